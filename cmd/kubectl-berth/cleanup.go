@@ -40,6 +40,7 @@ import (
 	"github.com/berth-dev/berth/internal/certs"
 	"github.com/berth-dev/berth/internal/cleanup"
 	"github.com/berth-dev/berth/internal/configuration"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/printable"
 )
@@ -159,10 +160,8 @@ func (o *cleanupOptions) run(ctx context.Context) error {
 			break
 		}
 		// Before a controller noticed that its object is clean, it may have copied the record once more.
-		select {
-		case <-ctx.Done():
+		if !notify.Sleep(ctx, settleDelay) {
 			return ctx.Err()
-		case <-time.After(settleDelay):
 		}
 		if targets, unread = cleaner.Find(ctx, namespace); s.tried(targets) {
 			break

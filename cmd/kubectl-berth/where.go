@@ -35,6 +35,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/explain"
 	"github.com/berth-dev/berth/internal/fleet"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/suggest"
 )
@@ -157,10 +158,8 @@ func repeat(ctx context.Context, interval time.Duration, out io.Writer, show fun
 			}
 			last = next
 		}
-		select {
-		case <-ctx.Done():
+		if !notify.Sleep(ctx, interval) {
 			return nil
-		case <-time.After(interval):
 		}
 	}
 }

@@ -196,14 +196,6 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	return nil
 }
 
-// sleep waits for d. It returns false if ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	over, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	<-over.Done()
-	return ctx.Err() == nil
-}
-
 // watch updates the watches until ctx ends.
 func (c *Controller) watch(ctx context.Context) {
 	for {
@@ -214,10 +206,7 @@ func (c *Controller) watch(ctx context.Context) {
 		c.clusterWatches.Set(ctx, c.referenced())
 		c.deliveredWatches.Set(ctx, delivered)
 		c.placedWatches.Set(ctx, placed)
-		if !sleep(ctx, settle) {
-			return
-		}
-		if !c.awaitRewatch(ctx, again) {
+		if !notify.Sleep(ctx, settle) || !c.awaitRewatch(ctx, again) {
 			return
 		}
 	}

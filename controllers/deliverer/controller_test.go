@@ -39,6 +39,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
@@ -276,7 +277,7 @@ func TestStatesOfSystems(t *testing.T) {
 						}
 					}
 					// A single failure may be temporary. The clock is that of the bubble.
-					sleep(ctx, time.Minute)
+					notify.Sleep(ctx, time.Minute)
 					synctest.Wait()
 				}
 				spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
@@ -357,7 +358,7 @@ func TestStatesOfOpenClusterManagement(t *testing.T) {
 					consumer.Set(ctx, fields)
 				}
 				// A single failure may be temporary. The clock is that of the bubble.
-				sleep(ctx, time.Minute)
+				notify.Sleep(ctx, time.Minute)
 				synctest.Wait()
 				n := &need{existing: map[name]*unstructured.Unstructured{}, kept: map[schema.GroupVersionResource]bool{}}
 				r.needIn(delivery.Route{System: system, Spec: spec}, deploymentOf(t, "default", "web"), delivery.Decision{Clusters: []string{"a"}}, n)

@@ -46,9 +46,11 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/findings"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/status"
+	"github.com/berth-dev/berth/internal/watches"
 )
 
 const (
@@ -107,7 +109,7 @@ type Controller struct {
 	// unbound holds the policies that can't be checked before their bindings are known. queue is nil before the start.
 	unbound sets.Set[string]
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
-	served  chan event.GenericEvent
+	served  notify.Signal
 	// recent is what policies are compared with again.
 	recent recent
 }
@@ -125,7 +127,7 @@ type checked struct {
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, checked: map[string]checked{}, unbound: sets.New[string](), served: make(chan event.GenericEvent, 1)}
+	c := &Controller{Deps: d, checked: map[string]checked{}, unbound: sets.New[string](), served: notify.NewSignal()}
 	if d.Finder != nil {
 		c.recent = recent{source: d.Finder, clock: d.Clock, paths: map[schema.GroupVersionResource]kept[replicasPath]{}}
 	}
@@ -133,12 +135,7 @@ func New(d Deps) *Controller {
 }
 
 // ServedChanged checks all policies again because the API server serves other types than before.
-func (c *Controller) ServedChanged() {
-	select {
-	case c.served <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
-	default:
-	}
-}
+func (c *Controller) ServedChanged() { c.served.Notify() }
 
 // PolicyLoaded enqueues a policy whose check waits for its bindings, which may be known now.
 func (c *Controller) PolicyLoaded(name string) {
@@ -183,7 +180,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named("typecheck").
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(definitions, polls, builder.OnlyMetadata).
-		WatchesRawSource(source.Channel(c.served, handler.EnqueueRequestsFromMapFunc(c.allPolicies))).
+		WatchesRawSource(watches.OnSignal(c.served, c.allPolicies)).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			c.mu.Lock()
 			c.queue = queue

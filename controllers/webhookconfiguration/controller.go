@@ -36,18 +36,18 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/status"
+	"github.com/berth-dev/berth/internal/watches"
 	"github.com/berth-dev/berth/internal/webhookauth"
 )
 
@@ -93,14 +93,14 @@ type Options struct {
 type Tokens interface {
 	// Current returns the token. ok is false until there is one.
 	Current() (token string, ok bool)
-	Changes() <-chan event.GenericEvent
+	Changes() <-chan struct{}
 }
 
 // Certificate provides the CA bundle for the API server: the authority that signed the webhook's certificate and, for
 // some time after a rotation, the earlier authorities.
 type Certificate interface {
 	CABundle() []byte
-	Changes() <-chan event.GenericEvent
+	Changes() <-chan struct{}
 }
 
 // Controller writes the webhook configurations. Create it with New.
@@ -115,7 +115,7 @@ type Controller struct {
 	certificate Certificate
 	tokens      Tokens
 	options     Options
-	wake        chan event.GenericEvent
+	wake        notify.Signal
 
 	states      states[string]
 	quotaStates states[quota.Key]
@@ -127,22 +127,15 @@ func New(c client.Client, live client.Reader, registry *placement.Registry, eval
 	certificate Certificate, tokens Tokens, o Options) *Controller {
 	out := &Controller{
 		client: c, live: live, registry: registry, evaluators: evaluators, loaded: loaded, certificate: certificate, tokens: tokens, options: o,
-		wake: make(chan event.GenericEvent, 1),
+		wake: notify.NewSignal(),
 	}
-	registry.Subscribe(func(placement.PolicyChange) { out.enqueue() })
+	registry.Subscribe(func(placement.PolicyChange) { out.wake.Notify() })
 	return out
 }
 
 // DeviceClassesChanged enqueues a comparison of the rules because quotas count ResourceClaims of other classes. It does
 // not block.
-func (c *Controller) DeviceClassesChanged() { c.enqueue() }
-
-func (c *Controller) enqueue() {
-	select {
-	case c.wake <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
-	default:
-	}
-}
+func (c *Controller) DeviceClassesChanged() { c.wake.Notify() }
 
 // Subscribe registers f, which is called when the state of a policy's rules changes. f must return quickly. Subscribe
 // before the start.
@@ -155,9 +148,8 @@ var request = reconcile.Request{NamespacedName: types.NamespacedName{Name: Workl
 
 // SetupWithManager adds the controller to a manager. It runs on the leader.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{request}
-	})
+	same := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} }
+	all := handler.EnqueueRequestsFromMapFunc(same)
 	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return builder.ControllerManagedBy(mgr).
 		Named("webhookconfiguration").
@@ -169,9 +161,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&placementv1.ScopedQuota{}, all, specChanged).
 		Watches(&placementv1.ClusterScopedQuota{}, all, specChanged).
 		Watches(&placementv1.LimitedResource{}, all, specChanged).
-		WatchesRawSource(source.Channel(c.wake, all)).
-		WatchesRawSource(source.Channel(c.certificate.Changes(), all)).
-		WatchesRawSource(source.Channel(c.tokens.Changes(), all)).
+		WatchesRawSource(watches.OnSignal(c.wake, same)).
+		WatchesRawSource(watches.OnSignal(c.certificate.Changes(), same)).
+		WatchesRawSource(watches.OnSignal(c.tokens.Changes(), same)).
 		Complete(c)
 }
 

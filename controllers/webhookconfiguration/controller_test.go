@@ -30,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -41,9 +40,9 @@ import (
 // sources has a token and a certificate that do not change.
 type sources struct{}
 
-func (sources) Current() (string, bool)            { return "token", true }
-func (sources) CABundle() []byte                   { return []byte("bundle") }
-func (sources) Changes() <-chan event.GenericEvent { return nil }
+func (sources) Current() (string, bool)  { return "token", true }
+func (sources) CABundle() []byte         { return []byte("bundle") }
+func (sources) Changes() <-chan struct{} { return nil }
 
 // TestOvertaken checks that a write of another replica between the read and the write is no error, and that the controller looks again.
 func TestOvertaken(t *testing.T) {

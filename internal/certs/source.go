@@ -37,13 +37,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/berth-dev/berth/internal/notify"
 )
 
 const (
@@ -94,7 +95,7 @@ type Source struct {
 	options Options
 	reader  client.Reader
 	clock   clock.PassiveClock
-	changes chan event.GenericEvent
+	changes notify.Signal
 
 	// These fields belong to Reconcile, which runs once at a time. newest is the newest certificate, which may not be
 	// served yet. trustedSince is the time since which all webhook configurations are seen to trust it; zero if they do
@@ -118,7 +119,7 @@ type loaded struct {
 // replica. state is the cluster that has the Secret, which may be the manager itself. The webhook configurations are in
 // the manager's cluster.
 func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Source, error) {
-	s := &Source{options: o, reader: state.GetClient(), clock: clock.RealClock{}, changes: make(chan event.GenericEvent, 1)}
+	s := &Source{options: o, reader: state.GetClient(), clock: clock.RealClock{}, changes: notify.NewSignal()}
 	name := types.NamespacedName{Namespace: o.Namespace, Name: SecretName}
 	same := func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: name}}
@@ -291,10 +292,7 @@ func (s *Source) setBundle(authorities []*x509.Certificate) {
 		return
 	}
 	s.bundle.Store(&bundle)
-	select {
-	case s.changes <- event.GenericEvent{Object: &corev1.Secret{}}:
-	default:
-	}
+	s.changes.Notify()
 }
 
 // GetCertificate implements the field of tls.Config. Handshakes fail until a certificate is loaded.
@@ -325,5 +323,5 @@ func (s *Source) CABundle() []byte {
 	return nil
 }
 
-// Changes returns the channel that signals changes of CABundle. It supports one receiver.
-func (s *Source) Changes() <-chan event.GenericEvent { return s.changes }
+// Changes signals to a single receiver that the result of CABundle has changed.
+func (s *Source) Changes() <-chan struct{} { return s.changes }

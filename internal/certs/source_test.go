@@ -29,8 +29,9 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/berth-dev/berth/internal/notify"
 )
 
 // world is a Secret, the CA bundles of the API server, and replicas that use both.
@@ -49,7 +50,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) replica() *Source {
 	return &Source{
-		reader: w.client, clock: w.clock, changes: make(chan event.GenericEvent, 1),
+		reader: w.client, clock: w.clock, changes: notify.NewSignal(),
 		options: Options{Namespace: namespace, Hosts: hosts, Bundles: func(context.Context) ([][]byte, error) { return w.present, w.fails }},
 	}
 }

@@ -118,12 +118,7 @@ func (m *Monitor) Start(ctx context.Context) error {
 			}
 		}
 		// The jitter spreads the requests of replicas that started together.
-		pause := time.NewTimer(time.Duration((0.8 + 0.2*rand.Float64()) * float64(interval-time.Since(begin))))
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
-		}
-		pause.Stop()
+		notify.Sleep(ctx, time.Duration((0.8+0.2*rand.Float64())*float64(interval-time.Since(begin))))
 	}
 	return nil
 }

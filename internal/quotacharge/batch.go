@@ -25,6 +25,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/tracing"
 )
@@ -103,11 +104,7 @@ func (b *batch) charge(ctx context.Context) (stored bool, err error) {
 		}
 		fresh = max(fresh, reread)
 		b.OnConflict()
-		pause := time.NewTimer(time.Duration(rand.Int64N(int64(min(attempt, 10)) * int64(5*time.Millisecond))))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !notify.Sleep(ctx, time.Duration(rand.Int64N(int64(min(attempt, 10))*int64(5*time.Millisecond)))) {
 			return stored, errContended
 		}
 	}

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/berth-dev/berth/internal/notify"
 )
 
 // drainingManager is a manager that keeps running for a delay after it is told to stop. Meanwhile it makes its clients
@@ -40,12 +42,8 @@ func (d *drainingManager) Start(ctx context.Context) error {
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
 		d.stopping.Store(true)
-		timer := time.NewTimer(d.delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
+		if notify.Sleep(running, d.delay) {
 			stop()
-		case <-running.Done():
 		}
 	})()
 	return d.Manager.Start(running)

@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/watches"
 )
@@ -187,10 +188,8 @@ func (w *Watched) watch(ctx context.Context, resource schema.GroupVersionResourc
 			// The list stays as it was read.
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if !notify.Sleep(ctx, pause) {
 			return
-		case <-time.After(pause):
 		}
 	}
 }

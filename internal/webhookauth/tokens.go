@@ -43,13 +43,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/berth-dev/berth/internal/notify"
+	"github.com/berth-dev/berth/internal/watches"
 )
 
 // SecretName is the name of the Secret in Berth's own namespace that contains the tokens.
@@ -101,11 +103,11 @@ type Tokens struct {
 	schedule schedule
 	client   client.Client
 	clock    clock.PassiveClock
-	changes  chan event.GenericEvent
+	changes  notify.Signal
 
-	// exposed is when an API server last gave up a request, in nanoseconds since 1970; 0 for never. exposures has an event for it.
+	// exposed is when an API server last gave up a request, in nanoseconds since 1970; 0 for never. exposures signals it.
 	exposed   atomic.Int64
-	exposures chan event.GenericEvent
+	exposures notify.Signal
 
 	// accepted are the digests of the accepted tokens, or nil until they are known.
 	accepted atomic.Pointer[[]digest]
@@ -139,7 +141,7 @@ func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Tokens, error)
 func newTokens(o Options, c client.Client, clock clock.PassiveClock) *Tokens {
 	return &Tokens{
 		options: o, schedule: schedule{lifetime: o.Lifetime, settle: o.Settle, overlap: o.Overlap}, client: c, clock: clock,
-		changes: make(chan event.GenericEvent, 1), exposures: make(chan event.GenericEvent, 1),
+		changes: notify.NewSignal(), exposures: notify.NewSignal(),
 	}
 }
 
@@ -162,7 +164,7 @@ func (t *Tokens) add(mgr manager.Manager, state cluster.Cluster, name string, r 
 		})).
 		WithOptions(controller.Options{NeedLeaderElection: &leads})
 	if !leads {
-		out.WatchesRawSource(source.Channel(t.exposures, handler.EnqueueRequestsFromMapFunc(same)))
+		out.WatchesRawSource(watches.OnSignal(t.exposures, same))
 	}
 	return out.Complete(r)
 }
@@ -239,19 +241,11 @@ func (t *Tokens) setCurrent(token string) {
 		return
 	}
 	t.current.Store(&token)
-	notifyOnce(t.changes)
+	t.changes.Notify()
 }
 
-// notifyOnce sends an event, unless one waits already.
-func notifyOnce(c chan<- event.GenericEvent) {
-	select {
-	case c <- event.GenericEvent{Object: &corev1.Secret{}}:
-	default:
-	}
-}
-
-// Changes returns a channel for a single receiver. It receives an event when the result of Current changes.
-func (t *Tokens) Changes() <-chan event.GenericEvent { return t.changes }
+// Changes signals to a single receiver that the result of Current has changed.
+func (t *Tokens) Changes() <-chan struct{} { return t.changes }
 
 // Path returns the path of a webhook with a token.
 func Path(path, token string) string { return path + "/" + token }
@@ -298,7 +292,7 @@ func (t *Tokens) Handler(path string, next http.Handler) http.Handler {
 		next.ServeHTTP(w, inner)
 		if request.Context().Err() != nil {
 			t.exposed.Store(t.clock.Now().UnixNano())
-			notifyOnce(t.exposures)
+			t.exposures.Notify()
 		}
 	})
 }

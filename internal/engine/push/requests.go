@@ -25,6 +25,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/engine/opaclient"
+	"github.com/berth-dev/berth/internal/notify"
 )
 
 const (
@@ -85,7 +86,7 @@ func (s *requests) send(ctx context.Context, r opaclient.Request) ([]byte, error
 		if fault != nil {
 			d = max(d, min(fault.RetryAfter, maxRetryAfter))
 		}
-		if !sleep(ctx, d) {
+		if !notify.Sleep(ctx, d) {
 			return nil, ctx.Err()
 		}
 	}

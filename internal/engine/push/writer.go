@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-dev/berth/internal/engine/opaclient"
+	"github.com/berth-dev/berth/internal/notify"
 )
 
 const (
@@ -56,7 +57,7 @@ func (w *writer) run(ctx context.Context) {
 			// Back off, so that an engine that keeps losing its data is not loaded all the time.
 			if time.Since(begun) > time.Minute {
 				pause = newBackoff()
-			} else if !sleep(ctx, pause.Step()) {
+			} else if !notify.Sleep(ctx, pause.Step()) {
 				return
 			}
 			begun = time.Now()
@@ -93,25 +94,13 @@ func (w *writer) wait(ctx context.Context) {
 	case <-ctx.Done():
 	case <-timer.C:
 	case <-w.feed.signal:
-		sleep(ctx, pushDelay)
+		notify.Sleep(ctx, pushDelay)
 	}
 }
 
 // newBackoff returns the backoff between attempts.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
-}
-
-// sleep waits for a duration. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // sync takes the engine over if needed, and does all work that is due. The error is one of those that eventOf knows.

@@ -26,6 +26,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/notify"
 )
 
 const (
@@ -81,7 +82,8 @@ func retry[T any](ctx context.Context, spec placementv1.Remote, attempt func(con
 		if fault.RetryAfter > pause {
 			pause = wait.Jitter(fault.RetryAfter, jitter/10)
 		}
-		if !sleep(ctx, pause) {
+		// ctx has a deadline.
+		if deadline, _ := ctx.Deadline(); time.Until(deadline) < pause+minAttemptTime || !notify.Sleep(ctx, pause) {
 			fault.Err = fmt.Errorf("%w; there is no time for another attempt after %s", fault.Err, pause.Round(time.Millisecond))
 			return out, &fault
 		}
@@ -102,20 +104,4 @@ func transient(f engine.Fault) bool {
 		return true
 	}
 	return false
-}
-
-// sleep waits for a pause and returns true. It returns false if ctx, which has a deadline, ends first, or if the
-// deadline leaves no time for an attempt after the pause.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	if deadline, _ := ctx.Deadline(); time.Until(deadline) < pause+minAttemptTime {
-		return false
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
