@@ -21,6 +21,7 @@ package policystatus
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -367,17 +368,21 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (c *Controller) measure(obj *placementv1.PlacementPolicy, next placementv1.PlacementPolicyStatus, facts status.Facts) {
 	c.Metrics.AmbiguousClusters(obj.Name, len(facts.Ambiguous))
 	c.Metrics.Violations(obj.Name, facts.Report.Violations)
-	c.Metrics.Rules(obj.Name, obj.Status.Rules, next.Rules)
+	before, now := objectsByRule(obj.Status.Rules), objectsByRule(next.Rules)
+	c.Metrics.Rules(obj.Name, slices.Collect(maps.Keys(before)), now)
 	c.Metrics.Paused(obj.Name, facts.Report.Pause.Everywhere() || facts.Waiting.Paused(), facts.PausedNamespaces())
-	c.Metrics.Waiting(obj.Name, func(reason placementv1.WaitingReason) int { return status.WaitingFor(next, reason) })
+	c.Metrics.Waiting(obj.Name, objectsByReason(next))
 	moves, done := status.CarriedOut(next.Plan)
 	c.Metrics.Plan(obj.Name, moves, done)
-	c.Metrics.Rollout(obj.Name, next.Rollout)
+	c.Metrics.Rollout(obj.Name, rolloutOf(next.Rollout))
 	switch {
 	case next.Delivery == nil:
 		c.Metrics.Delivery(obj.Name, nil)
 	case facts.DeliverySettled:
-		c.Metrics.Delivery(obj.Name, &facts.Delivery)
+		d := facts.Delivery
+		c.Metrics.Delivery(obj.Name, &metrics.Delivery{
+			Placed: d.Placed, Delivered: d.Delivered, Failed: d.Failed, Running: d.Running, Reported: d.Reported, Runs: d.Runs(),
+		})
 	}
 }
 

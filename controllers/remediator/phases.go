@@ -180,7 +180,7 @@ func (c *Controller) query(ctx context.Context, s *scope, p *placement.Policy, e
 }
 
 func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
-	return c.Metrics.Evaluate(ctx, c.Clock, metrics.SourceRemediation, p, input)
+	return tracing.Evaluate(ctx, c.Clock, c.Metrics, metrics.SourceRemediation, p, input)
 }
 
 // record records the decisions, and finds out which of them require a patch. It reports whether there are any, and the object settles.

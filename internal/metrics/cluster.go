@@ -20,8 +20,6 @@ import (
 	"cmp"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // maxClusters is the number of clusters with series of their own. otherClusters is the value of the label for all others, which no cluster
@@ -31,21 +29,30 @@ const (
 	otherClusters = "(other)"
 )
 
+// Compliances of the objects in a cluster.
+const (
+	ClusterPlaced    = "placed"
+	ClusterWaiting   = "waiting"
+	ClusterViolating = "violating"
+)
+
 // clusterStates are the values of the label for the compliance of an object.
-var clusterStates = func() (out []string) {
-	for _, compliance := range remediation.Compliances() {
-		out = append(out, compliance.String())
-	}
-	return out
-}()
+var clusterStates = []string{ClusterPlaced, ClusterWaiting, ClusterViolating}
+
+// ClusterCount has the numbers of objects in a cluster, by their compliance. Cluster is empty for all clusters that are not counted by
+// themselves.
+type ClusterCount struct {
+	Cluster string
+	Objects map[string]int
+}
 
 // NewClusters returns a collector of the numbers of objects by cluster. The function list must return immediately at most limit clusters by
 // themselves, and the others together without a name. It must return none but on one replica.
-func NewClusters(list func(limit int) []remediation.ClusterCount) prometheus.Collector {
+func NewClusters(list func(limit int) []ClusterCount) prometheus.Collector {
 	return newScraped(func(set setGauge) {
 		for _, count := range list(maxClusters) {
-			for _, compliance := range remediation.Compliances() {
-				set(clusterObjects, float64(count.Objects[compliance]), cmp.Or(count.Cluster, otherClusters), compliance.String())
+			for _, compliance := range clusterStates {
+				set(clusterObjects, float64(count.Objects[compliance]), cmp.Or(count.Cluster, otherClusters), compliance)
 			}
 		}
 	}, clusterObjects)

@@ -25,19 +25,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/berth-dev/berth/internal/metrics"
-	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // TestClusters checks the series of clusters, and of those that have none of their own.
 func TestClusters(t *testing.T) {
 	r := prometheus.NewRegistry()
-	r.MustRegister(metrics.NewClusters(func(limit int) []remediation.ClusterCount {
+	r.MustRegister(metrics.NewClusters(func(limit int) []metrics.ClusterCount {
 		if limit < 100 || limit > 1000 {
 			t.Errorf("limit %d", limit)
 		}
-		return []remediation.ClusterCount{
-			{Cluster: "eu-1", Objects: remediation.ComplianceCounts{remediation.Placed: 2, remediation.Violates: 3}},
-			{Objects: remediation.ComplianceCounts{remediation.AwaitsPatch: 1}},
+		return []metrics.ClusterCount{
+			{Cluster: "eu-1", Objects: map[string]int{metrics.ClusterPlaced: 2, metrics.ClusterViolating: 3}},
+			{Objects: map[string]int{metrics.ClusterWaiting: 1}},
 		}
 	}))
 	families, err := r.Gather()

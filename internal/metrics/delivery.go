@@ -16,14 +16,17 @@ limitations under the License.
 
 package metrics
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/berth-dev/berth/internal/delivery"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // deliveryStates are the values of a label for the states of placed objects.
 var deliveryStates = []string{DeliveryDelivered, DeliveryDelivering, DeliveryFailed, DeliveryRunning, DeliveryNotRunning}
+
+// Delivery has the numbers of the placed objects of a policy: of all, of those whose delivery is complete or failed, of those that run in
+// their clusters, and of those of which a system reports it. Runs reports whether the policy's status has the number of running ones.
+type Delivery struct {
+	Placed, Delivered, Failed, Running, Reported int
+	Runs                                         bool
+}
 
 // deliveryMetrics are the metrics of policies that deliver. Other policies have no series.
 type deliveryMetrics struct{ objects *prometheus.GaugeVec }
@@ -35,11 +38,11 @@ func (d deliveryMetrics) collectors() []prometheus.Collector {
 }
 
 // set sets the series of a policy. Those of running objects exist only if the policy's status has their number.
-func (d deliveryMetrics) set(policy string, r delivery.Report) {
+func (d deliveryMetrics) set(policy string, r Delivery) {
 	d.objects.WithLabelValues(policy, DeliveryDelivered).Set(float64(r.Delivered))
 	d.objects.WithLabelValues(policy, DeliveryDelivering).Set(float64(r.Placed - r.Delivered - r.Failed))
 	d.objects.WithLabelValues(policy, DeliveryFailed).Set(float64(r.Failed))
-	if !r.Runs() {
+	if !r.Runs {
 		d.objects.DeleteLabelValues(policy, DeliveryRunning)
 		d.objects.DeleteLabelValues(policy, DeliveryNotRunning)
 		return

@@ -23,7 +23,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/metrics"
 )
 
@@ -61,16 +60,16 @@ func TestDelivery(t *testing.T) {
 		}
 	}
 	m.Delivery("p", nil)
-	m.Delivery("unknown", &delivery.Report{Placed: 1})
+	m.Delivery("unknown", &metrics.Delivery{Placed: 1})
 	expect("without delivery", map[string]float64{})
-	m.Delivery("p", &delivery.Report{})
+	m.Delivery("p", &metrics.Delivery{})
 	expect("without objects", map[string]float64{"p delivered": 0, "p delivering": 0, "p failed": 0})
-	m.Delivery("p", &delivery.Report{Placed: 9, Delivered: 4, Failed: 3, Reported: 7, Running: 2})
+	m.Delivery("p", &metrics.Delivery{Placed: 9, Delivered: 4, Failed: 3, Reported: 7, Running: 2, Runs: true})
 	reported := map[string]float64{"p delivered": 4, "p delivering": 2, "p failed": 3, "p running": 2, "p not_running": 5}
 	expect("with reports", reported)
-	m.Delivery("p", &delivery.Report{Placed: 9, Delivered: 9, Reported: 7, Running: 2, FirstUnknown: &delivery.ReportedObject{}})
+	m.Delivery("p", &metrics.Delivery{Placed: 9, Delivered: 9, Reported: 7, Running: 2})
 	expect("with reports that can't be read", map[string]float64{"p delivered": 9, "p delivering": 0, "p failed": 0})
-	m.Delivery("q", &delivery.Report{Placed: 1, Delivered: 1})
+	m.Delivery("q", &metrics.Delivery{Placed: 1, Delivered: 1})
 	m.Delivery("p", nil)
 	expect("after the end of delivery", map[string]float64{"q delivered": 1, "q delivering": 0, "q failed": 0})
 	m.ForgetPolicy("q")

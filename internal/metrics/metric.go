@@ -22,8 +22,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/berth-dev/berth/internal/quota"
 )
 
 // Type is a Prometheus metric type.
@@ -159,8 +157,8 @@ func oneIf(is bool) float64 {
 var (
 	ofPolicy = Label{Name: "policy"}
 	ofSource = Label{Name: "source", Values: []string{SourceAdmission, SourceRemediation}}
-	ofQuota  = []Label{{Name: "kind", Values: []string{quota.KindScopedQuota, quota.KindClusterScopedQuota}}, {Name: "namespace"}, {Name: "name"}}
-	ofDenier = []Label{{Name: "kind", Values: []string{quota.KindScopedQuota, quota.KindClusterScopedQuota, quota.KindLimitedResource}},
+	ofQuota  = []Label{{Name: "kind", Values: []string{KindScopedQuota, KindClusterScopedQuota}}, {Name: "namespace"}, {Name: "name"}}
+	ofDenier = []Label{{Name: "kind", Values: []string{KindScopedQuota, KindClusterScopedQuota, KindLimitedResource}},
 		{Name: "namespace"}, {Name: "name"}}
 	ofResource = Label{Name: "resource"}
 )
@@ -236,9 +234,8 @@ var (
 	}
 	policyWaiting = Metric{
 		Name: "berth_policy_waiting", Type: Gauge, Reporter: TheLeader,
-		Help: "Existing objects that Berth has to patch for a policy, and what they wait for; budget is maxPerMinute or the number of moves at the same time.",
-		Labels: []Label{ofPolicy, {Name: "reason", Values: []string{WaitingBudget, WaitingWindow, WaitingApproval, WaitingAvailability,
-			WaitingFailures, WaitingDisruption}}},
+		Help:   "Existing objects that Berth has to patch for a policy, and what they wait for; budget is maxPerMinute or the number of moves at the same time.",
+		Labels: []Label{ofPolicy, {Name: "reason", Values: waitingReasons}},
 	}
 	policyPlanDuration = Metric{
 		Name: "berth_policy_plan_duration_seconds", Type: Histogram, Reporter: TheLeader,
@@ -268,9 +265,8 @@ var (
 	}
 	policyRolloutState = Metric{
 		Name: "berth_policy_rollout_state", Type: Gauge, Reporter: TheLeader,
-		Help: "How far the newest version of a policy with stages is rolled out: 1 for the present state, else 0.",
-		Labels: []Label{ofPolicy, {Name: "state", Values: []string{RolloutProgressing, RolloutSoaking, RolloutWaitingForApproval, RolloutPaused,
-			RolloutComplete, RolloutRolledBack}}},
+		Help:   "How far the newest version of a policy with stages is rolled out: 1 for the present state, else 0.",
+		Labels: []Label{ofPolicy, {Name: "state", Values: rolloutStates}},
 	}
 	policyRolloutStages = Metric{
 		Name: "berth_policy_rollout_stages", Type: Gauge, Reporter: TheLeader,

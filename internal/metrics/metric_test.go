@@ -18,6 +18,7 @@ package metrics_test
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"regexp"
 	"slices"
@@ -28,10 +29,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
-	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // TestAllIsWhatIsRegistered checks that the registered metrics are exactly the declared ones.
@@ -41,8 +39,8 @@ func TestAllIsWhatIsRegistered(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.MustRegister(metrics.NewReplication(func() []metrics.Replica { return nil }),
-		metrics.NewCircuits(placement.NewRegistry().InForce), metrics.NewPolicies(placement.NewRegistry().All),
-		metrics.NewQuotaUsage(func() []placementv1.Quota { return nil }), metrics.NewClusters(func(int) []remediation.ClusterCount { return nil }),
+		metrics.NewCircuits(func() map[string]bool { return nil }), metrics.NewPolicies(func() iter.Seq[string] { return slices.Values([]string{}) }),
+		metrics.NewQuotaUsage(func() []metrics.QuotaUsage { return nil }), metrics.NewClusters(func(int) []metrics.ClusterCount { return nil }),
 		metrics.NewCertificateExpiry(func() time.Time { return time.Time{} }, metrics.ManagementSelf))
 	described := make(chan *prometheus.Desc, 100)
 	r.Describe(described)

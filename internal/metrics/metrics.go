@@ -19,19 +19,11 @@ limitations under the License.
 package metrics
 
 import (
-	"context"
 	"iter"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
-
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/delivery"
-	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/tracing"
 )
 
 // Sources of a decision.
@@ -156,31 +148,6 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// Evaluate evaluates a policy on behalf of a source. It counts the evaluation and records it as a span.
-func (m *Metrics) Evaluate(ctx context.Context, c clock.PassiveClock, source string, p *placement.Policy, input map[string]any) (placement.Decision, error) {
-	ctx, span := tracing.Start(ctx, "evaluate")
-	start := c.Now()
-	decision, err := p.Evaluator.Evaluate(ctx, input)
-	outcome := outcomeOf(decision, err)
-	m.Decision(p.Name, source, outcome, c.Since(start))
-	tracing.Evaluated(span, p, outcome, err)
-	return decision, err
-}
-
-// outcomeOf returns the outcome of an evaluation.
-func outcomeOf(decision placement.Decision, err error) string {
-	switch {
-	case err != nil:
-		return OutcomeError
-	case len(decision.Errors) > 0:
-		return OutcomeDenied
-	case len(decision.Annotations)+len(decision.Labels)+len(decision.Scheduling) > 0 || decision.Clusters != nil:
-		return OutcomeChanged
-	default:
-		return OutcomeUnchanged
-	}
-}
-
 // Decision counts one evaluation of a policy.
 func (m *Metrics) Decision(policy, source, outcome string, took time.Duration) {
 	m.duration.WithLabelValues(source).Observe(took.Seconds())
@@ -200,19 +167,12 @@ func (m *Metrics) Admission(answer string, took time.Duration) {
 // Unauthenticated counts one request to a webhook that was refused because its caller is not the API server.
 func (m *Metrics) Unauthenticated() { m.refused.Inc() }
 
-// NewPolicies returns a collector of the numbers of policies by state. all must return the state of every policy.
-func NewPolicies(all func() iter.Seq2[string, *placement.PolicyState]) prometheus.Collector {
+// NewPolicies returns a collector of the numbers of policies by state. states must yield the state of every policy.
+func NewPolicies(states func() iter.Seq[string]) prometheus.Collector {
 	return newScraped(func(set setGauge) {
 		byState := map[string]int{StateInForce: 0, StateLastGood: 0, StateBroken: 0}
-		for _, s := range all() {
-			switch {
-			case s.Broken:
-				byState[StateBroken]++
-			case s.Err != nil:
-				byState[StateLastGood]++
-			default:
-				byState[StateInForce]++
-			}
+		for state := range states() {
+			byState[state]++
 		}
 		for state, n := range byState {
 			set(policies, float64(n), state)
@@ -231,31 +191,27 @@ func (m *Metrics) Violations(policy string, objects int) {
 }
 
 // Rules sets how many objects each rule of a policy decides. before are the rules that had series until now.
-func (m *Metrics) Rules(policy string, before, now []placementv1.RuleStatus) {
+func (m *Metrics) Rules(policy string, before []string, now map[string]int) {
 	m.ofPolicies.touch(policy, func() {
 		for _, rule := range before {
-			if !slices.ContainsFunc(now, func(r placementv1.RuleStatus) bool { return r.Name == rule.Name }) {
-				m.ruleObjects.DeleteLabelValues(policy, rule.Name)
+			if _, has := now[rule]; !has {
+				m.ruleObjects.DeleteLabelValues(policy, rule)
 			}
 		}
-		for _, rule := range now {
-			m.ruleObjects.WithLabelValues(policy, rule.Name).Set(float64(ptr.Deref(rule.Objects, 0)))
+		for rule, objects := range now {
+			m.ruleObjects.WithLabelValues(policy, rule).Set(float64(objects))
 		}
 	})
 }
 
 // waitingReasons are the values of a label for the reasons why objects wait.
-var waitingReasons = map[string]placementv1.WaitingReason{
-	WaitingBudget: placementv1.WaitingForBudget, WaitingWindow: placementv1.WaitingForWindow, WaitingApproval: placementv1.WaitingForApproval,
-	WaitingAvailability: placementv1.WaitingForAvailability, WaitingFailures: placementv1.WaitingAfterFailures,
-	WaitingDisruption: placementv1.WaitingForDisruptionBudget,
-}
+var waitingReasons = []string{WaitingBudget, WaitingWindow, WaitingApproval, WaitingAvailability, WaitingFailures, WaitingDisruption}
 
-// Waiting sets how many objects of a policy wait. objects returns their number by reason.
-func (m *Metrics) Waiting(policy string, objects func(placementv1.WaitingReason) int) {
+// Waiting sets how many objects of a policy wait, by reason. It is 0 for a reason that objects lacks.
+func (m *Metrics) Waiting(policy string, objects map[string]int) {
 	m.ofPolicies.touch(policy, func() {
-		for label, reason := range waitingReasons {
-			m.waiting.WithLabelValues(policy, label).Set(float64(objects(reason)))
+		for _, reason := range waitingReasons {
+			m.waiting.WithLabelValues(policy, reason).Set(float64(objects[reason]))
 		}
 	})
 }
@@ -282,25 +238,25 @@ func (m *Metrics) Paused(policy string, paused bool, namespaces int) {
 	})
 }
 
-// Rollout sets how far a policy is rolled out. It removes the series if s is nil.
-func (m *Metrics) Rollout(policy string, s *placementv1.RolloutStatus) {
+// Rollout sets how far a policy is rolled out. It removes the series if at is nil.
+func (m *Metrics) Rollout(policy string, at *Rollout) {
 	m.ofPolicies.touch(policy, func() {
-		if s == nil {
+		if at == nil {
 			m.rollouts.forget(policy)
 			return
 		}
-		m.rollouts.set(policy, s)
+		m.rollouts.set(policy, *at)
 	})
 }
 
-// Delivery sets how far the placed objects of a policy are delivered. It removes the series if r is nil.
-func (m *Metrics) Delivery(policy string, r *delivery.Report) {
+// Delivery sets how far the placed objects of a policy are delivered. It removes the series if d is nil.
+func (m *Metrics) Delivery(policy string, d *Delivery) {
 	m.ofPolicies.touch(policy, func() {
-		if r == nil {
+		if d == nil {
 			m.deliveries.forget(policy)
 			return
 		}
-		m.deliveries.set(policy, *r)
+		m.deliveries.set(policy, *d)
 	})
 }
 

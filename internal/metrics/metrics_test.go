@@ -17,10 +17,7 @@ limitations under the License.
 package metrics_test
 
 import (
-	"context"
-	"errors"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -29,10 +26,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/internal/metrics"
-	"github.com/berth-dev/berth/internal/placement"
 )
 
 // series returns the registry's series as name{label=value,...}, sorted.
@@ -74,7 +69,7 @@ func TestMetrics(t *testing.T) {
 	touch("p.q")
 	touch("unknown")
 	m.Admission("denied", time.Second)
-	r.MustRegister(metrics.NewPolicies(placement.NewRegistry().All))
+	r.MustRegister(metrics.NewPolicies(func() iter.Seq[string] { return slices.Values([]string{}) }))
 	held := []metrics.Replica{{Resource: schema.GroupResource{Group: "apps", Resource: "deployments"}, Objects: 5, Bytes: 600, Confirmed: time.Unix(7, 0)}}
 	r.MustRegister(metrics.NewReplication(func() []metrics.Replica { return held }))
 	ofPolicy := func(name string) []string {
@@ -145,51 +140,11 @@ func TestNamesAndHelp(t *testing.T) {
 	}
 }
 
-// fixed is an evaluator that always returns the same.
-type fixed struct {
-	placement.Evaluator
-	decision placement.Decision
-	err      error
-}
-
-func (f fixed) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
-	return f.decision, f.err
-}
-
-// TestEvaluate checks that an evaluation is counted by its outcome, and that its result is returned as it is.
-func TestEvaluate(t *testing.T) {
-	oh := errors.New("oh")
-	for want, evaluator := range map[string]fixed{
-		metrics.OutcomeUnchanged: {},
-		metrics.OutcomeChanged:   {decision: placement.Decision{Labels: map[string]string{"a": "b"}}},
-		metrics.OutcomeDenied:    {decision: placement.Decision{Labels: map[string]string{"a": "b"}, Errors: []string{"no"}}},
-		metrics.OutcomeError:     {err: oh},
-	} {
-		t.Run(want, func(t *testing.T) {
-			r := prometheus.NewRegistry()
-			m, err := metrics.New(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m.AddPolicy("p")
-			decision, err := m.Evaluate(t.Context(), clock.RealClock{}, metrics.SourceAdmission, &placement.Policy{Name: "p", Evaluator: evaluator}, nil)
-			if !decision.Equal(evaluator.decision) || !errors.Is(err, evaluator.err) {
-				t.Errorf("returned %v, %v", decision, err)
-			}
-			counted := slices.ContainsFunc(series(t, r), func(s string) bool {
-				return strings.HasPrefix(s, "berth_decisions_total") && strings.Contains(s, "outcome="+want) && strings.Contains(s, "source=admission")
-			})
-			if !counted {
-				t.Errorf("not counted as %s: %v", want, series(t, r))
-			}
-		})
-	}
-}
-
 func TestPolicies(t *testing.T) {
-	states := map[string]*placement.PolicyState{"a": {}, "b": {}, "c": {}, "kept": {Err: errors.New("no")}, "d": {Err: errors.New("no"), Broken: true}, "e": {Broken: true}}
 	r := prometheus.NewRegistry()
-	r.MustRegister(metrics.NewPolicies(func() iter.Seq2[string, *placement.PolicyState] { return maps.All(states) }))
+	r.MustRegister(metrics.NewPolicies(func() iter.Seq[string] {
+		return slices.Values([]string{metrics.StateInForce, metrics.StateBroken, metrics.StateInForce, metrics.StateLastGood, metrics.StateBroken, metrics.StateInForce})
+	}))
 	families, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)

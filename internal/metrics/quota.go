@@ -20,11 +20,23 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/runtime"
-
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/quota"
 )
+
+// Kinds of objects that deny requests.
+const (
+	KindScopedQuota        = "ScopedQuota"
+	KindClusterScopedQuota = "ClusterScopedQuota"
+	KindLimitedResource    = "LimitedResource"
+)
+
+// QuotaKey identifies a quota or a LimitedResource. Namespace is empty for cluster-scoped ones.
+type QuotaKey struct{ Kind, Namespace, Name string }
+
+// QuotaUsage is the usage and the limits of a quota by resource.
+type QuotaUsage struct {
+	QuotaKey
+	Hard, Used map[string]float64
+}
 
 // Answers to requests that quotas count.
 const (
@@ -41,7 +53,7 @@ type quotaMetrics struct {
 	conflicts prometheus.Counter
 	drift     *prometheus.CounterVec
 
-	owners owners[quota.Key]
+	owners owners[QuotaKey]
 }
 
 func newQuotaMetrics() *quotaMetrics {
@@ -60,26 +72,24 @@ func (m *Metrics) QuotaAdmission(answer string, took time.Duration) {
 	m.quotas.requests.WithLabelValues(answer).Observe(took.Seconds())
 }
 
-// QuotaDenial counts a denial by a quota or a LimitedResource. It does nothing if by is nil.
-func (m *Metrics) QuotaDenial(by runtime.Object) {
-	if k, ok := quota.KeyOf(by); ok {
-		m.quotas.owners.touch(k, func() { m.quotas.denials.WithLabelValues(k.Kind, k.Namespace, k.Name).Inc() })
-	}
+// QuotaDenial counts a denial by a quota or a LimitedResource.
+func (m *Metrics) QuotaDenial(by QuotaKey) {
+	m.quotas.owners.touch(by, func() { m.quotas.denials.WithLabelValues(by.Kind, by.Namespace, by.Name).Inc() })
 }
 
 // QuotaConflict counts a round of decisions that is repeated because of a conflict.
 func (m *Metrics) QuotaConflict() { m.quotas.conflicts.Inc() }
 
 // QuotaDrift counts a recount that corrected a quota's usage.
-func (m *Metrics) QuotaDrift(k quota.Key) {
+func (m *Metrics) QuotaDrift(k QuotaKey) {
 	m.quotas.owners.touch(k, func() { m.quotas.drift.WithLabelValues(k.Kind, k.Namespace, k.Name).Inc() })
 }
 
 // AddQuota allows series of a quota or a LimitedResource. Updates for others are ignored.
-func (m *Metrics) AddQuota(k quota.Key) { m.quotas.owners.add(k) }
+func (m *Metrics) AddQuota(k QuotaKey) { m.quotas.owners.add(k) }
 
 // ForgetQuota removes the series of a quota or a LimitedResource and ignores later updates for it.
-func (m *Metrics) ForgetQuota(k quota.Key) {
+func (m *Metrics) ForgetQuota(k QuotaKey) {
 	m.quotas.owners.forget(k, func() {
 		m.quotas.denials.DeleteLabelValues(k.Kind, k.Namespace, k.Name)
 		m.quotas.drift.DeleteLabelValues(k.Kind, k.Namespace, k.Name)
@@ -88,16 +98,14 @@ func (m *Metrics) ForgetQuota(k quota.Key) {
 
 // NewQuotaUsage returns a collector of the usage and the limits of quotas. The function list must return immediately, from
 // a cache, and must return quotas on only one replica.
-func NewQuotaUsage(list func() []placementv1.Quota) prometheus.Collector {
+func NewQuotaUsage(list func() []QuotaUsage) prometheus.Collector {
 	return newScraped(func(set setGauge) {
 		for _, q := range list() {
-			k, _ := quota.KeyOf(q)
-			status := q.QuotaStatus()
-			for name, amount := range status.Hard {
-				set(quotaHard, amount.AsApproximateFloat64(), k.Kind, k.Namespace, k.Name, string(name))
+			for name, amount := range q.Hard {
+				set(quotaHard, amount, q.Kind, q.Namespace, q.Name, name)
 			}
-			for name, amount := range status.Used {
-				set(quotaUsed, amount.AsApproximateFloat64(), k.Kind, k.Namespace, k.Name, string(name))
+			for name, amount := range q.Used {
+				set(quotaUsed, amount, q.Kind, q.Namespace, q.Name, name)
 			}
 		}
 	}, quotaHard, quotaUsed)

@@ -23,13 +23,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
-	"github.com/berth-dev/berth/internal/quota"
 )
 
 // TestQuotaMetrics checks that a quota's series exist as long as the quota.
@@ -39,20 +34,17 @@ func TestQuotaMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "q"}}
-	q.Status.Hard = corev1.ResourceList{"pods": resource.MustParse("10"), "requests.cpu": resource.MustParse("1500m")}
-	q.Status.Used = corev1.ResourceList{"pods": resource.MustParse("3")}
+	key := metrics.QuotaKey{Kind: metrics.KindScopedQuota, Namespace: "n", Name: "q"}
+	q := metrics.QuotaUsage{QuotaKey: key, Hard: map[string]float64{"pods": 10, "requests.cpu": 1.5}, Used: map[string]float64{"pods": 3}}
 	leads := true
-	r.MustRegister(metrics.NewQuotaUsage(func() []placementv1.Quota {
+	r.MustRegister(metrics.NewQuotaUsage(func() []metrics.QuotaUsage {
 		if leads {
-			return []placementv1.Quota{q}
+			return []metrics.QuotaUsage{q}
 		}
 		return nil
 	}))
-	key, _ := quota.KeyOf(q)
 	touch := func() {
-		m.QuotaDenial(q)
-		m.QuotaDenial(nil)
+		m.QuotaDenial(key)
 		m.QuotaDrift(key)
 		m.QuotaAdmission(metrics.QuotaDenied, time.Millisecond)
 	}

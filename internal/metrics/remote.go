@@ -21,19 +21,19 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/berth-dev/berth/internal/engine"
-	"github.com/berth-dev/berth/internal/placement"
 )
 
-// NoFault is the fault label of a request that the engine answered.
-const NoFault = "none"
+const (
+	// NoFault is the fault label of a request that the engine answered.
+	NoFault = "none"
+	// faultCircuitOpen is that of a request that was not sent because the circuit breaker is open.
+	faultCircuitOpen = "circuit_open"
+)
 
 // faults are the values of the fault label.
 var faults = []string{
-	NoFault, string(engine.FaultCredentials), string(engine.FaultTimeout), string(engine.FaultNetwork), string(engine.FaultUnauthorized),
-	string(engine.FaultBackPressure), string(engine.FaultServer), string(engine.FaultRefused), string(engine.FaultMalformed),
-	string(engine.FaultUndefined), string(engine.FaultIncomplete), string(engine.FaultCircuitOpen), string(engine.FaultSerialization),
+	NoFault, "credentials", "timeout", "network", "unauthorized", "back_pressure", "server", "refused", "malformed", "undefined",
+	"incomplete", faultCircuitOpen, "serialization",
 }
 
 var (
@@ -93,18 +93,18 @@ func (r *Remote) collectors() []prometheus.Collector {
 }
 
 // Requested counts one request to an engine. An empty fault means success.
-func (r *Remote) Requested(endpoint string, fault engine.Fault, took time.Duration) {
+func (r *Remote) Requested(endpoint, fault string, took time.Duration) {
 	r.endpoints.touch(endpoint, func() {
-		r.requests.WithLabelValues(endpoint, cmp.Or(string(fault), NoFault)).Inc()
-		if fault != engine.FaultCircuitOpen {
+		r.requests.WithLabelValues(endpoint, cmp.Or(fault, NoFault)).Inc()
+		if fault != faultCircuitOpen {
 			r.duration.WithLabelValues(endpoint).Observe(took.Seconds())
 		}
 	})
 }
 
 // Pushed counts one push request to an engine. An empty fault means success.
-func (r *Remote) Pushed(endpoint string, fault engine.Fault) {
-	r.endpoints.touch(endpoint, func() { r.pushes.WithLabelValues(endpoint, cmp.Or(string(fault), NoFault)).Inc() })
+func (r *Remote) Pushed(endpoint, fault string) {
+	r.endpoints.touch(endpoint, func() { r.pushes.WithLabelValues(endpoint, cmp.Or(fault, NoFault)).Inc() })
 }
 
 // Loading counts one full load of an engine.
@@ -138,19 +138,11 @@ func (r *Remote) Forget(endpoint string) {
 	})
 }
 
-// NewCircuits returns a collector of the engines whose circuit breaker is open. The function policies returns the policies
-// in force.
-func NewCircuits(policies func() []*placement.Policy) prometheus.Collector {
+// NewCircuits returns a collector of the engines whose circuit breaker is open. The function list returns whether it is, by endpoint.
+func NewCircuits(list func() map[string]bool) prometheus.Collector {
 	return newScraped(func(set setGauge) {
-		open := map[string]float64{}
-		for _, p := range policies() {
-			if remote, ok := p.Remote(); ok {
-				health := remote.Health()
-				open[health.Endpoint] = max(open[health.Endpoint], oneIf(health.BreakerOpen))
-			}
-		}
-		for endpoint, value := range open {
-			set(remoteCircuitOpen, value, endpoint)
+		for endpoint, open := range list() {
+			set(remoteCircuitOpen, oneIf(open), endpoint)
 		}
 	}, remoteCircuitOpen)
 }

@@ -17,8 +17,6 @@ limitations under the License.
 package metrics_test
 
 import (
-	"context"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -33,8 +31,6 @@ import (
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/metrics"
-	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/projection"
 )
 
 // remoteSeries returns the series of remote engines with their values. The value of a histogram is its number of
@@ -71,8 +67,8 @@ func TestRemote(t *testing.T) {
 	for _, endpoint := range []string{opa, gone} {
 		m.Remote.Add(endpoint)
 		m.Remote.Requested(endpoint, "", time.Millisecond)
-		m.Remote.Requested(endpoint, engine.FaultTimeout, time.Second)
-		m.Remote.Requested(endpoint, engine.FaultCircuitOpen, 0)
+		m.Remote.Requested(endpoint, string(engine.FaultTimeout), time.Second)
+		m.Remote.Requested(endpoint, string(engine.FaultCircuitOpen), 0)
 		m.Remote.Pushed(endpoint, "")
 		m.Remote.Loading(endpoint)
 		m.Remote.Pending(endpoint, 7)
@@ -80,7 +76,7 @@ func TestRemote(t *testing.T) {
 	m.Remote.Forget(gone)
 	// Requests in progress do not recreate the series.
 	m.Remote.Requested(gone, "", time.Millisecond)
-	m.Remote.Pushed(gone, engine.FaultServer)
+	m.Remote.Pushed(gone, string(engine.FaultServer))
 	m.Remote.Loading(gone)
 	m.Remote.Pending(gone, 1)
 	want := map[string]float64{
@@ -100,28 +96,15 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// distant is the evaluator of a policy with a remote engine.
-type distant placement.RemoteHealth
-
-func (distant) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
-	return placement.Decision{}, nil
-}
-func (distant) Revision() uint64                 { return 1 }
-func (distant) Input() *projection.FieldSet      { return projection.AllFields() }
-func (d distant) Health() placement.RemoteHealth { return placement.RemoteHealth(d) }
-
 func TestCircuits(t *testing.T) {
-	policies := []*placement.Policy{{Name: "own", Evaluator: nil}}
-	for i, h := range []placement.RemoteHealth{{Endpoint: "https://a"}, {Endpoint: "https://b", BreakerOpen: true}, {Endpoint: "https://a", BreakerOpen: true}, {Endpoint: "https://c"}, {Endpoint: "https://a"}} {
-		policies = append(policies, &placement.Policy{Name: fmt.Sprint(i), Evaluator: distant(h)})
-	}
+	open := map[string]bool{"https://a": true, "https://b": true, "https://c": false}
 	r := prometheus.NewRegistry()
-	r.MustRegister(metrics.NewCircuits(func() []*placement.Policy { return policies }))
+	r.MustRegister(metrics.NewCircuits(func() map[string]bool { return open }))
 	want := map[string]float64{"circuit_open https://a": 1, "circuit_open https://b": 1, "circuit_open https://c": 0}
 	if diff := cmp.Diff(want, remoteSeries(t, r)); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
-	policies = policies[:1]
+	open = nil
 	if got := remoteSeries(t, r); len(got) > 0 {
 		t.Errorf("no policy is decided elsewhere, and there are %v", got)
 	}

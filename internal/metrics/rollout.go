@@ -16,18 +16,15 @@ limitations under the License.
 
 package metrics
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/utils/ptr"
-
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // rolloutStates are the values of a label for the states of a rollout.
-var rolloutStates = map[string]placementv1.RolloutState{
-	RolloutProgressing: placementv1.RolloutProgressing, RolloutSoaking: placementv1.RolloutSoaking,
-	RolloutWaitingForApproval: placementv1.RolloutWaitingForApproval,
-	RolloutPaused:             placementv1.RolloutPaused, RolloutComplete: placementv1.RolloutComplete, RolloutRolledBack: placementv1.RolloutRolledBack,
+var rolloutStates = []string{RolloutProgressing, RolloutSoaking, RolloutWaitingForApproval, RolloutPaused, RolloutComplete, RolloutRolledBack}
+
+// Rollout is how far a policy is rolled out: its state, the number of its stages, and the number of those that are reached.
+type Rollout struct {
+	State           string
+	Stages, Reached int
 }
 
 // rolloutMetrics are the metrics of policies that come into force in stages. Other policies have no series.
@@ -43,18 +40,18 @@ func (r rolloutMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{r.state, r.stages, r.reached}
 }
 
-func (r rolloutMetrics) set(policy string, s *placementv1.RolloutStatus) {
-	for label, state := range rolloutStates {
-		r.state.WithLabelValues(policy, label).Set(oneIf(s.State == state))
+func (r rolloutMetrics) set(policy string, at Rollout) {
+	for _, state := range rolloutStates {
+		r.state.WithLabelValues(policy, state).Set(oneIf(at.State == state))
 	}
-	r.stages.WithLabelValues(policy).Set(float64(len(s.Stages)))
-	r.reached.WithLabelValues(policy).Set(float64(ptr.Deref(s.Reached, 0)))
+	r.stages.WithLabelValues(policy).Set(float64(at.Stages))
+	r.reached.WithLabelValues(policy).Set(float64(at.Reached))
 }
 
 // forget removes the series of a policy. It names each of them, because a partial match would visit those of all policies.
 func (r rolloutMetrics) forget(policy string) {
-	for label := range rolloutStates {
-		r.state.DeleteLabelValues(policy, label)
+	for _, state := range rolloutStates {
+		r.state.DeleteLabelValues(policy, state)
 	}
 	r.stages.DeleteLabelValues(policy)
 	r.reached.DeleteLabelValues(policy)

@@ -23,7 +23,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
 )
 
@@ -68,16 +67,13 @@ func TestRollout(t *testing.T) {
 		}
 	}
 	m.Rollout("p", nil)
-	m.Rollout("unknown", &placementv1.RolloutStatus{State: placementv1.RolloutPaused})
+	m.Rollout("unknown", &metrics.Rollout{State: metrics.RolloutPaused})
 	expect(map[string]float64{})
-	for state, label := range map[placementv1.RolloutState]string{
-		placementv1.RolloutProgressing: "progressing", placementv1.RolloutSoaking: "soaking", placementv1.RolloutWaitingForApproval: "waiting_for_approval",
-		placementv1.RolloutPaused: "paused", placementv1.RolloutComplete: "complete", placementv1.RolloutRolledBack: "rolled_back",
-	} {
-		m.Rollout("p", &placementv1.RolloutStatus{State: state, Reached: new(int32(1)), Stages: make([]placementv1.RolloutStageStatus, 3)})
-		expect(map[string]float64{"berth_policy_rollout_state p " + label: 1, "berth_policy_rollout_stages p": 3, "berth_policy_rollout_stages_reached p": 1})
+	for _, state := range []string{"progressing", "soaking", "waiting_for_approval", "paused", "complete", "rolled_back"} {
+		m.Rollout("p", &metrics.Rollout{State: state, Stages: 3, Reached: 1})
+		expect(map[string]float64{"berth_policy_rollout_state p " + state: 1, "berth_policy_rollout_stages p": 3, "berth_policy_rollout_stages_reached p": 1})
 	}
-	m.Rollout("q", &placementv1.RolloutStatus{State: placementv1.RolloutComplete})
+	m.Rollout("q", &metrics.Rollout{State: metrics.RolloutComplete})
 	m.Rollout("p", nil)
 	expect(map[string]float64{"berth_policy_rollout_state q complete": 1})
 	m.ForgetPolicy("q")

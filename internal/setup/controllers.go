@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -272,11 +273,11 @@ func newStatus(base *base, evaluation *evaluation, loading *loading, configurati
 // registerCollectors registers the metrics that are computed at the time of the scrape.
 func registerCollectors(base *base, serving *serving, evaluation *evaluation, loading *loading, quotas *quotas, remediation *remediator.Controller) error {
 	for _, c := range []prometheus.Collector{
-		metrics.NewCircuits(evaluation.registry.InForce),
-		metrics.NewPolicies(evaluation.registry.All),
+		metrics.NewCircuits(func() map[string]bool { return openCircuits(evaluation.registry.InForce()) }),
+		metrics.NewPolicies(func() iter.Seq[string] { return policyStates(evaluation.registry.All()) }),
 		metrics.NewReplication(loading.replication.Replicas),
-		metrics.NewQuotaUsage(quotas.usage.Usage),
-		metrics.NewClusters(remediation.Ledger.ClusterCounts),
+		metrics.NewQuotaUsage(func() []metrics.QuotaUsage { return quotaUsage(quotas.usage.Usage()) }),
+		metrics.NewClusters(func(limit int) []metrics.ClusterCount { return clusterCounts(remediation.Ledger.ClusterCounts(limit)) }),
 		metrics.NewCertificateExpiry(serving.certificate.Expiry, cmp.Or(base.options.WebhookCertManagement, CertManagementSelf)),
 	} {
 		if err := base.options.registerer().Register(c); err != nil {

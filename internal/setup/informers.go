@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/quotacharge"
@@ -42,12 +43,12 @@ func watchQuotas(ctx context.Context, base *base, charger *quotacharge.Charger) 
 	handlers := toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if key, _, ok := quotaOf(obj); ok {
-				base.metrics.AddQuota(key)
+				base.metrics.AddQuota(metrics.QuotaKey(key))
 			}
 		},
 		DeleteFunc: func(obj any) {
 			if key, uid, ok := quotaOf(obj); ok {
-				base.metrics.ForgetQuota(key)
+				base.metrics.ForgetQuota(metrics.QuotaKey(key))
 				charger.Forget(uid)
 			}
 		},

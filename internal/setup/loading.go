@@ -72,7 +72,7 @@ func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loadi
 		},
 		pusher: enginepusher.New(enginepusher.Deps{
 			Watches: base.hub, Registry: evaluation.registry, Clients: evaluation.clients, Inventories: base.settings.inventories,
-			ContentChanged: evaluation.engines.remote.PushedDataChanged, Observer: base.metrics.Remote, Loaded: policies.Loaded,
+			ContentChanged: evaluation.engines.remote.PushedDataChanged, Observer: remoteMetrics{base.metrics.Remote}, Loaded: policies.Loaded,
 		}),
 		freshness: freshness.New(freshness.Options{
 			Live: base.mgr.GetAPIReader(), Registry: evaluation.registry,

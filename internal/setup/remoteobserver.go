@@ -35,7 +35,7 @@ var _ remote.Observer = (*remoteObserver)(nil)
 
 // remoteObserver counts requests to remote engines, and publishes changes of their data and health.
 type remoteObserver struct {
-	*metrics.Remote
+	remoteMetrics
 	reader client.Reader
 	events *events.Recorder
 	topics *topics

@@ -218,7 +218,7 @@ func (h *Handler) decideLive(ctx context.Context, decide decideFunc, request pla
 
 // evaluate evaluates one policy.
 func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
-	return h.Metrics.Evaluate(ctx, h.Clock, metrics.SourceAdmission, p, input)
+	return tracing.Evaluate(ctx, h.Clock, h.Metrics, metrics.SourceAdmission, p, input)
 }
 
 // undecidable returns the response to a request for which not even the matching policies are known.

@@ -158,7 +158,9 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 			}
 			if report {
 				h.Events.QuotaDenied(denial.By, request.Namespace, denial.Message)
-				h.Metrics.QuotaDenial(denial.By)
+				if by, ok := quota.KeyOf(denial.By); ok {
+					h.Metrics.QuotaDenial(metrics.QuotaKey(by))
+				}
 			}
 		}
 		message := strings.Join(texts, "; ")
