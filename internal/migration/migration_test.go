@@ -54,12 +54,26 @@ func labelled(namespace, name, label, value string, keysAndTexts []string) corev
 
 // TestOldNamesAreReplaced checks that the policy has the current names.
 func TestOldNamesAreReplaced(t *testing.T) {
-	const text = "package p\n\nimport input.resource as r\n\nannotations[\"a\"] = x { x := json_marshal([base64_encode(r.a), input.resource.spec]) }\n\nlabels[\"json_marshal\"] = \"input.resource\" { r }\n"
+	const text = `package p
+
+import input.resource as r
+
+annotations["a"] = x { x := json_marshal([base64_encode(r.a), input.resource.spec]) }
+
+labels["json_marshal"] = "input.resource" { r }
+`
 	got := migration.Convert([]corev1.ConfigMap{policies("n", "p", "p.rego", text)}, options())
 	if len(got.Policies) != 1 {
 		t.Fatalf("findings %v", got.Findings)
 	}
-	const want = "package p\n\nimport input as r\n\nannotations[\"a\"] = x { x := json.marshal([base64.encode(r.a), input.spec]) }\n\nlabels[\"json_marshal\"] = \"input.resource\" { r }\n"
+	const want = `package p
+
+import input as r
+
+annotations["a"] = x { x := json.marshal([base64.encode(r.a), input.spec]) }
+
+labels["json_marshal"] = "input.resource" { r }
+`
 	if diff := cmp.Diff(want, got.Policies[0].Object.Spec.Rego); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
@@ -190,17 +204,39 @@ func TestConvert(t *testing.T) {
 		},
 		"Languages": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "old", "p.rego", "package a\n\nerrors[\"x\"] { input.x }\n"),
-				policies("n", "new", "p.rego", "package b\n\nerrors contains \"x\" if input.x\n"),
-				policies("n", "future", "p.rego", "package c\n\nimport future.keywords\n\nerrors contains \"x\" { input.x }\n"),
-				policies("n", "bridge", "p.rego", "package d\n\nimport rego.v1\n\nerrors contains \"x\" if input.x\n"),
-				policies("n", "both", "p.rego", "package e\n\nlabels = {\"a\": \"b\"}\n"),
+				policies("n", "old", "p.rego", `package a
+
+errors["x"] { input.x }
+`),
+				policies("n", "new", "p.rego", `package b
+
+errors contains "x" if input.x
+`),
+				policies("n", "future", "p.rego", `package c
+
+import future.keywords
+
+errors contains "x" { input.x }
+`),
+				policies("n", "bridge", "p.rego", `package d
+
+import rego.v1
+
+errors contains "x" if input.x
+`),
+				policies("n", "both", "p.rego", `package e
+
+labels = {"a": "b"}
+`),
 			},
 			policies: []string{"both v1 n/both/p.rego", "bridge v1 n/bridge/p.rego", "future v0 n/future/p.rego", "new v1 n/new/p.rego", "old v0 n/old/p.rego"},
 		},
 		"SeveralKeysOnePackage": {
-			configMaps: []corev1.ConfigMap{policies("n", "cm", "a.rego", fmt.Sprintf(v1, "p"), "b.rego", "package p\n\nerrors contains \"x\" if input.y\n")},
-			policies:   []string{"cm v1 n/cm/a.rego n/cm/b.rego"},
+			configMaps: []corev1.ConfigMap{policies("n", "cm", "a.rego", fmt.Sprintf(v1, "p"), "b.rego", `package p
+
+errors contains "x" if input.y
+`)},
+			policies: []string{"cm v1 n/cm/a.rego n/cm/b.rego"},
 		},
 		"SeveralKeysSeveralPackages": {
 			configMaps: []corev1.ConfigMap{policies("n", "cm", "a.rego", fmt.Sprintf(v1, "a"), "b.rego", fmt.Sprintf(v1, "b"))},
@@ -208,7 +244,10 @@ func TestConvert(t *testing.T) {
 		},
 		"SeveralConfigMapsOnePackage": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "two", "p.rego", "package p\n\nerrors contains \"x\" if input.y\n"),
+				policies("n", "two", "p.rego", `package p
+
+errors contains "x" if input.y
+`),
 				policies("m", "one", "p.rego", fmt.Sprintf(v1, "p")),
 			},
 			policies: []string{"one v1 m/one/p.rego n/two/p.rego"},
@@ -236,7 +275,10 @@ func TestConvert(t *testing.T) {
 		},
 		"Packages": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "a", "p.rego", "package a\n\nlabels := data.b.labels\n"),
+				policies("n", "a", "p.rego", `package a
+
+labels := data.b.labels
+`),
 				policies("n", "b", "p.rego", fmt.Sprintf(v1, "b")),
 				policies("n", "c", "p.rego", fmt.Sprintf(v1, "c")),
 			},
@@ -251,7 +293,10 @@ func TestConvert(t *testing.T) {
 		},
 		"PolicyReadsPolicy": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "a", "p.rego", "package a\n\nlabels := data.b.labels\n"),
+				policies("n", "a", "p.rego", `package a
+
+labels := data.b.labels
+`),
 				policies("n", "b", "p.rego", fmt.Sprintf(v1, "b")),
 			},
 			policies: []string{"a v1 n/a/p.rego n/b/p.rego", "b v1 n/b/p.rego"},
@@ -264,10 +309,21 @@ func TestConvert(t *testing.T) {
 		},
 		"AdmissionControl": {
 			configMaps: []corev1.ConfigMap{
-				policies("opa", "main", "main", "package system\n\nimport data.kubernetes.admission\n\nmain = {\"response\": {\"uid\": input.request.uid, \"allowed\": count(admission.deny) == 0}}\n"),
+				policies("opa", "main", "main", `package system
+
+import data.kubernetes.admission
+
+main = {"response": {"uid": input.request.uid, "allowed": count(admission.deny) == 0}}
+`),
 				policies("opa", "ingress", "ingress.rego", "package kubernetes.admission\n\ndeny[msg] {\n\tinput.request.kind.kind == \"Ingress\"\n\tmsg := \"no\"\n}\n"),
-				policies("opa", "conftest", "x.rego", "package main\n\ndeny[msg] { input.kind == \"Pod\"; msg := \"no\" }\n"),
-				policies("opa", "mixed", "x.rego", "package mixed\n\nerrors[msg] { r := input.request; r.object.metadata.name == \"x\"; msg := \"no\" }\n"),
+				policies("opa", "conftest", "x.rego", `package main
+
+deny[msg] { input.kind == "Pod"; msg := "no" }
+`),
+				policies("opa", "mixed", "x.rego", `package mixed
+
+errors[msg] { r := input.request; r.object.metadata.name == "x"; msg := "no" }
+`),
 			},
 			findings: []string{
 				"opa/conftest/x.rego: left out: its package main defines none of annotations, labels, errors, warnings, and no policy reads it: Berth looks for errors in place of deny",
@@ -278,14 +334,30 @@ func TestConvert(t *testing.T) {
 		},
 		"Broken": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "syntax", "p.rego", "package p\n\nerrors[x] {\n"),
+				policies("n", "syntax", "p.rego", `package p
+
+errors[x] {
+`),
 				policies("n", "empty", "p.rego", ""),
 				policies("n", "nothing"),
-				policies("n", "unsafe", "p.rego", "package u\n\nlabels := {\"a\": x}\n"),
-				policies("n", "http", "p.rego", "package h\n\nlabels = x { x := http.send({\"method\": \"get\", \"url\": \"http://a\"}).body }\n"),
-				policies("n", "scheduling", "p.rego", "package s\n\nlabels := {}\nscheduling := {}\n"),
+				policies("n", "unsafe", "p.rego", `package u
+
+labels := {"a": x}
+`),
+				policies("n", "http", "p.rego", `package h
+
+labels = x { x := http.send({"method": "get", "url": "http://a"}).body }
+`),
+				policies("n", "scheduling", "p.rego", `package s
+
+labels := {}
+scheduling := {}
+`),
 				policies("n", "roots", "p.rego", "package clusters.p\n\nlabels := {}\n"),
-				policies("n", "dynamic", "p.rego", "package d\n\nlabels := data.kubernetes[input.kind]\n"),
+				policies("n", "dynamic", "p.rego", `package d
+
+labels := data.kubernetes[input.kind]
+`),
 				data("n", "list", "a.json", "[1]", "b.yaml", "a: b", "c.json", "null"),
 				data("clusters", "taken", "a.json", "{}"),
 			},
@@ -333,7 +405,13 @@ func TestConvert(t *testing.T) {
 		},
 		"MixedLanguages": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "p", "a.rego", "package p\n\nerrors[\"x\"] { input.x }\n", "b.rego", "package p\n\nerrors contains \"y\" if input.y\n"),
+				policies("n", "p", "a.rego", `package p
+
+errors["x"] { input.x }
+`, "b.rego", `package p
+
+errors contains "y" if input.y
+`),
 			},
 			findings: []string{
 				"n/p/a.rego: left out: they belong in one module, but n/p/a.rego is Rego v0 and n/p/b.rego is v1: bring both to one version",
@@ -342,32 +420,76 @@ func TestConvert(t *testing.T) {
 		},
 		"BridgeInOneOfTwo": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "p", "a.rego", "package p\n\nerrors[\"x\"] { input.x }\n", "b.rego", "package p\n\nimport rego.v1\n\nerrors contains \"y\" if input.y\n"),
+				policies("n", "p", "a.rego", `package p
+
+errors["x"] { input.x }
+`, "b.rego", `package p
+
+import rego.v1
+
+errors contains "y" if input.y
+`),
 			},
 			findings: []string{"n/p/a.rego: left out: they belong in one module, but can't be read as one", "n/p/b.rego: left out: they belong in one module"},
 		},
 		"ImportsDiffer": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "p", "a.rego", "package p\n\nimport data.kubernetes.pods as x\n\nlabels.a := \"b\" if x.n\n", "b.rego", "package p\n\nimport data.kubernetes.nodes as x\n\nlabels.c := \"b\" if x.n\n"),
+				policies("n", "p", "a.rego", `package p
+
+import data.kubernetes.pods as x
+
+labels.a := "b" if x.n
+`, "b.rego", `package p
+
+import data.kubernetes.nodes as x
+
+labels.c := "b" if x.n
+`),
 			},
 			findings: []string{"n/p/a.rego: left out: they belong in one module, but x stands for data.kubernetes.pods in one and for data.kubernetes.nodes in another", "n/p/b.rego: left out"},
 		},
 		"ImportHidesRule": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "p", "a.rego", "package p\n\nimport data.kubernetes.pods as x\n\nlabels.a := \"b\" if x.n\n", "b.rego", "package p\n\nx := {\"n\": 1}\n\nlabels.c := \"b\" if x.n\n"),
+				policies("n", "p", "a.rego", `package p
+
+import data.kubernetes.pods as x
+
+labels.a := "b" if x.n
+`, "b.rego", `package p
+
+x := {"n": 1}
+
+labels.c := "b" if x.n
+`),
 			},
 			findings: []string{"n/p/a.rego: left out: they belong in one module, but there the rule", "n/p/b.rego: left out"},
 		},
 		"KeywordOfOther": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "p", "a.rego", "package p\n\nimport future.keywords.in\n\nlabels[\"a\"] = \"b\" { \"x\" in input.list }\n", "b.rego", "package p\n\nin { input.y }\n\nerrors[\"y\"] { in }\n"),
+				policies("n", "p", "a.rego", `package p
+
+import future.keywords.in
+
+labels["a"] = "b" { "x" in input.list }
+`, "b.rego", `package p
+
+in { input.y }
+
+errors["y"] { in }
+`),
 			},
 			findings: []string{"n/p/a.rego: left out: they belong in one module, but", "n/p/b.rego: left out"},
 		},
 		"WholePackage": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "p", "p.rego", "package p\n\nlabels := data.lib[input.x].labels\n"),
-				policies("n", "q", "p.rego", "package q\n\nlabels := {\"a\": \"b\"} if data.lib.a\n"),
+				policies("n", "p", "p.rego", `package p
+
+labels := data.lib[input.x].labels
+`),
+				policies("n", "q", "p.rego", `package q
+
+labels := {"a": "b"} if data.lib.a
+`),
 				policies("n", "lib", "a.rego", "package lib.a\n\nx := 1\n"),
 			},
 			findings: []string{
@@ -378,14 +500,25 @@ func TestConvert(t *testing.T) {
 		},
 		"HelperForbidden": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "p", "p.rego", "package p\n\nlabels.a := data.lib.now\n"),
-				policies("n", "lib", "a.rego", "package lib\n\nnow := sprintf(\"%d\", [time.now_ns()])\n"),
+				policies("n", "p", "p.rego", `package p
+
+labels.a := data.lib.now
+`),
+				policies("n", "lib", "a.rego", `package lib
+
+now := sprintf("%d", [time.now_ns()])
+`),
 			},
 			findings: []string{"n/lib/a.rego: left out", "n/p/p.rego: left out: p.rego:9:27: rego_type_error: undefined function time.now_ns"},
 		},
 		"MissingData": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "p", "p.rego", "package p\n\nlabels.a := data.acme.x\nlabels.b := data.n.d[\"other.json\"].x\nlabels.c := data.n.d[\"d.json\"].x\n"),
+				policies("n", "p", "p.rego", `package p
+
+labels.a := data.acme.x
+labels.b := data.n.d["other.json"].x
+labels.c := data.n.d["d.json"].x
+`),
 				data("n", "d", "d.json", "{}"),
 			},
 			policies: []string{"p v1 n/p/p.rego"},
@@ -399,7 +532,10 @@ func TestConvert(t *testing.T) {
 		"RuleOfTheContract": {
 			configMaps: []corev1.ConfigMap{
 				policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"\nclusters contains \"a\" if input.spec\n"),
-				policies("n", "q", "q.rego", "package q\n\nclusters contains \"a\"\n"),
+				policies("n", "q", "q.rego", `package q
+
+clusters contains "a"
+`),
 			},
 			policies: []string{"p v1 n/p/p.rego"},
 			findings: []string{
@@ -410,7 +546,12 @@ func TestConvert(t *testing.T) {
 		"Denials": {
 			configMaps: []corev1.ConfigMap{
 				policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"\ndeny contains \"no\" if input.spec\n"),
-				policies("n", "q", "q.rego", "package q\n\nerrors := deny\n\ndeny contains \"no\" if input.spec\n"),
+				policies("n", "q", "q.rego", `package q
+
+errors := deny
+
+deny contains "no" if input.spec
+`),
 			},
 			policies: []string{"p v1 n/p/p.rego", "q v1 n/q/q.rego"},
 			findings: []string{
@@ -419,22 +560,37 @@ func TestConvert(t *testing.T) {
 			},
 		},
 		"OldNames": {
-			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", "package p\n\nannotations[\"a\"] = x { x := json_marshal(input.resource.spec) }\n\nerrors[\"no\"] { to_number(input.resource.spec.size) > 3 }\n")},
-			policies:   []string{"p v0 n/p/p.rego"},
+			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", `package p
+
+annotations["a"] = x { x := json_marshal(input.resource.spec) }
+
+errors["no"] { to_number(input.resource.spec.size) > 3 }
+`)},
+			policies: []string{"p v0 n/p/p.rego"},
 			findings: []string{
 				"n/p/p.rego: warning: input.resource is written input, as it is called today", "n/p/p.rego: warning: json_marshal is written json.marshal, as it is called today",
 				"n/p/p.rego: converted", "n/p/p.rego: warning: its denials call to_number: where such a function fails",
 			},
 		},
 		"LookupUnderNot": {
-			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", "package p\n\ncustomers = {\"a\": 1}\n\nerrors[\"no\"] { not customers[input.metadata.labels.customer] }\n")},
-			policies:   []string{"p v0 n/p/p.rego"},
-			findings:   []string{"n/p/p.rego: converted", "n/p/p.rego: warning: p.rego:5:16: not customers[input.metadata.labels.customer]: where input.metadata.labels.customer is undefined"},
+			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", `package p
+
+customers = {"a": 1}
+
+errors["no"] { not customers[input.metadata.labels.customer] }
+`)},
+			policies: []string{"p v0 n/p/p.rego"},
+			findings: []string{"n/p/p.rego: converted", "n/p/p.rego: warning: p.rego:5:16: not customers[input.metadata.labels.customer]: where input.metadata.labels.customer is undefined"},
 		},
 		"Kind": {
-			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", "package p\n\nlabels.a := \"b\" if input.kind == \"ReplicaSet\"\n\nlabels.b := \"b\" if \"Deployment\" == input.kind\n")},
-			policies:   []string{"p v1 n/p/p.rego"},
-			findings:   []string{"n/p/p.rego: converted", `n/p/p.rego: warning: it asks for input.kind "ReplicaSet", and no resource rule has replicasets: name the type by --resource`},
+			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", `package p
+
+labels.a := "b" if input.kind == "ReplicaSet"
+
+labels.b := "b" if "Deployment" == input.kind
+`)},
+			policies: []string{"p v1 n/p/p.rego"},
+			findings: []string{"n/p/p.rego: converted", `n/p/p.rego: warning: it asks for input.kind "ReplicaSet", and no resource rule has replicasets: name the type by --resource`},
 		},
 		"HugeText": {
 			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"# "+strings.Repeat("x", 65536))},
@@ -442,19 +598,29 @@ func TestConvert(t *testing.T) {
 		},
 		"HugeData": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "p", "p.rego", "package p\n\nlabels := data.n.d\n"),
+				policies("n", "p", "p.rego", `package p
+
+labels := data.n.d
+`),
 				data("n", "d", "a.json", `{"a":"`+strings.Repeat("x", 600000)+`"}`, "b.json", `{"a":"`+strings.Repeat("x", 600000)+`"}`),
 			},
 			findings: []string{"n/d/a.json: not needed", "n/d/b.json: not needed", "n/p/p.rego: left out: its policy would take"},
 		},
 		"Ambiguous": {
-			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", "package p\n\nlabels := {}\nif { input.x }\n")},
-			findings:   []string{"n/p/p.rego: left out: it means one thing in Rego v0 and another in v1: say which by --rego-version"},
+			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", `package p
+
+labels := {}
+if { input.x }
+`)},
+			findings: []string{"n/p/p.rego: left out: it means one thing in Rego v0 and another in v1: say which by --rego-version"},
 		},
 		"LanguageIsSaid": {
-			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", "package p\n\nlabels = {\"a\": \"b\"}\n")},
-			change:     func(o *migration.Options) { o.Language = placementv1.RegoV0 },
-			policies:   []string{"p v0 n/p/p.rego"},
+			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", `package p
+
+labels = {"a": "b"}
+`)},
+			change:   func(o *migration.Options) { o.Language = placementv1.RegoV0 },
+			policies: []string{"p v0 n/p/p.rego"},
 		},
 	}
 	for name, tc := range tests {

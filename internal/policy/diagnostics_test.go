@@ -61,34 +61,78 @@ func TestDiagnostics(t *testing.T) {
 		want []string
 	}{
 		"NoPackage": {policytest.SpecOf(v1, "errors contains \"x\" if true"), []string{"p.rego:1:1: rego_parse_error: "}},
-		"Parse":     {policytest.SpecOf(v1, "package p\n\nlabels := {\"a\": }\n"), []string{"p.rego:3:17: rego_parse_error: unexpected } token", "p.rego:3:17: rego_parse_error: "}},
-		"ParseV0":   {policytest.SpecOf(v0, "package p\n\nlabels = {\"a\": }\n"), []string{"p.rego:3:16: rego_parse_error: unexpected } token", "p.rego:3:16: rego_parse_error: "}},
-		"V0AsV1": {policytest.SpecOf(v1, "package p\n\nerrors[\"x\"] { true }\n"), []string{
+		"Parse": {policytest.SpecOf(v1, `package p
+
+labels := {"a": }
+`), []string{"p.rego:3:17: rego_parse_error: unexpected } token", "p.rego:3:17: rego_parse_error: "}},
+		"ParseV0": {policytest.SpecOf(v0, `package p
+
+labels = {"a": }
+`), []string{"p.rego:3:16: rego_parse_error: unexpected } token", "p.rego:3:16: rego_parse_error: "}},
+		"V0AsV1": {policytest.SpecOf(v1, `package p
+
+errors["x"] { true }
+`), []string{
 			"p.rego:3:1: rego_parse_error: the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 (as v1: `if` keyword is required before rule body)",
 		}},
-		"V1AsV0": {policytest.SpecOf(v0, "package p\n\nerrors contains \"x\" if true\n"), []string{
+		"V1AsV0": {policytest.SpecOf(v0, `package p
+
+errors contains "x" if true
+`), []string{
 			"p.rego:3:1: rego_parse_error: the text is Rego v1: remove spec.regoVersion: v0 (as v0: ",
 		}},
-		"Caret": {policytest.SpecOf(v1, "package p\n\n\tlabels := {\"a\": }\n"), []string{"p.rego:3:18: rego_parse_error: unexpected } token\n\t labels := {\"a\": }\n\t                 ^", "p.rego:3:18: "}},
-		"RecursionThroughData": {policytest.WithData(policytest.SpecOf(v1, "package acme\n\ncustomers := data.acme.customers\n"), `{"acme": {"regions": []}}`), []string{
+		"Caret": {policytest.SpecOf(v1, `package p
+
+	labels := {"a": }
+`), []string{"p.rego:3:18: rego_parse_error: unexpected } token\n\t labels := {\"a\": }\n\t                 ^", "p.rego:3:18: "}},
+		"RecursionThroughData": {policytest.WithData(policytest.SpecOf(v1, `package acme
+
+customers := data.acme.customers
+`), `{"acme": {"regions": []}}`), []string{
 			"p.rego:3:1: rego_recursion_error: rule data.acme.customers is recursive: data.acme.customers -> data.acme.customers; data.acme is both the policy's package (data.acme) and a document of spec.data",
 		}},
-		"Unsafe":          {policytest.SpecOf(v1, "package p\nlabels := {\"a\": x}\n"), []string{"p.rego:2:17: rego_unsafe_var_error: var x is unsafe"}},
-		"UnsafeV0":        {policytest.SpecOf(v0, "package p\nlabels[x] = \"a\" { y := 1 }\n"), []string{"p.rego:2:8: rego_unsafe_var_error: var x is unsafe"}},
-		"Type":            {policytest.SpecOf(v1, "package p\nerrors contains \"x\" if 1 == \"a\"\n"), []string{"p.rego:2:24: rego_type_error: match error"}},
-		"TypeOfArgument":  {policytest.SpecOf(v1, "package p\nlabels := {\"a\": upper(1)}\n"), []string{"p.rego:2:17: rego_type_error: upper: invalid argument(s)"}},
-		"Undefined":       {policytest.SpecOf(v1, "package p\nlabels := {\"a\": f(1)}\n"), []string{"p.rego:2:17: rego_type_error: undefined function f"}},
-		"Recursion":       {policytest.SpecOf(v1, "package p\nlabels := annotations\nannotations := labels\n"), []string{"p.rego:2:1: rego_recursion_error: ", "p.rego:3:1: rego_recursion_error: "}},
-		"Conflict":        {policytest.SpecOf(v1, "package p\nlabels := {}\nlabels contains \"a\"\n"), []string{"p.rego:2:1: rego_type_error: conflicting rules data.p.labels found"}},
-		"Several":         {policytest.SpecOf(v1, "package p\nlabels := {\"a\": x}\nannotations := {\"a\": y}\n"), []string{"p.rego:2:17: rego_unsafe_var_error: ", "p.rego:3:22: rego_unsafe_var_error: "}},
-		"FunctionV0":      {policytest.SpecOf(v0, "package p\nerrors(x) = y { y := x }\n"), []string{"p.rego:2:1: berth_contract_error: errors is a function"}},
-		"DataResources":   {policytest.WithData(policytest.SpecOf(v1, "package p\nlabels := {}"), `{"resources": 1}`), []string{"p.rego: berth_data_error: spec.data.resources: the name is taken"}},
-		"DataClusters":    {policytest.WithData(policytest.SpecOf(v1, "package p\nlabels := {}"), `{"clusters": null}`), []string{"p.rego: berth_data_error: spec.data.clusters: the name is taken"}},
-		"DataBerth":       {policytest.WithData(policytest.SpecOf(v1, "package p\nlabels := {}"), `{"berth": ""}`), []string{"p.rego: berth_data_error: spec.data.berth: the name is taken"}},
-		"DataAbove":       {policytest.WithData(policytest.SpecOf(v1, "package acme.placement\nlabels := {}"), `{"acme": 1}`), []string{"p.rego: berth_data_error: spec.data: has a document at data.acme.placement"}},
-		"DataBeside":      {policytest.WithData(policytest.SpecOf(v1, "package acme.placement\nlabels := {}"), `{"acme": {"customers": [1]}}`), nil},
-		"ReadBerth":       {policytest.SpecOf(v1, "package p\nlabels := {\"a\": data.berth.x}"), []string{"p.rego:2:17: berth_unresolved_read: data.berth.x: Berth keeps data.berth.quotas[namespace][name], data.berth.clusterquotas[name], and data.berth.ambiguousclusters[name] there, and nothing else"}},
-		"BadGroupVersion": {policytest.SpecOf(v1, "package p\nlabels := {\"a\": \"b\"} if data.resources[\"a/b/c\"].pods"), []string{"p.rego:2:25: berth_unresolved_read: "}},
+		"Unsafe": {policytest.SpecOf(v1, `package p
+labels := {"a": x}
+`), []string{"p.rego:2:17: rego_unsafe_var_error: var x is unsafe"}},
+		"UnsafeV0": {policytest.SpecOf(v0, `package p
+labels[x] = "a" { y := 1 }
+`), []string{"p.rego:2:8: rego_unsafe_var_error: var x is unsafe"}},
+		"Type": {policytest.SpecOf(v1, `package p
+errors contains "x" if 1 == "a"
+`), []string{"p.rego:2:24: rego_type_error: match error"}},
+		"TypeOfArgument": {policytest.SpecOf(v1, `package p
+labels := {"a": upper(1)}
+`), []string{"p.rego:2:17: rego_type_error: upper: invalid argument(s)"}},
+		"Undefined": {policytest.SpecOf(v1, `package p
+labels := {"a": f(1)}
+`), []string{"p.rego:2:17: rego_type_error: undefined function f"}},
+		"Recursion": {policytest.SpecOf(v1, `package p
+labels := annotations
+annotations := labels
+`), []string{"p.rego:2:1: rego_recursion_error: ", "p.rego:3:1: rego_recursion_error: "}},
+		"Conflict": {policytest.SpecOf(v1, `package p
+labels := {}
+labels contains "a"
+`), []string{"p.rego:2:1: rego_type_error: conflicting rules data.p.labels found"}},
+		"Several": {policytest.SpecOf(v1, `package p
+labels := {"a": x}
+annotations := {"a": y}
+`), []string{"p.rego:2:17: rego_unsafe_var_error: ", "p.rego:3:22: rego_unsafe_var_error: "}},
+		"FunctionV0": {policytest.SpecOf(v0, `package p
+errors(x) = y { y := x }
+`), []string{"p.rego:2:1: berth_contract_error: errors is a function"}},
+		"DataResources": {policytest.WithData(policytest.SpecOf(v1, `package p
+labels := {}`), `{"resources": 1}`), []string{"p.rego: berth_data_error: spec.data.resources: the name is taken"}},
+		"DataClusters": {policytest.WithData(policytest.SpecOf(v1, `package p
+labels := {}`), `{"clusters": null}`), []string{"p.rego: berth_data_error: spec.data.clusters: the name is taken"}},
+		"DataBerth": {policytest.WithData(policytest.SpecOf(v1, `package p
+labels := {}`), `{"berth": ""}`), []string{"p.rego: berth_data_error: spec.data.berth: the name is taken"}},
+		"DataAbove":  {policytest.WithData(policytest.SpecOf(v1, "package acme.placement\nlabels := {}"), `{"acme": 1}`), []string{"p.rego: berth_data_error: spec.data: has a document at data.acme.placement"}},
+		"DataBeside": {policytest.WithData(policytest.SpecOf(v1, "package acme.placement\nlabels := {}"), `{"acme": {"customers": [1]}}`), nil},
+		"ReadBerth": {policytest.SpecOf(v1, `package p
+labels := {"a": data.berth.x}`), []string{"p.rego:2:17: berth_unresolved_read: data.berth.x: Berth keeps data.berth.quotas[namespace][name], data.berth.clusterquotas[name], and data.berth.ambiguousclusters[name] there, and nothing else"}},
+		"BadGroupVersion": {policytest.SpecOf(v1, `package p
+labels := {"a": "b"} if data.resources["a/b/c"].pods`), []string{"p.rego:2:25: berth_unresolved_read: "}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -139,12 +183,27 @@ func TestForbiddenBuiltins(t *testing.T) {
 			t.Errorf("OPA does not know %s: the case checks nothing", name)
 		}
 		texts := map[string]placementv1.PlacementPolicySpec{
-			"Call":         policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": x} if x := %s\n", call)),
-			"CallV0":       policytest.SpecOf(placementv1.RegoV0, fmt.Sprintf("package p\nannotations = {\"a\": x} { x := %s }\n", call)),
-			"InFunction":   policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": f(1)}\nf(y) := x if { x := %s; y }\n", call)),
-			"MockOf":       policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": x} if x := count([]) with count as %s\n", name)),
-			"Mocked":       policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": 1} if true with %s as 1\n", name)),
-			"MockedByRule": policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf("package p\nf(x) := x\ng := 1 if f(1)\nannotations := {\"a\": 1} if g with f as %s\n", name)),
+			"Call": policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf(`package p
+annotations := {"a": x} if x := %s
+`, call)),
+			"CallV0": policytest.SpecOf(placementv1.RegoV0, fmt.Sprintf(`package p
+annotations = {"a": x} { x := %s }
+`, call)),
+			"InFunction": policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf(`package p
+annotations := {"a": f(1)}
+f(y) := x if { x := %s; y }
+`, call)),
+			"MockOf": policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf(`package p
+annotations := {"a": x} if x := count([]) with count as %s
+`, name)),
+			"Mocked": policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf(`package p
+annotations := {"a": 1} if true with %s as 1
+`, name)),
+			"MockedByRule": policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf(`package p
+f(x) := x
+g := 1 if f(1)
+annotations := {"a": 1} if g with f as %s
+`, name)),
 		}
 		for form, spec := range texts {
 			t.Run(name+form, func(t *testing.T) {
@@ -171,8 +230,12 @@ func TestNondeterministicBuiltins(t *testing.T) {
 		}
 		call := fmt.Sprintf("%s(%s)", name, strings.Join(args, ", "))
 		for version, text := range map[placementv1.RegoVersion]string{
-			placementv1.RegoV0: "package p\nannotations = {\"a\": x} { x := %s }\n",
-			placementv1.RegoV1: "package p\nannotations := {\"a\": x} if { x := %s }\n",
+			placementv1.RegoV0: `package p
+annotations = {"a": x} { x := %s }
+`,
+			placementv1.RegoV1: `package p
+annotations := {"a": x} if { x := %s }
+`,
 		} {
 			if got := diagnostics(t, policytest.SpecOf(version, fmt.Sprintf(text, call))); len(got) == 0 {
 				t.Errorf("%s: %s compiles", version, name)
@@ -227,7 +290,11 @@ func TestContractRules(t *testing.T) {
 // TestDiagnosticsAreStable checks that repeated compilations give the same error, so that the API server's response is
 // stable.
 func TestDiagnosticsAreStable(t *testing.T) {
-	text := "package p\nlabels := {\"a\": \"b\"}\nwarnings contains data.kubernetes[input.a]\nannotations := data.resources[input.b]\nerrors contains data.berth.x"
+	text := `package p
+labels := {"a": "b"}
+warnings contains data.kubernetes[input.a]
+annotations := data.resources[input.b]
+errors contains data.berth.x`
 	want := diagnostics(t, policytest.SpecOf(placementv1.RegoV1, text))
 	if len(want) != 3 {
 		t.Fatalf("diagnostics %q", want)
@@ -240,7 +307,8 @@ func TestDiagnosticsAreStable(t *testing.T) {
 }
 
 func TestStaticDataKeepsNumbers(t *testing.T) {
-	m, err := policy.Compile("p", policytest.WithData(policytest.SpecOf(placementv1.RegoV1, "package p\nlabels := {}"), `{"a": {"n": 12345678901234567890, "f": 1.10}}`))
+	m, err := policy.Compile("p", policytest.WithData(policytest.SpecOf(placementv1.RegoV1, `package p
+labels := {}`), `{"a": {"n": 12345678901234567890, "f": 1.10}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +348,9 @@ func TestRenamedBuiltins(t *testing.T) {
 			t.Errorf("%s is %q today, %t", name, got, ok)
 		}
 	}
-	got := diagnostics(t, policytest.SpecOf(placementv1.RegoV0, "package p\nannotations[\"a\"] = x { x := json_marshal(input) }\n"))
+	got := diagnostics(t, policytest.SpecOf(placementv1.RegoV0, `package p
+annotations["a"] = x { x := json_marshal(input) }
+`))
 	if len(got) != 1 || !strings.Contains(got[0], "undefined function json_marshal (it was renamed: write json.marshal)") {
 		t.Errorf("diagnostics %q", got)
 	}

@@ -33,6 +33,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
 // claim returns a request to create a claim or, if version is set, to grow it from 1Gi.
@@ -66,7 +67,7 @@ func TestChargedOnce(t *testing.T) {
 	}
 	charged := func(uid, version, size string, after time.Duration) placementv1.Reservation {
 		r := noted(uid, version, after)
-		r.Delta = list("requests.storage", size)
+		r.Delta = quotatest.Amounts("requests.storage", size)
 		return r
 	}
 	type asked struct {
@@ -106,7 +107,7 @@ func TestChargedOnce(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			var q placementv1.Quota = newQuota(list("requests.storage", "10Gi"), list("requests.storage", "0"))
+			var q placementv1.Quota = newQuota(quotatest.Amounts("requests.storage", "10Gi"), quotatest.Amounts("requests.storage", "0"))
 			rules, err := compiler.Quota(t.Context(), q)
 			if err != nil {
 				t.Fatal(err)
@@ -123,7 +124,7 @@ func TestChargedOnce(t *testing.T) {
 				}
 				q = account.Quota()
 			}
-			if diff := cmp.Diff(placementv1.QuotaStatus{ObservedGeneration: 3, Used: list("requests.storage", test.used), Summary: "requests.storage: " + test.used + "/10Gi", Reservations: test.want}, *q.QuotaStatus(), sameQuantity); diff != "" {
+			if diff := cmp.Diff(placementv1.QuotaStatus{ObservedGeneration: 3, Used: quotatest.Amounts("requests.storage", test.used), Summary: "requests.storage: " + test.used + "/10Gi", Reservations: test.want}, *q.QuotaStatus(), sameQuantity); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if written != test.written {
@@ -135,7 +136,7 @@ func TestChargedOnce(t *testing.T) {
 
 // TestReleaseCharges checks that a charge that was released leaves no trace.
 func TestReleaseCharges(t *testing.T) {
-	q := newQuota(list("requests.storage", "10Gi"), list("requests.storage", "3Gi"))
+	q := newQuota(quotatest.Amounts("requests.storage", "10Gi"), quotatest.Amounts("requests.storage", "3Gi"))
 	rules, err := compiler.Quota(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
@@ -147,21 +148,21 @@ func TestReleaseCharges(t *testing.T) {
 		}
 	}
 	account.ReleaseCharges(func(uid string) bool { return uid == "0" })
-	if got := account.Quota().QuotaStatus(); !account.Changed() || len(got.Reservations) != 1 || !upstream.Equals(list("requests.storage", "5Gi"), got.Used) {
+	if got := account.Quota().QuotaStatus(); !account.Changed() || len(got.Reservations) != 1 || !upstream.Equals(quotatest.Amounts("requests.storage", "5Gi"), got.Used) {
 		t.Errorf("%+v", got)
 	}
 	account.ReleaseCharges(func(string) bool { return true })
 	if account.Changed() {
 		t.Errorf("%+v", account.Quota().QuotaStatus())
 	}
-	if !upstream.Equals(list("requests.storage", "3Gi"), q.Status.Used) || len(q.Status.Reservations) != 0 {
+	if !upstream.Equals(quotatest.Amounts("requests.storage", "3Gi"), q.Status.Used) || len(q.Status.Reservations) != 0 {
 		t.Errorf("the quota that was read has changed: %+v", q.Status)
 	}
 }
 
 // TestHeir checks that a request that relies on another's charge takes it over when the other releases it.
 func TestHeir(t *testing.T) {
-	q := newQuota(list("requests.storage", "10Gi"), list("requests.storage", "3Gi"))
+	q := newQuota(quotatest.Amounts("requests.storage", "10Gi"), quotatest.Amounts("requests.storage", "3Gi"))
 	rules, err := compiler.Quota(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +180,7 @@ func TestHeir(t *testing.T) {
 	}{{[]string{"0"}, "6Gi", 2}, {[]string{"none"}, "6Gi", 2}, {[]string{"1", "2"}, "3Gi", 0}} {
 		account.ReleaseCharges(func(uid string) bool { return slices.Contains(step.back, uid) })
 		got := account.Quota().QuotaStatus()
-		if !upstream.Equals(list("requests.storage", step.want), got.Used) || len(got.Reservations) != step.left {
+		if !upstream.Equals(quotatest.Amounts("requests.storage", step.want), got.Used) || len(got.Reservations) != step.left {
 			t.Errorf("%v given back: %+v, want %s used with %d reservations", step.back, got, step.want, step.left)
 		}
 	}
@@ -209,7 +210,7 @@ func TestCreatedTerminating(t *testing.T) {
 			if err != nil || request == nil {
 				t.Fatal(request, err)
 			}
-			q := newQuota(list("pods", "0"), list("pods", "0"))
+			q := newQuota(quotatest.Amounts("pods", "0"), quotatest.Amounts("pods", "0"))
 			q.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
 			rules, err := compiler.Quota(t.Context(), q)
 			if err != nil {
@@ -283,7 +284,7 @@ func createOf(t *testing.T, charge, name, uid, size string) *quota.Request {
 // TestCreatesOfOneName checks several creates of the same name, of which only one object can exist at a time. They are
 // charged the largest amounts, in one reservation, which none of the requests releases.
 func TestCreatesOfOneName(t *testing.T) {
-	q := newQuota(list("requests.storage", "10Gi"), list("requests.storage", "0"))
+	q := newQuota(quotatest.Amounts("requests.storage", "10Gi"), quotatest.Amounts("requests.storage", "0"))
 	rules, err := compiler.Quota(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
@@ -299,12 +300,12 @@ func TestCreatesOfOneName(t *testing.T) {
 		if err != nil || !verdict.Allowed() {
 			t.Fatal(i, verdict, err)
 		}
-		if got := account.Quota().QuotaStatus(); !upstream.Equals(list("requests.storage", step.want), got.Used) || len(got.Reservations) != step.reservations {
+		if got := account.Quota().QuotaStatus(); !upstream.Equals(quotatest.Amounts("requests.storage", step.want), got.Used) || len(got.Reservations) != step.reservations {
 			t.Errorf("%d: %+v, want %s used with %d reservations", i, got, step.want, step.reservations)
 		}
 	}
 	account.ReleaseCharges(func(id string) bool { return slices.Contains([]string{"0", "1", "2", "4", "5"}, id) })
-	if got := account.Quota().QuotaStatus(); !upstream.Equals(list("requests.storage", "10Gi"), got.Used) || len(got.Reservations) != 2 {
+	if got := account.Quota().QuotaStatus(); !upstream.Equals(quotatest.Amounts("requests.storage", "10Gi"), got.Used) || len(got.Reservations) != 2 {
 		t.Errorf("given back: %+v", got)
 	}
 	last := slices.IndexFunc(account.Quota().QuotaStatus().Reservations, func(r placementv1.Reservation) bool { return r.Name == "data" })

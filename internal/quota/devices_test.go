@@ -41,6 +41,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
 var deviceClaims = resourcev1.Resource("resourceclaims")
@@ -112,7 +113,7 @@ func TestTypesOfDevices(t *testing.T) {
 			}
 		}
 	}
-	unknown := e.UnknownDeviceClasses(&placementv1.QuotaSpec{Hard: list("gpu.deviceclass.resource.k8s.io/devices", "1",
+	unknown := e.UnknownDeviceClasses(&placementv1.QuotaSpec{Hard: quotatest.Amounts("gpu.deviceclass.resource.k8s.io/devices", "1",
 		"requests.deviceclass.resource.kubernetes.io/other", "1", "b.deviceclass.resource.k8s.io/devices", "1",
 		"requests.deviceclass.resource.kubernetes.io/a", "1", "requests.deviceclass.resource.kubernetes.io/b", "1", "requests.amd.com/gpu", "1")})
 	if diff := cmp.Diff([]string{"a", "b"}, unknown); diff != "" {
@@ -167,8 +168,8 @@ func TestRecountOfDevices(t *testing.T) {
 			c := newDeviceMeter()
 			c.replace(t, pods, test.pods...)
 			c.replace(t, deviceClaims, test.claims...)
-			got := c.recount(t, newQuota(list(name, "9"), nil), everywhere)
-			if diff := cmp.Diff(list(name, test.want), got.Used, sameAmounts); diff != "" {
+			got := c.recount(t, newQuota(quotatest.Amounts(name, "9"), nil), everywhere)
+			if diff := cmp.Diff(quotatest.Amounts(name, test.want), got.Used, sameAmounts); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -183,19 +184,19 @@ func newDeviceMeter() counting {
 // TestRecountOfOneTypeOfTwo checks that the amount of a name stays while one of the types that it counts is not known.
 func TestRecountOfOneTypeOfTwo(t *testing.T) {
 	const name = "requests.nvidia.com/gpu"
-	charge := placementv1.Reservation{UID: "x", Resource: "pods", Namespace: "ns", Name: "new", ObjectUID: "new", Delta: list(name, "1"), Expires: metav1.NewTime(now.Add(time.Minute))}
+	charge := placementv1.Reservation{UID: "x", Resource: "pods", Namespace: "ns", Name: "new", ObjectUID: "new", Delta: quotatest.Amounts(name, "1"), Expires: metav1.NewTime(now.Add(time.Minute))}
 	c := newDeviceMeter()
 	c.replace(t, pods, object("p", "p", "1", withGPU("")))
-	q := newQuota(list(name, "9", "pods", "9"), list(name, "5", "pods", "1"), charge)
+	q := newQuota(quotatest.Amounts(name, "9", "pods", "9"), quotatest.Amounts(name, "5", "pods", "1"), charge)
 	got := c.recount(t, q, everywhere)
-	if diff := cmp.Diff(list(name, "5", "pods", "1"), got.Used, sameAmounts); diff != "" {
+	if diff := cmp.Diff(quotatest.Amounts(name, "5", "pods", "1"), got.Used, sameAmounts); diff != "" {
 		t.Errorf("without the claims, -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff([]schema.GroupResource{deviceClaims}, got.Missing); diff != "" || len(got.Reservations) != 1 {
 		t.Errorf("reservations %v; missing, -want +got:\n%s", got.Reservations, diff)
 	}
 	c.replace(t, deviceClaims, deviceClaim("a", 2, ""))
-	if diff := cmp.Diff(list(name, "4", "pods", "1"), c.recount(t, q, everywhere).Used, sameAmounts); diff != "" {
+	if diff := cmp.Diff(quotatest.Amounts(name, "4", "pods", "1"), c.recount(t, q, everywhere).Used, sameAmounts); diff != "" {
 		t.Errorf("with the claims, -want +got:\n%s", diff)
 	}
 }
@@ -229,7 +230,7 @@ func TestDeviceClassesComeLater(t *testing.T) {
 	const name = "requests.example.com/late"
 	classes := deviceClasses()
 	e := quota.NewEvaluators(newMeter().clock, quota.Devices{Classes: classes})
-	q := newQuota(list(name, "1"), list(name, "0"))
+	q := newQuota(quotatest.Amounts(name, "1"), quotatest.Amounts(name, "0"))
 	rules, err := compiler.Quota(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)

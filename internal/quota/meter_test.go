@@ -33,6 +33,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
 var (
@@ -143,7 +144,7 @@ func TestReservations(t *testing.T) {
 	)
 	absent := func(w *quota.RecountInput) { w.NotServed = func(schema.GroupResource) bool { return true } }
 	create := placementv1.Reservation{
-		UID: "r", Resource: "pods", Namespace: "ns", Name: "web", ObjectUID: "web-uid", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(time.Minute)),
+		UID: "r", Resource: "pods", Namespace: "ns", Name: "web", ObjectUID: "web-uid", Delta: quotatest.Amounts("pods", "1"), Expires: metav1.NewTime(now.Add(time.Minute)),
 	}
 	update, nameless, other := create, create, create
 	update.ObjectVersion = "7"
@@ -231,11 +232,11 @@ func TestReservations(t *testing.T) {
 			if test.world != nil {
 				test.world(&world)
 			}
-			q := newQuota(list("pods", "10"), list("pods", "9"), test.reservation)
+			q := newQuota(quotatest.Amounts("pods", "10"), quotatest.Amounts("pods", "9"), test.reservation)
 			// Counting again gives the same result.
 			for range 2 {
 				got := c.recount(t, q, world)
-				if diff := cmp.Diff(list("pods", test.used), got.Used, sameAmounts); diff != "" || len(got.Reservations) == 1 != test.left {
+				if diff := cmp.Diff(quotatest.Amounts("pods", test.used), got.Used, sameAmounts); diff != "" || len(got.Reservations) == 1 != test.left {
 					t.Errorf("%d reservations, used -want +got:\n%s", len(got.Reservations), diff)
 				}
 			}
@@ -255,16 +256,16 @@ func TestUnserved(t *testing.T) {
 		want       corev1.ResourceList
 		unserved   bool
 	}{
-		"never counted":               {before: nil, generation: 3, want: list("pods", "0")},
-		"never counted, looked at":    {before: list("pods", "0"), generation: 3, want: list("pods", "0")},
-		"counted":                     {before: list("pods", "7"), generation: 3, want: list("pods", "7"), unserved: true},
-		"counted for another spec":    {before: list("pods", "7"), generation: 4, want: corev1.ResourceList{}, unserved: true},
-		"nothing, for another spec":   {before: list("pods", "0"), generation: 4, want: list("pods", "0")},
-		"of other names, another one": {before: list("services", "7"), generation: 4, want: list("pods", "0")},
+		"never counted":               {before: nil, generation: 3, want: quotatest.Amounts("pods", "0")},
+		"never counted, looked at":    {before: quotatest.Amounts("pods", "0"), generation: 3, want: quotatest.Amounts("pods", "0")},
+		"counted":                     {before: quotatest.Amounts("pods", "7"), generation: 3, want: quotatest.Amounts("pods", "7"), unserved: true},
+		"counted for another spec":    {before: quotatest.Amounts("pods", "7"), generation: 4, want: corev1.ResourceList{}, unserved: true},
+		"nothing, for another spec":   {before: quotatest.Amounts("pods", "0"), generation: 4, want: quotatest.Amounts("pods", "0")},
+		"of other names, another one": {before: quotatest.Amounts("services", "7"), generation: 4, want: quotatest.Amounts("pods", "0")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			q := newQuota(list("pods", "10"), test.before)
+			q := newQuota(quotatest.Amounts("pods", "10"), test.before)
 			q.Generation = test.generation
 			got := newMeter().recount(t, q, down)
 			if diff := cmp.Diff(test.want, got.Used, sameAmounts); diff != "" || len(got.Unserved) == 1 != test.unserved || len(got.Missing) > 0 {
@@ -276,8 +277,8 @@ func TestUnserved(t *testing.T) {
 
 // TestMatters checks that Put and Delete report correctly whether quotas must be recounted.
 func TestMatters(t *testing.T) {
-	reserved := newQuota(list("pods", "10"), nil, placementv1.Reservation{
-		UID: "r", Resource: "pods", Namespace: "ns", Name: "web", ObjectUID: "web-uid", ObjectVersion: "7", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(time.Minute)),
+	reserved := newQuota(quotatest.Amounts("pods", "10"), nil, placementv1.Reservation{
+		UID: "r", Resource: "pods", Namespace: "ns", Name: "web", ObjectUID: "web-uid", ObjectVersion: "7", Delta: quotatest.Amounts("pods", "1"), Expires: metav1.NewTime(now.Add(time.Minute)),
 	})
 	c := newMeter()
 	steps := []struct {
@@ -325,8 +326,8 @@ func TestUnreadable(t *testing.T) {
 	if err := c.Replace(pods, []*unstructured.Unstructured{object("a", "a", "1"), object("b", "b", "1", unreadable), object("c", "c", "1")}); err == nil {
 		t.Error("no error")
 	}
-	got := c.recount(t, newQuota(list("pods", "9"), nil), everywhere)
-	if diff := cmp.Diff(list("pods", "2"), got.Used, sameAmounts); diff != "" {
+	got := c.recount(t, newQuota(quotatest.Amounts("pods", "9"), nil), everywhere)
+	if diff := cmp.Diff(quotatest.Amounts("pods", "2"), got.Used, sameAmounts); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if _, err := c.Put(pods, object("a", "a", "2", unreadable)); err == nil {
@@ -362,20 +363,20 @@ func TestPods(t *testing.T) {
 		want corev1.ResourceList
 		next time.Time
 	}{
-		"runs":                        {pod: object("p", "p", "1", withCPU("2"), withPhase("Running")), want: list("pods", "1", "count/pods", "1", "requests.cpu", "2")},
-		"succeeded":                   {pod: object("p", "p", "1", withCPU("2"), withPhase("Succeeded")), want: list("pods", "0", "count/pods", "1", "requests.cpu", "0")},
-		"failed":                      {pod: object("p", "p", "1", withCPU("2"), withPhase("Failed")), want: list("pods", "0", "count/pods", "1", "requests.cpu", "0")},
-		"is deleted, within its time": {pod: object("p", "p", "1", withCPU("2"), withDeletion(now, 30)), at: 29 * time.Second, want: list("pods", "1", "count/pods", "1", "requests.cpu", "2"), next: now.Add(30 * time.Second)},
-		"is deleted, its time ends":   {pod: object("p", "p", "1", withCPU("2"), withDeletion(now, 30)), at: 30 * time.Second, want: list("pods", "0", "count/pods", "1", "requests.cpu", "0")},
-		"is deleted, out of time":     {pod: object("p", "p", "1", withCPU("2"), withDeletion(now, 30)), at: 31 * time.Second, want: list("pods", "0", "count/pods", "1", "requests.cpu", "0")},
-		"was out of time when seen":   {pod: object("p", "p", "1", withCPU("2"), withDeletion(now.Add(-time.Hour), 30)), want: list("pods", "0", "count/pods", "1", "requests.cpu", "0")},
+		"runs":                        {pod: object("p", "p", "1", withCPU("2"), withPhase("Running")), want: quotatest.Amounts("pods", "1", "count/pods", "1", "requests.cpu", "2")},
+		"succeeded":                   {pod: object("p", "p", "1", withCPU("2"), withPhase("Succeeded")), want: quotatest.Amounts("pods", "0", "count/pods", "1", "requests.cpu", "0")},
+		"failed":                      {pod: object("p", "p", "1", withCPU("2"), withPhase("Failed")), want: quotatest.Amounts("pods", "0", "count/pods", "1", "requests.cpu", "0")},
+		"is deleted, within its time": {pod: object("p", "p", "1", withCPU("2"), withDeletion(now, 30)), at: 29 * time.Second, want: quotatest.Amounts("pods", "1", "count/pods", "1", "requests.cpu", "2"), next: now.Add(30 * time.Second)},
+		"is deleted, its time ends":   {pod: object("p", "p", "1", withCPU("2"), withDeletion(now, 30)), at: 30 * time.Second, want: quotatest.Amounts("pods", "0", "count/pods", "1", "requests.cpu", "0")},
+		"is deleted, out of time":     {pod: object("p", "p", "1", withCPU("2"), withDeletion(now, 30)), at: 31 * time.Second, want: quotatest.Amounts("pods", "0", "count/pods", "1", "requests.cpu", "0")},
+		"was out of time when seen":   {pod: object("p", "p", "1", withCPU("2"), withDeletion(now.Add(-time.Hour), 30)), want: quotatest.Amounts("pods", "0", "count/pods", "1", "requests.cpu", "0")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newMeter()
 			c.replace(t, pods, test.pod)
 			c.clock.Step(test.at)
-			got := c.recount(t, newQuota(list("pods", "9", "count/pods", "9", "requests.cpu", "9"), nil), everywhere)
+			got := c.recount(t, newQuota(quotatest.Amounts("pods", "9", "count/pods", "9", "requests.cpu", "9"), nil), everywhere)
 			if diff := cmp.Diff(test.want, got.Used, sameAmounts); diff != "" || !got.Next.Equal(test.next) {
 				t.Errorf("next %v, want %v; used -want +got:\n%s", got.Next, test.next, diff)
 			}
@@ -386,7 +387,7 @@ func TestPods(t *testing.T) {
 // TestReplace checks that Replace removes all objects that it does not get.
 func TestReplace(t *testing.T) {
 	c := newMeter()
-	q := newQuota(list("count/widgets.example.com", "9"), nil)
+	q := newQuota(quotatest.Amounts("count/widgets.example.com", "9"), nil)
 	if got := c.recount(t, q, everywhere); !slices.Equal(got.Missing, []schema.GroupResource{widgets}) || len(got.Used) != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -395,7 +396,7 @@ func TestReplace(t *testing.T) {
 	} {
 		c.replace(t, widgets, objects...)
 		got := c.recount(t, q, everywhere)
-		if diff := cmp.Diff(list("count/widgets.example.com", fmt.Sprint(len(objects))), got.Used, sameAmounts); diff != "" || len(got.Missing) != 0 {
+		if diff := cmp.Diff(quotatest.Amounts("count/widgets.example.com", fmt.Sprint(len(objects))), got.Used, sameAmounts); diff != "" || len(got.Missing) != 0 {
 			t.Errorf("%d: missing %v, -want +got:\n%s", i, got.Missing, diff)
 		}
 	}

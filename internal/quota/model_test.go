@@ -37,6 +37,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 	"github.com/berth-dev/berth/test/budget"
 )
 
@@ -157,8 +158,8 @@ func newModel(t *testing.T, seed int64) *model {
 	t.Helper()
 	m := &model{t: t, rand: rand.New(rand.NewPCG(uint64(seed), 1)), meter: newMeter(), seen: map[string]int{}, pods: map[string]podState{}}
 	m.evaluators = quota.NewEvaluators(m.meter.clock, quota.Devices{})
-	hard := list("pods", "12", "requests.cpu", "12")
-	m.quota = newQuota(hard, list("pods", "0", "requests.cpu", "0"))
+	hard := quotatest.Amounts("pods", "12", "requests.cpu", "12")
+	m.quota = newQuota(hard, quotatest.Amounts("pods", "0", "requests.cpu", "0"))
 	m.quota.UID, m.quota.Generation, m.quota.Status.ObservedGeneration = "model", 1, 1
 	rules, err := compiler.Quota(t.Context(), m.quota)
 	if err != nil {
@@ -375,7 +376,7 @@ func (m *model) wait(d time.Duration) {
 
 // exists returns what existing pods take.
 func (m *model) exists() corev1.ResourceList {
-	out := list("pods", "0", "requests.cpu", "0")
+	out := quotatest.Amounts("pods", "0", "requests.cpu", "0")
 	for _, p := range m.pods {
 		out = upstream.Add(out, p.takes())
 	}
@@ -386,7 +387,7 @@ func (m *model) exists() corev1.ResourceList {
 // name, at most one exists at a time. No name may have more than one reservation for creates of several objects.
 func (m *model) check() {
 	m.t.Helper()
-	need := list("pods", "0", "requests.cpu", "0")
+	need := quotatest.Amounts("pods", "0", "requests.cpu", "0")
 	most := map[string]corev1.ResourceList{}
 	for _, p := range m.pods {
 		most[p.name] = p.takes()

@@ -25,27 +25,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 func newCompiler() *quota.Compiler {
 	return quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated)
-}
-
-func list(pairs ...string) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return out
 }
 
 // TestGolden compares generated modules with golden files, because administrators see their text.
@@ -55,13 +47,13 @@ func TestGolden(t *testing.T) {
 	}
 	quotas := map[string]placementv1.QuotaSpec{
 		"empty":  {},
-		"counts": {Hard: list("pods", "10", "requests.cpu", "1500m", "count/widgets.example.com", "3")},
+		"counts": {Hard: quotatest.Amounts("pods", "10", "requests.cpu", "1500m", "count/widgets.example.com", "3")},
 		"scopes": {
-			Hard:   list("pods", "1"),
+			Hard:   quotatest.Amounts("pods", "1"),
 			Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopePriorityClass},
 		},
 		"selector": {
-			Hard: list("pods", "10"),
+			Hard: quotatest.Amounts("pods", "10"),
 			ScopeSelector: &placementv1.ScopeSelector{MatchExpressions: []placementv1.ScopeRequirement{
 				in(corev1.ResourceQuotaScopePriorityClass, corev1.ScopeSelectorOpIn, "gold", "cluster-services", "gold"),
 				in(corev1.ResourceQuotaScopePriorityClass, corev1.ScopeSelectorOpNotIn, "bronze"),
@@ -69,7 +61,7 @@ func TestGolden(t *testing.T) {
 			}},
 		},
 		"volumes": {
-			Hard: list("requests.storage", "10Gi"),
+			Hard: quotatest.Amounts("requests.storage", "10Gi"),
 			ScopeSelector: &placementv1.ScopeSelector{MatchExpressions: []placementv1.ScopeRequirement{
 				in(corev1.ResourceQuotaScopeVolumeAttributesClass, corev1.ScopeSelectorOpDoesNotExist),
 			}},
@@ -129,7 +121,7 @@ func TestDigestIsOfTheSpec(t *testing.T) {
 	compiler := newCompiler()
 	digest := func(ctx context.Context, uid, hardPods string) string {
 		q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: uid, UID: types.UID(uid)}}
-		q.Spec.Hard = list("requests.cpu", "2", "pods", hardPods, "requests.memory", "1Gi")
+		q.Spec.Hard = quotatest.Amounts("requests.cpu", "2", "pods", hardPods, "requests.memory", "1Gi")
 		rules, err := compiler.Quota(ctx, q)
 		if err != nil {
 			t.Fatal(err)

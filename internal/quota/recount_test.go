@@ -36,6 +36,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 	"github.com/berth-dev/berth/test/budget"
 )
 
@@ -48,14 +49,14 @@ func TestRecount(t *testing.T) {
 	charge := func(uid string, delta corev1.ResourceList, lasts time.Duration) placementv1.Reservation {
 		return placementv1.Reservation{UID: uid, Resource: "pods", Namespace: "ns", ObjectUID: uid, Delta: delta, Expires: metav1.NewTime(now.Add(lasts))}
 	}
-	chargeWidget := charge("w", list("count/widgets.example.com", "1"), time.Minute)
+	chargeWidget := charge("w", quotatest.Amounts("count/widgets.example.com", "1"), time.Minute)
 	chargeWidget.Resource = widgets.String()
 	silent := everywhere
 	silent.NotServed = func(t schema.GroupResource) bool { return t == widgets }
 	removed := silent
 	removed.Removed = silent.NotServed
-	hard := list("pods", "9", "requests.cpu", "9")
-	stale := newQuota(list("pods", "9", "count/widgets.example.com", "9"), list("pods", "7", "count/widgets.example.com", "7"))
+	hard := quotatest.Amounts("pods", "9", "requests.cpu", "9")
+	stale := newQuota(quotatest.Amounts("pods", "9", "count/widgets.example.com", "9"), quotatest.Amounts("pods", "7", "count/widgets.example.com", "7"))
 	stale.Generation++
 	terminating := newQuota(hard, nil)
 	terminating.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
@@ -64,60 +65,60 @@ func TestRecount(t *testing.T) {
 		world quota.RecountInput
 		want  quota.Recount
 	}{
-		"one namespace": {quota: newQuota(hard, list("pods", "7")), world: ours, want: quota.Recount{
-			Used: list("pods", "2", "requests.cpu", "1500m"), Namespaces: map[string]corev1.ResourceList{"ns": list("pods", "2", "requests.cpu", "1500m")},
+		"one namespace": {quota: newQuota(hard, quotatest.Amounts("pods", "7")), world: ours, want: quota.Recount{
+			Used: quotatest.Amounts("pods", "2", "requests.cpu", "1500m"), Namespaces: map[string]corev1.ResourceList{"ns": quotatest.Amounts("pods", "2", "requests.cpu", "1500m")},
 		}},
 		"all of them": {quota: newQuota(hard, nil), world: everywhere, want: quota.Recount{
-			Used: list("pods", "3", "requests.cpu", "2500m"), Namespaces: map[string]corev1.ResourceList{
-				"ns": list("pods", "2", "requests.cpu", "1500m"), "other": list("pods", "1", "requests.cpu", "1"),
+			Used: quotatest.Amounts("pods", "3", "requests.cpu", "2500m"), Namespaces: map[string]corev1.ResourceList{
+				"ns": quotatest.Amounts("pods", "2", "requests.cpu", "1500m"), "other": quotatest.Amounts("pods", "1", "requests.cpu", "1"),
 			},
 		}},
-		"nothing matches": {quota: terminating, world: everywhere, want: quota.Recount{Used: list("pods", "0", "requests.cpu", "0")}},
+		"nothing matches": {quota: terminating, world: everywhere, want: quota.Recount{Used: quotatest.Amounts("pods", "0", "requests.cpu", "0")}},
 		"charges under way are in used, not in the breakdown": {
-			quota: newQuota(hard, nil, charge("x", list("pods", "1", "requests.cpu", "2"), time.Minute), charge("y", list("pods", "1"), time.Second)), world: ours,
+			quota: newQuota(hard, nil, charge("x", quotatest.Amounts("pods", "1", "requests.cpu", "2"), time.Minute), charge("y", quotatest.Amounts("pods", "1"), time.Second)), world: ours,
 			want: quota.Recount{
-				Used: list("pods", "4", "requests.cpu", "3500m"), Namespaces: map[string]corev1.ResourceList{"ns": list("pods", "2", "requests.cpu", "1500m")},
-				Reservations: []placementv1.Reservation{charge("x", list("pods", "1", "requests.cpu", "2"), time.Minute), charge("y", list("pods", "1"), time.Second)},
+				Used: quotatest.Amounts("pods", "4", "requests.cpu", "3500m"), Namespaces: map[string]corev1.ResourceList{"ns": quotatest.Amounts("pods", "2", "requests.cpu", "1500m")},
+				Reservations: []placementv1.Reservation{charge("x", quotatest.Amounts("pods", "1", "requests.cpu", "2"), time.Minute), charge("y", quotatest.Amounts("pods", "1"), time.Second)},
 				Next:         now.Add(time.Second),
 			},
 		},
 		"a charge of what hard does not name any more": {
-			quota: newQuota(list("pods", "9"), nil, charge("x", list("pods", "1", "requests.cpu", "2"), time.Minute)), world: ours,
+			quota: newQuota(quotatest.Amounts("pods", "9"), nil, charge("x", quotatest.Amounts("pods", "1", "requests.cpu", "2"), time.Minute)), world: ours,
 			want: quota.Recount{
-				Used: list("pods", "3"), Namespaces: map[string]corev1.ResourceList{"ns": list("pods", "2")},
-				Reservations: []placementv1.Reservation{charge("x", list("pods", "1", "requests.cpu", "2"), time.Minute)}, Next: now.Add(time.Minute),
+				Used: quotatest.Amounts("pods", "3"), Namespaces: map[string]corev1.ResourceList{"ns": quotatest.Amounts("pods", "2")},
+				Reservations: []placementv1.Reservation{charge("x", quotatest.Amounts("pods", "1", "requests.cpu", "2"), time.Minute)}, Next: now.Add(time.Minute),
 			},
 		},
 		"what is not known is as it was": {
-			quota: newQuota(list("pods", "9", "services", "9", "count/widgets.example.com", "9"), list("pods", "7", "services", "7")), world: ours,
+			quota: newQuota(quotatest.Amounts("pods", "9", "services", "9", "count/widgets.example.com", "9"), quotatest.Amounts("pods", "7", "services", "7")), world: ours,
 			want: quota.Recount{
-				Used: list("pods", "2", "services", "7"), Namespaces: map[string]corev1.ResourceList{"ns": list("pods", "2")},
+				Used: quotatest.Amounts("pods", "2", "services", "7"), Namespaces: map[string]corev1.ResourceList{"ns": quotatest.Amounts("pods", "2")},
 				Missing: []schema.GroupResource{{Resource: "services"}, widgets},
 			},
 		},
 		"what was counted for another spec is not known": {quota: stale, world: ours, want: quota.Recount{
-			Used: list("pods", "2"), Namespaces: map[string]corev1.ResourceList{"ns": list("pods", "2")}, Missing: []schema.GroupResource{widgets},
+			Used: quotatest.Amounts("pods", "2"), Namespaces: map[string]corev1.ResourceList{"ns": quotatest.Amounts("pods", "2")}, Missing: []schema.GroupResource{widgets},
 		}},
 		"a charge of a type that was removed": {
-			quota: newQuota(list("pods", "9", "count/widgets.example.com", "9"), list("pods", "7", "count/widgets.example.com", "1"), chargeWidget), world: removed,
+			quota: newQuota(quotatest.Amounts("pods", "9", "count/widgets.example.com", "9"), quotatest.Amounts("pods", "7", "count/widgets.example.com", "1"), chargeWidget), world: removed,
 			want: quota.Recount{
-				Used: list("pods", "3", "count/widgets.example.com", "1"), Unserved: []schema.GroupResource{widgets},
-				Namespaces: map[string]corev1.ResourceList{"ns": list("pods", "2"), "other": list("pods", "1")},
+				Used: quotatest.Amounts("pods", "3", "count/widgets.example.com", "1"), Unserved: []schema.GroupResource{widgets},
+				Namespaces: map[string]corev1.ResourceList{"ns": quotatest.Amounts("pods", "2"), "other": quotatest.Amounts("pods", "1")},
 			},
 		},
 		"a charge of a type of which nothing was counted, and that was removed": {
-			quota: newQuota(list("count/widgets.example.com", "9"), nil, chargeWidget), world: removed,
-			want: quota.Recount{Used: list("count/widgets.example.com", "0")},
+			quota: newQuota(quotatest.Amounts("count/widgets.example.com", "9"), nil, chargeWidget), world: removed,
+			want: quota.Recount{Used: quotatest.Amounts("count/widgets.example.com", "0")},
 		},
 		"a charge of a type that does not respond": {
-			quota: newQuota(list("count/widgets.example.com", "9"), list("count/widgets.example.com", "1"), chargeWidget), world: silent,
+			quota: newQuota(quotatest.Amounts("count/widgets.example.com", "9"), quotatest.Amounts("count/widgets.example.com", "1"), chargeWidget), world: silent,
 			want: quota.Recount{
-				Used: list("count/widgets.example.com", "1"), Unserved: []schema.GroupResource{widgets},
+				Used: quotatest.Amounts("count/widgets.example.com", "1"), Unserved: []schema.GroupResource{widgets},
 				Reservations: []placementv1.Reservation{chargeWidget}, Next: now.Add(time.Minute),
 			},
 		},
-		"what counts nothing is not used": {quota: newQuota(list("nvidia.com/gpu", "9", "pods", "9"), nil), world: ours, want: quota.Recount{
-			Used: list("pods", "2"), Namespaces: map[string]corev1.ResourceList{"ns": list("pods", "2")},
+		"what counts nothing is not used": {quota: newQuota(quotatest.Amounts("nvidia.com/gpu", "9", "pods", "9"), nil), world: ours, want: quota.Recount{
+			Used: quotatest.Amounts("pods", "2"), Namespaces: map[string]corev1.ResourceList{"ns": quotatest.Amounts("pods", "2")},
 		}},
 	}
 	for name, test := range tests {
@@ -232,7 +233,7 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%s: types %v, -want +got:\n%s", name, types, diff)
 		}
 	}
-	hard := list("services", "1", "count/pods", "1", "pods", "1", "nvidia.com/gpu", "1", "amd.com/gpu", "1")
+	hard := quotatest.Amounts("services", "1", "count/pods", "1", "pods", "1", "nvidia.com/gpu", "1", "amd.com/gpu", "1")
 	types, untracked := e.Types(&placementv1.QuotaSpec{Hard: hard})
 	if diff := cmp.Diff(map[schema.GroupResource][]corev1.ResourceName{pods: {"count/pods", "pods"}, services: {"services"}}, types); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -269,11 +270,11 @@ func TestExceeded(t *testing.T) {
 		want       []corev1.ResourceName
 	}{
 		"nothing":     {},
-		"below":       {hard: list("pods", "2"), used: list("pods", "1")},
-		"equal":       {hard: list("pods", "1", "cpu", "1"), used: list("pods", "1", "cpu", "1000m")},
-		"above":       {hard: list("pods", "1", "cpu", "1", "memory", "1Gi"), used: list("pods", "2", "cpu", "1001m", "memory", "1Gi"), want: []corev1.ResourceName{"cpu", "pods"}},
-		"not known":   {hard: list("pods", "0")},
-		"not limited": {hard: list("pods", "1"), used: list("services", "5")},
+		"below":       {hard: quotatest.Amounts("pods", "2"), used: quotatest.Amounts("pods", "1")},
+		"equal":       {hard: quotatest.Amounts("pods", "1", "cpu", "1"), used: quotatest.Amounts("pods", "1", "cpu", "1000m")},
+		"above":       {hard: quotatest.Amounts("pods", "1", "cpu", "1", "memory", "1Gi"), used: quotatest.Amounts("pods", "2", "cpu", "1001m", "memory", "1Gi"), want: []corev1.ResourceName{"cpu", "pods"}},
+		"not known":   {hard: quotatest.Amounts("pods", "0")},
+		"not limited": {hard: quotatest.Amounts("pods", "1"), used: quotatest.Amounts("services", "5")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -292,15 +293,15 @@ func TestSummary(t *testing.T) {
 		want       string
 	}{
 		"nothing":     {},
-		"one":         {hard: list("pods", "10"), used: list("pods", "3"), want: "pods: 3/10"},
-		"not known":   {hard: list("pods", "10"), want: "pods: ?/10"},
-		"not limited": {hard: list("pods", "10"), used: list("pods", "3", "services", "4"), want: "pods: 3/10"},
+		"one":         {hard: quotatest.Amounts("pods", "10"), used: quotatest.Amounts("pods", "3"), want: "pods: 3/10"},
+		"not known":   {hard: quotatest.Amounts("pods", "10"), want: "pods: ?/10"},
+		"not limited": {hard: quotatest.Amounts("pods", "10"), used: quotatest.Amounts("pods", "3", "services", "4"), want: "pods: 3/10"},
 		"first ones first": {
-			hard: list("configmaps", "1", "memory", "1Gi", "requests.cpu", "4", "pods", "10", "count/a.b", "2"),
-			used: list("requests.cpu", "1500m", "memory", "512Mi", "pods", "3"), want: "pods: 3/10, requests.cpu: 1500m/4, memory: 512Mi/1Gi, +2 more",
+			hard: quotatest.Amounts("configmaps", "1", "memory", "1Gi", "requests.cpu", "4", "pods", "10", "count/a.b", "2"),
+			used: quotatest.Amounts("requests.cpu", "1500m", "memory", "512Mi", "pods", "3"), want: "pods: 3/10, requests.cpu: 1500m/4, memory: 512Mi/1Gi, +2 more",
 		},
-		"others by name": {hard: list("secrets", "1", "configmaps", "2"), used: list("secrets", "0"), want: "configmaps: ?/2, secrets: 0/1"},
-		"long names":     {hard: list(long, "1"), want: long[:45] + "...: ?/1"},
+		"others by name": {hard: quotatest.Amounts("secrets", "1", "configmaps", "2"), used: quotatest.Amounts("secrets", "0"), want: "configmaps: ?/2, secrets: 0/1"},
+		"long names":     {hard: quotatest.Amounts(long, "1"), want: long[:45] + "...: ?/1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -317,17 +318,17 @@ func TestRecountOfATakenName(t *testing.T) {
 	c := newMeter()
 	c.replace(t, pods, object("taken", "a", "1", withCPU("1")))
 	charge := func(cpu, count string) placementv1.Reservation {
-		return placementv1.Reservation{UID: "x", Resource: "pods", Namespace: "ns", Name: "taken", ObjectUID: "b", Delta: list("requests.cpu", cpu, "pods", count), Expires: metav1.NewTime(now.Add(time.Minute))}
+		return placementv1.Reservation{UID: "x", Resource: "pods", Namespace: "ns", Name: "taken", ObjectUID: "b", Delta: quotatest.Amounts("requests.cpu", cpu, "pods", count), Expires: metav1.NewTime(now.Add(time.Minute))}
 	}
-	hard := list("pods", "9", "requests.cpu", "9")
+	hard := quotatest.Amounts("pods", "9", "requests.cpu", "9")
 	for name, test := range map[string]struct {
 		cpu string
 		// want is used while the object exists, and after is used after its deletion.
 		want, after corev1.ResourceList
 	}{
-		"less":   {cpu: "500m", want: list("pods", "1", "requests.cpu", "1"), after: list("pods", "1", "requests.cpu", "500m")},
-		"more":   {cpu: "3", want: list("pods", "1", "requests.cpu", "3"), after: list("pods", "1", "requests.cpu", "3")},
-		"scoped": {cpu: "3", want: list("pods", "1", "requests.cpu", "3"), after: list("pods", "1", "requests.cpu", "3")},
+		"less":   {cpu: "500m", want: quotatest.Amounts("pods", "1", "requests.cpu", "1"), after: quotatest.Amounts("pods", "1", "requests.cpu", "500m")},
+		"more":   {cpu: "3", want: quotatest.Amounts("pods", "1", "requests.cpu", "3"), after: quotatest.Amounts("pods", "1", "requests.cpu", "3")},
+		"scoped": {cpu: "3", want: quotatest.Amounts("pods", "1", "requests.cpu", "3"), after: quotatest.Amounts("pods", "1", "requests.cpu", "3")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQuota(hard, nil, charge(test.cpu, "1"))

@@ -37,13 +37,14 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
 func scopedQuota(namespace, name string, mode placementv1.Mode, hard ...string) placementv1.ScopedQuota {
 	q := placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	q.Spec.Mode, q.Spec.Hard = mode, corev1.ResourceList{}
 	for _, name := range hard {
-		q.Spec.Hard[corev1.ResourceName(name)] = list("x", "1")["x"]
+		q.Spec.Hard[corev1.ResourceName(name)] = quotatest.Amounts("x", "1")["x"]
 	}
 	return q
 }

@@ -94,17 +94,6 @@ func outcomes(all []answer) map[outcome]int {
 	return out
 }
 
-// wantUsed checks the usage of a quota's only resource, and the number of its reservations.
-func (f *fixture) wantUsed(t *testing.T, name, used string, reservations int) {
-	t.Helper()
-	q := f.stored(t, name)
-	for resource, amount := range q.Status.Used {
-		if amount.String() != used || len(q.Status.Reservations) != reservations {
-			t.Errorf("%s of %s: used %s with %d reservations, want %s with %d", resource, name, amount.String(), len(q.Status.Reservations), used, reservations)
-		}
-	}
-}
-
 // setUsed writes the usage of a quota as another client.
 func setUsed(ctx context.Context, t *testing.T, store client.Client, name string, used corev1.ResourceList) {
 	t.Helper()
@@ -134,7 +123,7 @@ func TestConflictOfAnotherQuotaDoesNotAdmit(t *testing.T) {
 			}
 			return store()
 		}
-		f := newFixture(t, newStore(t, quotatest.NewQuota("a", "pods", "0", "0"), quotatest.NewQuota("b", "count/configmaps", "10", "0")), w.funcs())
+		f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("a", "pods", "0", "0"), quotatest.NewQuota("b", "count/configmaps", "10", "0")), w.funcs())
 		first := f.together(t, quotatest.NewCreate("configmaps", "first"))
 		synctest.Wait()
 		both := f.together(t, quotatest.NewCreate("pods", "pod"), quotatest.NewCreate("configmaps", "map"))
@@ -150,15 +139,15 @@ func TestConflictOfAnotherQuotaDoesNotAdmit(t *testing.T) {
 		if conflicts != 1 {
 			t.Errorf("%d conflicts", conflicts)
 		}
-		f.wantUsed(t, "a", "0", 0)
-		f.wantUsed(t, "b", "2", 2)
+		quotatest.WantUsed(t, f.store, "a", "0", 0)
+		quotatest.WantUsed(t, f.store, "b", "2", 2)
 	})
 }
 
 // TestConflictThenFull checks that a charged quota is released if another quota turns out to be full.
 func TestConflictThenFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t, quotatest.NewQuota("a", "pods", "5", "0"), quotatest.NewQuota("b", "pods", "5", "4"))
+		store := quotatest.NewStore(t, quotatest.NewQuota("a", "pods", "5", "0"), quotatest.NewQuota("b", "pods", "5", "4"))
 		w := &writes{}
 		filled := false
 		var mu sync.Mutex
@@ -175,8 +164,8 @@ func TestConflictThenFull(t *testing.T) {
 		if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != denied || r.Denied[0].Message != "exceeded quota: b, requested: pods=1, used: pods=5, limited: pods=5" {
 			t.Errorf("%+v", r)
 		}
-		f.wantUsed(t, "a", "0", 0)
-		f.wantUsed(t, "b", "5", 0)
+		quotatest.WantUsed(t, f.store, "a", "0", 0)
+		quotatest.WantUsed(t, f.store, "b", "5", 0)
 	})
 }
 
@@ -221,14 +210,14 @@ func TestUndecided(t *testing.T) {
 					}
 					return c.List(ctx, l, opts...)
 				}
-				f := newFixture(t, newStore(t, quotatest.NewQuota("a", "pods", "5", "1"), quotatest.NewQuota("b", "pods", "5", "2")), funcs)
+				f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("a", "pods", "5", "1"), quotatest.NewQuota("b", "pods", "5", "2")), funcs)
 				r := f.ask(t, quotatest.NewCreate("pods", "one"))
 				if r.outcome != retry {
 					t.Errorf("%+v", r)
 				}
 				synctest.Wait()
-				f.wantUsed(t, "a", "1", 0)
-				f.wantUsed(t, "b", "2", 0)
+				quotatest.WantUsed(t, f.store, "a", "1", 0)
+				quotatest.WantUsed(t, f.store, "b", "2", 0)
 			})
 		})
 	}
@@ -238,7 +227,7 @@ func TestUndecided(t *testing.T) {
 // stale cache does not show it.
 func TestLostAnswerIsGivenBackDespiteTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t, quotatest.NewQuota("q", "pods", "5", "1"))
+		store := quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "5", "1"))
 		var once sync.Once
 		w := &writes{instead: func(_ context.Context, _ client.Object, write func() error) error {
 			err := write()
@@ -246,12 +235,12 @@ func TestLostAnswerIsGivenBackDespiteTheCache(t *testing.T) {
 			return err
 		}}
 		f := newFixture(t, store, w.funcs())
-		f.charger.Cached = newStore(t, quotatest.NewQuota("q", "pods", "5", "1"))
+		f.charger.Cached = quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "5", "1"))
 		if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != retry {
 			t.Errorf("%+v", r)
 		}
 		synctest.Wait()
-		f.wantUsed(t, "q", "1", 0)
+		quotatest.WantUsed(t, f.store, "q", "1", 0)
 	})
 }
 
@@ -267,13 +256,13 @@ func TestNobodyWaits(t *testing.T) {
 			<-answered
 			return err
 		}}
-		f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "5", "1")), w.funcs())
+		f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "5", "1")), w.funcs())
 		if r := f.askWith(ctx, t, quotatest.NewCreate("pods", "one")); r.outcome != retry {
 			t.Errorf("%+v", r)
 		}
 		close(answered)
 		synctest.Wait()
-		f.wantUsed(t, "q", "1", 0)
+		quotatest.WantUsed(t, f.store, "q", "1", 0)
 		if n := w.count.Load(); n != 2 {
 			t.Errorf("%d writes, want the charge and its return", n)
 		}
@@ -288,7 +277,7 @@ func TestGoneBeforeItsTurn(t *testing.T) {
 			pass()
 			return store()
 		}}
-		f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "5", "0")), w.funcs())
+		f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "5", "0")), w.funcs())
 		first := f.together(t, quotatest.NewCreate("pods", "first"))
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -302,7 +291,7 @@ func TestGoneBeforeItsTurn(t *testing.T) {
 		open()
 		first()
 		synctest.Wait()
-		f.wantUsed(t, "q", "1", 1)
+		quotatest.WantUsed(t, f.store, "q", "1", 1)
 		if n := w.count.Load(); n != 1 {
 			t.Errorf("%d writes, want 1", n)
 		}
@@ -325,14 +314,14 @@ func TestStaleCache(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				old := quotatest.NewQuota("q", "pods", "5", test.cached)
-				live := newStore(t, quotatest.NewQuota("q", "pods", "5", test.cached))
+				live := quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "5", test.cached))
 				setUsed(t.Context(), t, live, "q", quotatest.List("pods", test.live))
 				f := newFixture(t, live, interceptor.Funcs{})
-				f.charger.Cached = newStore(t, old)
+				f.charger.Cached = quotatest.NewStore(t, old)
 				if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != test.want {
 					t.Errorf("%+v", r)
 				}
-				q := f.stored(t, "q")
+				q := quotatest.Stored(t, f.store, "q")
 				if diff := cmp.Diff(quotatest.List("pods", test.used), corev1.ResourceList(q.Status.Used), sameAmounts); diff != "" {
 					t.Errorf("-want +got:\n%s", diff)
 				}
@@ -344,8 +333,8 @@ func TestStaleCache(t *testing.T) {
 // TestQuotaThatTheCacheLacks checks that a cache without a quota is treated as stale, because the API server calls only
 // where there is a quota.
 func TestQuotaThatTheCacheLacks(t *testing.T) {
-	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "1", "1")), interceptor.Funcs{})
-	f.charger.Cached = newStore(t)
+	f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "1", "1")), interceptor.Funcs{})
+	f.charger.Cached = quotatest.NewStore(t)
 	if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != denied {
 		t.Errorf("%+v", r)
 	}
@@ -353,12 +342,12 @@ func TestQuotaThatTheCacheLacks(t *testing.T) {
 
 // TestQuotaThatIsGone checks that a deleted or renamed quota leaves nothing behind.
 func TestQuotaThatIsGone(t *testing.T) {
-	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "5", "0")), interceptor.Funcs{})
-	f.charger.Cached = newStore(t, quotatest.NewQuota("q", "pods", "5", "0"), quotatest.NewQuota("gone", "pods", "1", "0"), quotatest.NewQuota("full", "pods", "1", "1"))
+	f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "5", "0")), interceptor.Funcs{})
+	f.charger.Cached = quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "5", "0"), quotatest.NewQuota("gone", "pods", "1", "0"), quotatest.NewQuota("full", "pods", "1", "1"))
 	if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != allowed {
 		t.Errorf("%+v", r)
 	}
-	f.wantUsed(t, "q", "1", 1)
+	quotatest.WantUsed(t, f.store, "q", "1", 1)
 }
 
 // TestSettledAreDropped checks that settled reservations are not written again, and that their usage remains until the
@@ -370,21 +359,21 @@ func TestSettledAreDropped(t *testing.T) {
 			UID: uid, Resource: "pods", Namespace: quotatest.Namespace, Delta: quotatest.List("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
 		})
 	}
-	f := newFixture(t, newStore(t, q), interceptor.Funcs{})
+	f := newFixture(t, quotatest.NewStore(t, q), interceptor.Funcs{})
 	f.charger.Unsettled = func(q placementv1.Quota) []placementv1.Reservation {
 		return slices.DeleteFunc(slices.Clone(q.QuotaStatus().Reservations), func(r placementv1.Reservation) bool { return r.UID == "there" })
 	}
 	if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != allowed {
 		t.Errorf("%+v", r)
 	}
-	f.wantUsed(t, "q", "3", 2)
+	quotatest.WantUsed(t, f.store, "q", "3", 2)
 }
 
 // TestOwnWritesBeforeTheCache checks that charges that this process wrote count before the cache has them.
 func TestOwnWritesBeforeTheCache(t *testing.T) {
 	w := &writes{}
-	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "2", "0")), w.funcs())
-	f.charger.Cached = newStore(t, quotatest.NewQuota("q", "pods", "2", "0"))
+	f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "2", "0")), w.funcs())
+	f.charger.Cached = quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "2", "0"))
 	var got []outcome
 	for i := range 3 {
 		got = append(got, f.ask(t, quotatest.NewCreate("pods", fmt.Sprint(i))).outcome)
@@ -400,7 +389,7 @@ func TestOwnWritesBeforeTheCache(t *testing.T) {
 
 func TestDryRunNeverWrites(t *testing.T) {
 	w := &writes{}
-	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "1", "0"), quotatest.NewQuota("r", "count/configmaps", "0", "0")), w.funcs())
+	f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "1", "0"), quotatest.NewQuota("r", "count/configmaps", "0", "0")), w.funcs())
 	for i, test := range []struct {
 		resource string
 		want     outcome
@@ -419,7 +408,7 @@ func TestDryRunNeverWrites(t *testing.T) {
 // TestSameObjectAskedTwice checks that an object is charged once. The API server calls once for each webhook that
 // matches, and again after another webhook changed the object.
 func TestSameObjectAskedTwice(t *testing.T) {
-	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "1", "0")), interceptor.Funcs{})
+	f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "1", "0")), interceptor.Funcs{})
 	first, second := quotatest.NewCreate("pods", "one"), quotatest.NewCreate("pods", "one")
 	second.UID = "again"
 	for _, r := range []*admissionv1.AdmissionRequest{first, second} {
@@ -427,7 +416,7 @@ func TestSameObjectAskedTwice(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	f.wantUsed(t, "q", "1", 2)
+	quotatest.WantUsed(t, f.store, "q", "1", 2)
 }
 
 // TestSameObjectAskedTwiceAtOnce checks the same in one batch, where the first charge is not stored yet.
@@ -438,7 +427,7 @@ func TestSameObjectAskedTwiceAtOnce(t *testing.T) {
 			pass()
 			return store()
 		}}
-		f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "2", "0")), w.funcs())
+		f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "2", "0")), w.funcs())
 		first := f.together(t, quotatest.NewCreate("pods", "first"))
 		synctest.Wait()
 		one, again := quotatest.NewCreate("pods", "one"), quotatest.NewCreate("pods", "one")
@@ -449,7 +438,7 @@ func TestSameObjectAskedTwiceAtOnce(t *testing.T) {
 		if got := outcomes(append(first(), both()...)); got[allowed] != 3 {
 			t.Errorf("%v", got)
 		}
-		f.wantUsed(t, "q", "2", 3)
+		quotatest.WantUsed(t, f.store, "q", "2", 3)
 	})
 }
 
@@ -477,13 +466,13 @@ func TestUpdatesFromOneVersion(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, newStore(t, quotatest.NewQuota("q", "requests.storage", "10Gi", "1Gi")), interceptor.Funcs{})
+			f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "requests.storage", "10Gi", "1Gi")), interceptor.Funcs{})
 			for _, r := range test.requests {
 				if r := f.ask(t, r); r.outcome != allowed {
 					t.Errorf("%+v", r)
 				}
 			}
-			if diff := cmp.Diff(quotatest.List("requests.storage", test.want), corev1.ResourceList(f.stored(t, "q").Status.Used), sameAmounts); diff != "" {
+			if diff := cmp.Diff(quotatest.List("requests.storage", test.want), corev1.ResourceList(quotatest.Stored(t, f.store, "q").Status.Used), sameAmounts); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -494,14 +483,14 @@ func TestUpdatesFromOneVersion(t *testing.T) {
 func TestModesTogether(t *testing.T) {
 	warns := quotatest.NewQuota("warns", "pods", "0", "0")
 	warns.Spec.Mode = placementv1.ModeWarn
-	f := newFixture(t, newStore(t, warns, quotatest.NewQuota("denies", "pods", "1", "0")), interceptor.Funcs{})
+	f := newFixture(t, quotatest.NewStore(t, warns, quotatest.NewQuota("denies", "pods", "1", "0")), interceptor.Funcs{})
 	for i, want := range []outcome{allowed, denied} {
 		if r := f.ask(t, quotatest.NewCreate("pods", fmt.Sprint(i))); r.outcome != want || len(r.Warned) != 1 {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}
-	f.wantUsed(t, "warns", "0", 0)
-	f.wantUsed(t, "denies", "1", 1)
+	quotatest.WantUsed(t, f.store, "warns", "0", 0)
+	quotatest.WantUsed(t, f.store, "denies", "1", 1)
 }
 
 func TestTooManyUnderWay(t *testing.T) {
@@ -516,7 +505,7 @@ func TestTooManyUnderWay(t *testing.T) {
 				})
 			}
 			w := &writes{}
-			f := newFixture(t, newStore(t, q), w.funcs())
+			f := newFixture(t, quotatest.NewStore(t, q), w.funcs())
 			if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != want {
 				t.Errorf("%+v", r)
 			}
@@ -532,7 +521,7 @@ func TestNotCountedYet(t *testing.T) {
 	changed, fresh := quotatest.NewQuota("changed", "pods", "1", "1"), quotatest.NewQuota("fresh", "count/configmaps", "1", "0")
 	changed.Generation = 2
 	fresh.Status = placementv1.ScopedQuotaStatus{}
-	f := newFixture(t, newStore(t, changed, fresh), interceptor.Funcs{})
+	f := newFixture(t, quotatest.NewStore(t, changed, fresh), interceptor.Funcs{})
 	for _, resource := range []string{"pods", "configmaps"} {
 		if r := f.ask(t, quotatest.NewCreate(resource, "one")); r.outcome != retry {
 			t.Errorf("%s: %+v", resource, r)
@@ -558,7 +547,7 @@ func (p panics) Evaluate(ctx context.Context, input map[string]any) (map[string]
 
 func TestPanic(t *testing.T) {
 	engine := embedded.New(embedded.NewData(), embedded.Options{})
-	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "5", "0")), interceptor.Funcs{})
+	f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "5", "0")), interceptor.Funcs{})
 	var armed atomic.Bool
 	f.charger.Compiler = quota.NewCompiler(func(ctx context.Context, name string, m *policy.Module) (policy.Rules, error) {
 		rules, err := engine.PrepareGenerated(ctx, name, m)
@@ -570,7 +559,7 @@ func TestPanic(t *testing.T) {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}
-	f.wantUsed(t, "q", "2", 2)
+	quotatest.WantUsed(t, f.store, "q", "2", 2)
 }
 
 // TestBatches checks that the number of writes does not grow with the number of requests.
@@ -582,7 +571,7 @@ func TestBatches(t *testing.T) {
 			pass()
 			return store()
 		}}
-		f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "200", "0")), w.funcs())
+		f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "200", "0")), w.funcs())
 		var requests []*admissionv1.AdmissionRequest
 		for i := range n {
 			requests = append(requests, quotatest.NewCreate("pods", fmt.Sprint(i)))
@@ -597,7 +586,7 @@ func TestBatches(t *testing.T) {
 		if got := w.count.Load(); got > 4 {
 			t.Errorf("%d writes for %d requests", got, n)
 		}
-		f.wantUsed(t, "q", "200", 200)
+		quotatest.WantUsed(t, f.store, "q", "200", 200)
 	})
 }
 
@@ -613,7 +602,7 @@ func TestNewcomersAfterAConflict(t *testing.T) {
 			}
 			return store()
 		}
-		f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "3", "0")), w.funcs())
+		f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "3", "0")), w.funcs())
 		first := f.together(t, quotatest.NewCreate("pods", "first"))
 		synctest.Wait()
 		others := f.together(t, quotatest.NewCreate("pods", "a"), quotatest.NewCreate("pods", "b"), quotatest.NewCreate("pods", "c"), quotatest.NewCreate("pods", "d"))
@@ -625,18 +614,18 @@ func TestNewcomersAfterAConflict(t *testing.T) {
 		if n, conflicts := w.count.Load(), f.conflicts.Load(); n > 3 || conflicts != 1 {
 			t.Errorf("%d writes, %d conflicts", n, conflicts)
 		}
-		f.wantUsed(t, "q", "3", 3)
+		quotatest.WantUsed(t, f.store, "q", "3", 3)
 	})
 }
 
 // TestReplicas checks that three independent replicas with caches that are never updated admit exactly as much as fits.
 func TestReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t, quotatest.NewQuota("a", "pods", "40", "0"), quotatest.NewQuota("b", "count/pods", "30", "0"))
+		store := quotatest.NewStore(t, quotatest.NewQuota("a", "pods", "40", "0"), quotatest.NewQuota("b", "count/pods", "30", "0"))
 		var waits []func() []answer
 		for replica := range 3 {
 			f := newFixture(t, store, interceptor.Funcs{})
-			f.charger.Cached = newStore(t, quotatest.NewQuota("a", "pods", "40", "0"), quotatest.NewQuota("b", "count/pods", "30", "0"))
+			f.charger.Cached = quotatest.NewStore(t, quotatest.NewQuota("a", "pods", "40", "0"), quotatest.NewQuota("b", "count/pods", "30", "0"))
 			for i := range 20 {
 				waits = append(waits, f.together(t, quotatest.NewCreate("pods", fmt.Sprintf("%d-%d", replica, i))))
 			}
@@ -650,8 +639,8 @@ func TestReplicas(t *testing.T) {
 		}
 		synctest.Wait()
 		f := &fixture{store: store}
-		f.wantUsed(t, "a", "30", 30)
-		f.wantUsed(t, "b", "30", 30)
+		quotatest.WantUsed(t, f.store, "a", "30", 30)
+		quotatest.WantUsed(t, f.store, "b", "30", 30)
 	})
 }
 
@@ -665,7 +654,7 @@ func TestClusterScopedQuota(t *testing.T) {
 		q.Status.ObservedGeneration = 1
 		q.Status.Used = quotatest.List("pods", "0")
 		w := &writes{}
-		f := newFixture(t, newStore(t, q), w.funcs())
+		f := newFixture(t, quotatest.NewStore(t, q), w.funcs())
 		var requests []*admissionv1.AdmissionRequest
 		for i := range 8 {
 			r := quotatest.NewCreate("pods", fmt.Sprint(i))
@@ -709,7 +698,7 @@ func TestSelectors(t *testing.T) {
 	q.Status.ObservedGeneration, q.Status.Used = 1, quotatest.List("pods", "0")
 	l := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "services", UID: "uid-services", Generation: 1}}
 	l.Spec.Resource, l.Spec.MatchContains, l.Spec.NamespaceSelector = "services", []string{"services"}, prod
-	f := newFixture(t, newStore(t, q, l), interceptor.Funcs{})
+	f := newFixture(t, quotatest.NewStore(t, q, l), interceptor.Funcs{})
 	namespaces := labelsOf{"shop": {"env": "prod"}, "test": {"env": "test"}, "bare": nil, "kube-system": {"env": "prod"}, "berth-system": {"env": "prod"}}
 	f.charger.Namespaces, f.charger.LiveNamespaces = namespaces, namespaces
 	want := map[string]outcome{
@@ -739,7 +728,7 @@ func TestOneNamespaceCantBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open, pass := gate()
 		broken := errors.New("no such shard")
-		f := newFixture(t, newStore(t, shared()), interceptor.Funcs{
+		f := newFixture(t, quotatest.NewStore(t, shared()), interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, to client.ObjectList, options ...client.ListOption) error {
 				o := (&client.ListOptions{}).ApplyOptions(options)
 				if _, scoped := to.(*placementv1.ScopedQuotaList); scoped && o.Namespace == "broken" {
@@ -774,7 +763,7 @@ func TestUncoveredAreReadOnce(t *testing.T) {
 		open, pass := gate()
 		l := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "services", UID: "uid-services", Generation: 1}}
 		l.Spec.Resource, l.Spec.MatchContains = "services", []string{"services"}
-		store := newStore(t, shared(), l)
+		store := quotatest.NewStore(t, shared(), l)
 		f := newFixture(t, store, interceptor.Funcs{
 			SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, o client.Object, options ...client.SubResourceUpdateOption) error {
 				pass()
@@ -819,7 +808,7 @@ func TestTooManyOfOneNamespace(t *testing.T) {
 			UID: fmt.Sprintf("r%d", i), Resource: "pods", Namespace: quotatest.Namespace, Name: fmt.Sprintf("failed-%d", i), Delta: quotatest.List("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
 		})
 	}
-	f := newFixture(t, newStore(t, shared), interceptor.Funcs{})
+	f := newFixture(t, quotatest.NewStore(t, shared), interceptor.Funcs{})
 	elsewhere := quotatest.NewCreate("pods", "neighbor")
 	elsewhere.Namespace = "team-b"
 	dryRun := quotatest.NewCreate("pods", "dry-run")
@@ -844,8 +833,8 @@ func TestTooManyOfOneNamespace(t *testing.T) {
 // TestStoreWentBack checks a restore of etcd from a backup. What the replica wrote since the backup never happened, and
 // the versions that it knows are ahead of every version that it can store.
 func TestStoreWentBack(t *testing.T) {
-	lagging := newStore(t, quotatest.NewQuota("q", "pods", "5", "1"))
-	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "5", "1")), interceptor.Funcs{})
+	lagging := quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "5", "1"))
+	f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "5", "1")), interceptor.Funcs{})
 	f.charger.Cached = lagging
 	for _, name := range []string{"one", "two"} {
 		if r := f.ask(t, quotatest.NewCreate("pods", name)); r.outcome != allowed {
@@ -855,12 +844,12 @@ func TestStoreWentBack(t *testing.T) {
 
 	restored := quotatest.NewQuota("q", "pods", "5", "4")
 	restored.ResourceVersion = "7"
-	f.store = newStore(t, restored)
+	f.store = quotatest.NewStore(t, restored)
 	f.charger.Live, f.charger.Writer = f.store, f.store.Status()
 	if r := f.ask(t, quotatest.NewCreate("pods", "three")); r.outcome != allowed {
 		t.Errorf("three: %+v", r)
 	}
-	f.wantUsed(t, "q", "5", 1)
+	quotatest.WantUsed(t, f.store, "q", "5", 1)
 	if r := f.ask(t, quotatest.NewCreate("pods", "four")); r.outcome != denied {
 		t.Errorf("four: %+v", r)
 	}

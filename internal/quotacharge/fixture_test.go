@@ -26,17 +26,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	upstream "k8s.io/apiserver/pkg/quota/v1"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/quota"
-	"github.com/berth-dev/berth/internal/quota/quotatest"
 	"github.com/berth-dev/berth/internal/quotacharge"
 )
 
@@ -60,17 +56,6 @@ type fixture struct {
 	evaluators *quota.Evaluators
 	store      client.WithWatch
 	conflicts  atomic.Int32
-}
-
-// newStore returns a fake API server that contains objects.
-func newStore(t *testing.T, objects ...client.Object) client.WithWatch {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := placementv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&placementv1.ScopedQuota{}, &placementv1.ClusterScopedQuota{}, &placementv1.LimitedResource{}).Build()
 }
 
 // newFixture returns a charger that uses a store. The charger's reads and writes go through funcs, the test's own do
@@ -131,14 +116,4 @@ func (f *fixture) askWith(ctx context.Context, t *testing.T, r *admissionv1.Admi
 		return answer{outcome: retry, Verdict: *verdict}
 	}
 	return answer{outcome: allowed, Verdict: *verdict}
-}
-
-// stored returns a ScopedQuota from the store.
-func (f *fixture) stored(t *testing.T, name string) *placementv1.ScopedQuota {
-	t.Helper()
-	q := &placementv1.ScopedQuota{}
-	if err := f.store.Get(t.Context(), client.ObjectKey{Namespace: quotatest.Namespace, Name: name}, q); err != nil {
-		t.Fatal(err)
-	}
-	return q
 }

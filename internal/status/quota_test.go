@@ -33,6 +33,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
 )
@@ -42,24 +43,16 @@ var (
 	widgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
 )
 
-func list(pairs ...string) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return out
-}
-
 // quotaInForce returns the facts of a quota without problems.
 func quotaInForce() status.QuotaFacts {
 	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "q", Generation: 4}}
-	q.Spec.Hard = list("pods", "10")
+	q.Spec.Hard = quotatest.Amounts("pods", "10")
 	q.Status.Conditions = []metav1.Condition{{
 		Type: placementv1.ConditionReady, Status: metav1.ConditionTrue, Reason: placementv1.ReasonInForce, LastTransitionTime: metav1.NewTime(time.Unix(100, 0)),
 	}}
 	return status.QuotaFacts{
 		Quota: q, Rules: &quota.Rules{Module: placementv1.QuotaModule{Digest: "sha256:1", Rego: "package berth.quota"}},
-		Recount: &quota.Recount{Used: list("pods", "3"), Reservations: []placementv1.Reservation{{UID: "r"}}},
+		Recount: &quota.Recount{Used: quotatest.Amounts("pods", "3"), Reservations: []placementv1.Reservation{{UID: "r"}}},
 		Webhook: status.WebhookState{Generation: 4},
 	}
 }
@@ -119,17 +112,17 @@ func TestComputeQuota(t *testing.T) {
 		},
 		"the rules are not there yet": {change: func(f *status.QuotaFacts) { f.Webhook.Generation = 3 }, want: map[string]string{ready: "False WebhookPending"}},
 		"a rule without end":          {change: func(f *status.QuotaFacts) { f.Webhook.Rejected = strings.Repeat("é", 9000) }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"}},
-		"all of it used":              {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "10") }},
-		"used of what is not limited": {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "10", "services", "1") }},
-		"lowered below what is used":  {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "11") }, want: map[string]string{exceeded: "True AboveHard"}, message: map[string]string{exceeded: "pods: 11 of 10"}},
+		"all of it used":              {change: func(f *status.QuotaFacts) { f.Recount.Used = quotatest.Amounts("pods", "10") }},
+		"used of what is not limited": {change: func(f *status.QuotaFacts) { f.Recount.Used = quotatest.Amounts("pods", "10", "services", "1") }},
+		"lowered below what is used":  {change: func(f *status.QuotaFacts) { f.Recount.Used = quotatest.Amounts("pods", "11") }, want: map[string]string{exceeded: "True AboveHard"}, message: map[string]string{exceeded: "pods: 11 of 10"}},
 		"exceeded and being counted": {change: func(f *status.QuotaFacts) {
-			f.Recount.Used, f.Recount.Missing = list("pods", "11"), []schema.GroupResource{widgets}
+			f.Recount.Used, f.Recount.Missing = quotatest.Amounts("pods", "11"), []schema.GroupResource{widgets}
 		}, want: map[string]string{ready: "False Counting", current: "False Counting", exceeded: "True AboveHard"}},
 		"warns, not there yet": {change: func(f *status.QuotaFacts) { f.Quota.QuotaSpec().Mode, f.Webhook.Generation = placementv1.ModeWarn, 0 }, want: map[string]string{ready: "False WebhookPending"}},
 		"cluster-scoped, all the same": {change: func(f *status.QuotaFacts) {
 			q := &placementv1.ClusterScopedQuota{}
 			q.Generation = 4
-			q.Spec.Hard = list("pods", "10")
+			q.Spec.Hard = quotatest.Amounts("pods", "10")
 			f.Quota = q
 		}},
 	}
@@ -168,7 +161,7 @@ func TestQuotaStatus(t *testing.T) {
 	}
 	got.Conditions = nil
 	want := placementv1.QuotaStatus{
-		ObservedGeneration: 4, Hard: list("pods", "10"), Used: list("pods", "3"), Summary: "pods: 3/10",
+		ObservedGeneration: 4, Hard: quotatest.Amounts("pods", "10"), Used: quotatest.Amounts("pods", "3"), Summary: "pods: 3/10",
 		Reservations: []placementv1.Reservation{{UID: "r"}}, Module: &placementv1.QuotaModule{Digest: "sha256:1", Rego: "package berth.quota"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -190,13 +183,13 @@ func TestQuotaStatus(t *testing.T) {
 }
 
 func TestComputeNamespaces(t *testing.T) {
-	r := &quota.Recount{Namespaces: map[string]corev1.ResourceList{"b": list("pods", "2"), "a": list("pods", "1")}}
-	want := []placementv1.NamespaceUsage{{Namespace: "a", Used: list("pods", "1")}, {Namespace: "b", Used: list("pods", "2")}}
+	r := &quota.Recount{Namespaces: map[string]corev1.ResourceList{"b": quotatest.Amounts("pods", "2"), "a": quotatest.Amounts("pods", "1")}}
+	want := []placementv1.NamespaceUsage{{Namespace: "a", Used: quotatest.Amounts("pods", "1")}, {Namespace: "b", Used: quotatest.Amounts("pods", "2")}}
 	if diff := cmp.Diff(want, status.ComputeNamespaces(r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for i := range 200 {
-		r.Namespaces[fmt.Sprintf("n%03d", i)] = list("pods", "1")
+		r.Namespaces[fmt.Sprintf("n%03d", i)] = quotatest.Amounts("pods", "1")
 	}
 	if got := status.ComputeNamespaces(r); len(got) != placementv1.MaxNamespaces || got[0].Namespace != "a" {
 		t.Errorf("%d, the first is %s", len(got), got[0].Namespace)

@@ -25,7 +25,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,6 +33,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
 // quotaDecisions decides creates of pods against the quotas of one namespace, from the API server's JSON to the charge.
@@ -48,14 +48,14 @@ type quotaDecisions struct {
 func newQuotaDecisions(t testing.TB, n int) *quotaDecisions {
 	t.Helper()
 	d := &quotaDecisions{evaluators: quota.NewEvaluators(clock.RealClock{}, quota.Devices{}), compiler: quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated)}
-	enough := amounts("pods", "100", "requests.cpu", "64", "requests.memory", "256Gi", "limits.memory", "512Gi")
+	enough := quotatest.Amounts("pods", "100", "requests.cpu", "64", "requests.memory", "256Gi", "limits.memory", "512Gi")
 	for i := range n {
 		q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team-a", Name: fmt.Sprintf("quota-%d", i), UID: types.UID(fmt.Sprintf("quota-%d", i)), Generation: 1, ResourceVersion: "7",
 		}}
 		// A resource of its own makes each module another one.
 		q.Spec.Hard = enough.DeepCopy()
-		q.Spec.Hard[corev1.ResourceName(fmt.Sprintf("requests.example.com/device-%d", i))] = amounts("x", "10")["x"]
+		q.Spec.Hard[corev1.ResourceName(fmt.Sprintf("requests.example.com/device-%d", i))] = quotatest.Amounts("x", "10")["x"]
 		classes := []string{"gold", "silver"}
 		if i%5 == 4 {
 			classes = []string{"bronze"}
@@ -66,8 +66,8 @@ func newQuotaDecisions(t testing.TB, n int) *quotaDecisions {
 		}}
 		q.Status.ObservedGeneration = 1
 		q.Status.Hard = q.Spec.Hard
-		q.Status.Used = amounts("pods", "17", "requests.cpu", "4300m", "requests.memory", "9Gi", "limits.memory", "12Gi")
-		q.Status.Used[corev1.ResourceName(fmt.Sprintf("requests.example.com/device-%d", i))] = amounts("x", "3")["x"]
+		q.Status.Used = quotatest.Amounts("pods", "17", "requests.cpu", "4300m", "requests.memory", "9Gi", "limits.memory", "12Gi")
+		q.Status.Used[corev1.ResourceName(fmt.Sprintf("requests.example.com/device-%d", i))] = quotatest.Amounts("x", "3")["x"]
 		d.quotas = append(d.quotas, q)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "p", UID: "p", Labels: map[string]string{"app": "web"}}}
@@ -77,7 +77,7 @@ func newQuotaDecisions(t testing.TB, n int) *quotaDecisions {
 			Name: name, Image: "registry.example/" + name + ":1",
 			Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}},
 			Resources: corev1.ResourceRequirements{
-				Requests: amounts("cpu", "250m", "memory", "512Mi"), Limits: amounts("memory", "1Gi"),
+				Requests: quotatest.Amounts("cpu", "250m", "memory", "512Mi"), Limits: quotatest.Amounts("memory", "1Gi"),
 			},
 		})
 	}
@@ -119,14 +119,6 @@ func (d *quotaDecisions) decide(ctx context.Context, t testing.TB) {
 	if want := len(d.quotas) - len(d.quotas)/5; charged != want {
 		t.Fatalf("charged %d quotas, want %d", charged, want)
 	}
-}
-
-func amounts(pairs ...string) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return out
 }
 
 // BenchmarkQuotaDecision is the create of a pod against quotas whose modules are compiled, from the API server's JSON to

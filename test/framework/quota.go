@@ -30,15 +30,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
 // Hard is a list of resources; it panics on what is no quantity.
 func Hard(pairs ...string) map[corev1.ResourceName]resource.Quantity {
-	out := map[corev1.ResourceName]resource.Quantity{}
-	for i := 0; i < len(pairs); i += 2 {
-		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return out
+	return quotatest.Amounts(pairs...)
 }
 
 // NewScopedQuota returns a quota.

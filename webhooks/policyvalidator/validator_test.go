@@ -133,14 +133,17 @@ func TestValidate(t *testing.T) {
 		want    []string
 		warning string
 	}{
-		"Sound": {rego: "package p\nlabels := {\"a\": data.kubernetes.pods.x.y.z}"},
+		"Sound": {rego: `package p
+labels := {"a": data.kubernetes.pods.x.y.z}`},
 		"ClustersRule": {
-			rego:    "package p\nlabels := {\"a\": \"b\"}",
+			rego: `package p
+labels := {"a": "b"}`,
 			change:  func(p *placementv1.PlacementPolicy) { p.Spec.Clusters = &placementv1.ClustersRule{} },
 			warning: "spec.clusters has no effect: the policy has no rule clusters",
 		},
 		"ClustersRuleThatCounts": {
-			rego:   "package p\nclusters := {\"a\"}",
+			rego: `package p
+clusters := {"a"}`,
 			change: func(p *placementv1.PlacementPolicy) { p.Spec.Clusters = &placementv1.ClustersRule{} },
 		},
 		"ClustersRuleOfPredicates": {
@@ -157,7 +160,8 @@ func TestValidate(t *testing.T) {
 			},
 		},
 		"ClusterPredicatesOfText": {
-			rego:    "package p\nerrors contains \"no\" if not k8s.feasible_clusters(input, 1, \"*\").a.feasible",
+			rego: `package p
+errors contains "no" if not k8s.feasible_clusters(input, 1, "*").a.feasible`,
 			warning: "spec.predicates.names[0]: NodePorts has no effect",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Predicates = &placementv1.Predicates{Names: []string{"NodePorts"}}
@@ -169,13 +173,15 @@ func TestValidate(t *testing.T) {
 			},
 		},
 		"BlastRadius": {
-			rego: "package p\nlabels := {}", warning: "spec.remediation.blastRadius has no effect in mode NewOnly: it bounds what mode Automatic does",
+			rego: `package p
+labels := {}`, warning: "spec.remediation.blastRadius has no effect in mode NewOnly: it bounds what mode Automatic does",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationNewOnly, BlastRadius: &placementv1.BlastRadius{Percent: 5}}
 			},
 		},
 		"MovesOfWhichNoSystemReports": {
-			rego: "package p\nclusters contains \"a\"",
+			rego: `package p
+clusters contains "a"`,
 			warning: "spec.remediation.budget: no move between clusters waits for maxConcurrent, maxUnavailable: only Karmada and KubeFleet tell Berth when a workload runs " +
 				"in its new clusters. Otherwise, a move ends with its patch, and only maxPerMinute bounds it. Deliver the objects to one of them, here or in another policy",
 			change: func(p *placementv1.PlacementPolicy) {
@@ -183,167 +189,200 @@ func TestValidate(t *testing.T) {
 			},
 		},
 		"MovesWithOtherBounds": {
-			rego: "package p\nclusters contains \"a\"",
+			rego: `package p
+clusters contains "a"`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = new((&placementv1.RemediationBudget{MaxPerMinute: 30}).WithDefaults())
 			},
 		},
 		"MovesWithoutClusters": {
-			rego: "package p\nlabels := {}",
+			rego: `package p
+labels := {}`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 2}
 			},
 		},
 		"BudgetInDryRun": {
-			rego: "package p\nlabels := {}", warning: "spec.remediation.budget has no effect in mode DryRun: Berth patches no object before spec.mode is Enforce",
+			rego: `package p
+labels := {}`, warning: "spec.remediation.budget has no effect in mode DryRun: Berth patches no object before spec.mode is Enforce",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Mode, p.Spec.Remediation.Budget = placementv1.ModeDryRun, &placementv1.RemediationBudget{MaxPerMinute: 30}
 			},
 		},
 		"WindowsInWarn": {
-			rego: "package p\nlabels := {}", warning: "spec.remediation.windows has no effect in mode Warn: Berth patches no object before spec.mode is Enforce",
+			rego: `package p
+labels := {}`, warning: "spec.remediation.windows has no effect in mode Warn: Berth patches no object before spec.mode is Enforce",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Mode, p.Spec.Remediation.Windows = placementv1.ModeWarn, []placementv1.RemediationWindow{{Start: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
 			},
 		},
 		"BlastRadiusInWarn": {
-			rego: "package p\nlabels := {}", warning: "spec.remediation.blastRadius has no effect in mode Warn",
+			rego: `package p
+labels := {}`, warning: "spec.remediation.blastRadius has no effect in mode Warn",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Mode, p.Spec.Remediation.BlastRadius = placementv1.ModeWarn, &placementv1.BlastRadius{Percent: 5}
 			},
 		},
 		"PerNamespaceAboveAll": {
-			rego: "package p\nlabels := {}", warning: "spec.remediation.budget.perNamespace: 5 has no effect, because maxConcurrent allows 2 in all namespaces together. Set a smaller number, or remove it",
+			rego: `package p
+labels := {}`, warning: "spec.remediation.budget.perNamespace: 5 has no effect, because maxConcurrent allows 2 in all namespaces together. Set a smaller number, or remove it",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 2, PerNamespace: 5}
 			},
 		},
 		"PerNamespaceAlone": {
-			rego: "package p\nlabels := {}",
+			rego: `package p
+labels := {}`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{PerNamespace: 5}
 			},
 		},
 		"ShortMoveTimeout": {
-			rego: "package p\nlabels := {}", warning: "spec.remediation.budget.moveTimeout: hardly any workload runs in another cluster after 9s, so that moves fail that only take longer. Set some minutes",
+			rego: `package p
+labels := {}`, warning: "spec.remediation.budget.moveTimeout: hardly any workload runs in another cluster after 9s, so that moves fail that only take longer. Set some minutes",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MoveTimeout: &metav1.Duration{Duration: 9 * time.Second}}
 			},
 		},
 		"MoveTimeout": {
-			rego: "package p\nlabels := {}",
+			rego: `package p
+labels := {}`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MoveTimeout: &metav1.Duration{Duration: 10 * time.Second}}
 			},
 		},
 		"MisspeltGroup": {
-			rego: "package p\nlabels := {}", warning: `spec.remediation.budget.group: no other policy has the group "karmda"; did you mean "karmada"?`,
+			rego: `package p
+labels := {}`, warning: `spec.remediation.budget.group: no other policy has the group "karmda"; did you mean "karmada"?`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{Group: "karmda"}
 			},
 		},
 		"Group": {
-			rego: "package p\nlabels := {}",
+			rego: `package p
+labels := {}`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{Group: "karmada"}
 			},
 		},
 		"FirstOfItsGroup": {
-			rego: "package p\nlabels := {}",
+			rego: `package p
+labels := {}`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{Group: "databases"}
 			},
 		},
 		"ShortGroup": {
-			rego: "package p\nlabels := {}",
+			rego: `package p
+labels := {}`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{Group: "b"}
 			},
 		},
 		"EvictManual": {
-			rego: "package p\nscheduling.nodeSelector.disk := \"ssd\"", warning: "spec.remediation.evict has no effect in mode Manual: Berth evicts Pods in the modes Automatic and Approved",
+			rego: `package p
+scheduling.nodeSelector.disk := "ssd"`, warning: "spec.remediation.evict has no effect in mode Manual: Berth evicts Pods in the modes Automatic and Approved",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Match.ResourceRules[0].APIGroups, p.Spec.Match.ResourceRules[0].Resources = []string{""}, []string{"pods"}
 				p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationManual, Evict: true}
 			},
 		},
 		"EvictNoPods": {
-			rego: "package p\nscheduling.nodeSelector.disk := \"ssd\"", warning: "spec.remediation.evict has no effect: no rule in spec.match.resourceRules matches pods",
+			rego: `package p
+scheduling.nodeSelector.disk := "ssd"`, warning: "spec.remediation.evict has no effect: no rule in spec.match.resourceRules matches pods",
 			change: func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Evict = true },
 		},
 		"EvictNoScheduling": {
-			rego: "package p\nlabels.a := \"b\"", warning: "spec.remediation.evict has no effect: the policy does not define the rule scheduling",
+			rego: `package p
+labels.a := "b"`, warning: "spec.remediation.evict has no effect: the policy does not define the rule scheduling",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Match.ResourceRules[0].APIGroups, p.Spec.Match.ResourceRules[0].Resources = []string{""}, []string{"pods"}
 				p.Spec.Remediation.Evict = true
 			},
 		},
 		"Evict": {
-			rego: "package p\nscheduling.nodeSelector.disk := \"ssd\"",
+			rego: `package p
+scheduling.nodeSelector.disk := "ssd"`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Match.ResourceRules[0].APIGroups, p.Spec.Match.ResourceRules[0].Resources = []string{""}, []string{"pods"}
 				p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationApproved, Evict: true}
 			},
 		},
 		"AbsentLabel": {
-			rego: "package p\nerrors contains \"no\" if not input.metadata.labels.owner", warning: "p.rego:2:25: spec.match.objectSelector requires the label owner: objects without it are not matched",
+			rego: `package p
+errors contains "no" if not input.metadata.labels.owner`, warning: "p.rego:2:25: spec.match.objectSelector requires the label owner: objects without it are not matched",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"owner": "a"}}
 			},
 		},
 		"AbsentLabelOfUpdates": {
-			rego: "package p\nerrors contains \"no\" if not input.metadata.labels.owner",
+			rego: `package p
+errors contains "no" if not input.metadata.labels.owner`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"owner": "a"}}
 				p.Spec.Match.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "updates", Expression: "request.operation == 'UPDATE'"}}
 			},
 		},
 		"AbsentLabelOfOthers": {
-			rego: "package p\nerrors contains \"no\" if not input.metadata.labels.owner",
+			rego: `package p
+errors contains "no" if not input.metadata.labels.owner`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 			},
 		},
 		"BlastRadiusDefault": {
-			rego: "package p\nlabels := {}",
+			rego: `package p
+labels := {}`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationOff, BlastRadius: &placementv1.BlastRadius{Percent: 10}}
 			},
 		},
 		"BlastRadiusAutomatic": {
-			rego: "package p\nlabels := {}",
+			rego: `package p
+labels := {}`,
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation = placementv1.Remediation{BlastRadius: &placementv1.BlastRadius{Percent: 5}}
 			},
 		},
-		"V0":       {rego: "package p\nlabels = {\"a\": \"b\"} { true }", change: func(p *placementv1.PlacementPolicy) { p.Spec.RegoVersion = placementv1.RegoV0 }},
-		"Mistakes": {rego: "package p\nlabels := {\"a\": x}\nannotations := {\"a\": y}", want: []string{"spec.rego: Invalid value: p.rego:2:17: rego_unsafe_var_error: var x is unsafe", "spec.rego: Invalid value: p.rego:3:22: rego_unsafe_var_error: var y is unsafe"}},
+		"V0": {rego: `package p
+labels = {"a": "b"} { true }`, change: func(p *placementv1.PlacementPolicy) { p.Spec.RegoVersion = placementv1.RegoV0 }},
+		"Mistakes": {rego: `package p
+labels := {"a": x}
+annotations := {"a": y}`, want: []string{"spec.rego: Invalid value: p.rego:2:17: rego_unsafe_var_error: var x is unsafe", "spec.rego: Invalid value: p.rego:3:22: rego_unsafe_var_error: var y is unsafe"}},
 		"Contract": {
-			rego: "package p\nscheduling.priorityClassName := \"{{ request.name }}\"",
+			rego: `package p
+scheduling.priorityClassName := "{{ request.name }}"`,
 			want: []string{"p.rego:2:1: berth_contract_error: scheduling.priorityClassName: Invalid value"}, warning: "Berth substitutes no variables",
 		},
-		"Forbidden": {rego: "package p\nlabels := {\"a\": http.send({})}", want: []string{"http.send is not allowed in a placement policy"}},
-		"Ambiguous": {rego: "package p\nlabels := {\"a\": data.kubernetes.events.x}", want: []string{`data.resources["events.k8s.io/v1"].events or data.resources["v1"].events`}},
+		"Forbidden": {rego: `package p
+labels := {"a": http.send({})}`, want: []string{"http.send is not allowed in a placement policy"}},
+		"Ambiguous": {rego: `package p
+labels := {"a": data.kubernetes.events.x}`, want: []string{`data.resources["events.k8s.io/v1"].events or data.resources["v1"].events`}},
 		"Match": {
-			rego: "package p\nlabels := {\"a\": x}", change: func(p *placementv1.PlacementPolicy) {
+			rego: `package p
+labels := {"a": x}`, change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Match.ResourceRules[0].APIGroups = []string{"placement.berth.dev"}
 			},
 			want: []string{`spec.match.resourceRules[0].apiGroups: Forbidden`, "rego_unsafe_var_error"},
 		},
-		"NotServed":     {rego: "package p\nlabels := {\"a\": data.kubernetes.things.x}", warning: "the policy reads data.kubernetes.things, which the API server does not serve"},
-		"JustInstalled": {rego: "package p\nlabels := {\"a\": data.kubernetes.carts.x}"},
+		"NotServed": {rego: `package p
+labels := {"a": data.kubernetes.things.x}`, warning: "the policy reads data.kubernetes.things, which the API server does not serve"},
+		"JustInstalled": {rego: `package p
+labels := {"a": data.kubernetes.carts.x}`},
 		"Predicates": {
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Predicates = &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesNodes, Names: []string{"TaintToleration"}}
 			},
 		},
 		"PredicateNotAllowed": {
-			rego: "package p\nerrors contains \"no\" if not k8s.feasible(input, \"*\").a.feasible", change: func(p *placementv1.PlacementPolicy) {
+			rego: `package p
+errors contains "no" if not k8s.feasible(input, "*").a.feasible`, change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Predicates = &placementv1.Predicates{Names: []string{"TaintToleration", "VolumeBinding"}}
 			},
 			want: []string{`spec.predicates.names[1]: Invalid value: berth_predicate_error: "VolumeBinding" is none of the predicates that the manager allows, which are NodeAffinity, TaintToleration, `},
 		},
-		"Nothing": {rego: "package p\nx := 1", warning: "the policy decides nothing"},
+		"Nothing": {rego: `package p
+x := 1`, warning: "the policy decides nothing"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -378,7 +417,8 @@ func TestValidate(t *testing.T) {
 func TestValidateUpdate(t *testing.T) {
 	v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows("NodeAffinity", "TaintToleration"), Scales: definitions{resources: []string{"deployments"}}}
 	broken := newPolicy("package")
-	if _, err := v.ValidateUpdate(t.Context(), newPolicy("package p\nlabels := {}"), broken); err == nil {
+	if _, err := v.ValidateUpdate(t.Context(), newPolicy(`package p
+labels := {}`), broken); err == nil {
 		t.Error("a broken policy is taken")
 	}
 	leaving := broken.DeepCopy()
@@ -395,7 +435,9 @@ func TestValidateUpdate(t *testing.T) {
 // another field.
 func TestContractIsJudgedWhereTextsChange(t *testing.T) {
 	v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
-	stored := newPolicy("package p\nerrors := count(data.clusters) == 0\n")
+	stored := newPolicy(`package p
+errors := count(data.clusters) == 0
+`)
 	const want = "p.rego:2:1: berth_contract_error: errors must be a set or an array of strings, is a boolean"
 	if _, err := v.ValidateCreate(t.Context(), stored); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v", err)
@@ -473,7 +515,8 @@ func TestEnginesAreProbed(t *testing.T) {
 
 func TestCatalogIsDown(t *testing.T) {
 	v := &policyvalidator.Validator{Catalog: &catalog{refreshErr: errors.New("down")}, Checker: allows()}
-	if _, err := v.ValidateCreate(t.Context(), newPolicy("package p\nlabels := {\"a\": data.kubernetes.things.x}")); err == nil || apierrors.IsInvalid(err) {
+	if _, err := v.ValidateCreate(t.Context(), newPolicy(`package p
+labels := {"a": data.kubernetes.things.x}`)); err == nil || apierrors.IsInvalid(err) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -523,7 +566,9 @@ func TestSecretsAreWarnedOf(t *testing.T) {
 func TestModulesAreLocated(t *testing.T) {
 	v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows()}
 	p := newPolicy("")
-	p.Spec.Remote = &placementv1.Remote{URL: "https://opa.example/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "main", Rego: "package p\n\nx := {"}}}
+	p.Spec.Remote = &placementv1.Remote{URL: "https://opa.example/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "main", Rego: `package p
+
+x := {`}}}
 	_, err := v.ValidateCreate(t.Context(), p)
 	if want := "spec.remote.modules[0].rego: Invalid value: main.rego:3:6: rego_parse_error"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want it to say %q", err, want)
@@ -573,7 +618,8 @@ func TestAnnotationsAreWarnedOf(t *testing.T) {
 		"kubectl.kubernetes.io/last-applied-configuration={}":  "",
 	} {
 		v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
-		p := newPolicy("package p\nlabels := {\"a\": \"b\"}")
+		p := newPolicy(`package p
+labels := {"a": "b"}`)
 		key, value, _ := strings.Cut(annotation, "=")
 		p.Annotations = map[string]string{key: value}
 		warnings, err := v.ValidateCreate(t.Context(), p)
@@ -634,7 +680,9 @@ func TestCompilationsAreBounded(t *testing.T) {
 				}
 				return policy.Compile(name, spec)
 			})}
-		p, hangs := newPolicy("package p\nlabels := {\"a\": \"b\"}"), newPolicy("package hangs\nlabels := {\"a\": \"b\"}")
+		p, hangs := newPolicy(`package p
+labels := {"a": "b"}`), newPolicy(`package hangs
+labels := {"a": "b"}`)
 		for range 3 {
 			if _, err := v.ValidateCreate(t.Context(), p); err != nil {
 				t.Fatal(err)

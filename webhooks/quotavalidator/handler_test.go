@@ -40,7 +40,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -85,17 +84,6 @@ type fixture struct {
 	charger *quotacharge.Charger
 	store   client.WithWatch
 	notes   *notes
-}
-
-// newStore returns a fake API server that contains objects.
-func newStore(t *testing.T, objects ...client.Object) client.WithWatch {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := placementv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&placementv1.ScopedQuota{}, &placementv1.ClusterScopedQuota{}, &placementv1.LimitedResource{}).Build()
 }
 
 // newFixture returns a handler that uses a store. The handler's reads and writes go through funcs, the test's own do
@@ -149,16 +137,6 @@ func (f *fixture) askWith(ctx context.Context, t *testing.T, r *admissionv1.Admi
 	return review.Response
 }
 
-// stored returns a ScopedQuota from the store.
-func (f *fixture) stored(t *testing.T, name string) *placementv1.ScopedQuota {
-	t.Helper()
-	q := &placementv1.ScopedQuota{}
-	if err := f.store.Get(t.Context(), client.ObjectKey{Namespace: quotatest.Namespace, Name: name}, q); err != nil {
-		t.Fatal(err)
-	}
-	return q
-}
-
 // code returns the status code of a response, or 0 if the request is allowed.
 func code(r *admissionv1.AdmissionResponse) int32 {
 	if r.Allowed {
@@ -171,21 +149,10 @@ func conflict(q client.Object) error {
 	return apierrors.NewConflict(placementv1.GroupVersion.WithResource("scopedquotas").GroupResource(), q.GetName(), errors.New("somebody was faster"))
 }
 
-// wantUsed checks the usage of a quota's only resource, and the number of its reservations.
-func (f *fixture) wantUsed(t *testing.T, name, used string, reservations int) {
-	t.Helper()
-	q := f.stored(t, name)
-	for resource, amount := range q.Status.Used {
-		if amount.String() != used || len(q.Status.Reservations) != reservations {
-			t.Errorf("%s of %s: used %s with %d reservations, want %s with %d", resource, name, amount.String(), len(q.Status.Reservations), used, reservations)
-		}
-	}
-}
-
 // TestHandleUnread checks that a request whose object was not read is denied, or, by a lenient handler, admitted with a
 // warning and an Event.
 func TestHandleUnread(t *testing.T) {
-	f := newFixture(t, newStore(t), interceptor.Funcs{})
+	f := newFixture(t, quotatest.NewStore(t), interceptor.Funcs{})
 	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: "u", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Namespace: "ns", Name: "large", Operation: admissionv1.Create,
 	}}
@@ -207,11 +174,11 @@ func TestHandleUnread(t *testing.T) {
 }
 
 func TestCharge(t *testing.T) {
-	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "2", "1")), interceptor.Funcs{})
+	f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "2", "1")), interceptor.Funcs{})
 	if r := f.ask(t, quotatest.NewCreate("pods", "one")); !r.Allowed {
 		t.Fatalf("%+v", r.Result)
 	}
-	q := f.stored(t, "q")
+	q := quotatest.Stored(t, f.store, "q")
 	want := placementv1.QuotaStatus{
 		ObservedGeneration: 1, Used: quotatest.List("pods", "2"), Summary: "pods: 2/2",
 		Reservations: []placementv1.Reservation{{
@@ -231,7 +198,7 @@ func TestCharge(t *testing.T) {
 }
 
 func TestNotRead(t *testing.T) {
-	f := newFixture(t, newStore(t), interceptor.Funcs{})
+	f := newFixture(t, quotatest.NewStore(t), interceptor.Funcs{})
 	r := quotatest.NewCreate("pods", "one")
 	r.Object.Raw = []byte(`{"spec":3}`)
 	if r := f.ask(t, r); code(r) != http.StatusBadRequest {
@@ -261,9 +228,9 @@ func TestModes(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			q := quotatest.NewQuota("q.1", "pods", "1", "1")
 			q.Spec.Mode = mode
-			f := newFixture(t, newStore(t, q), interceptor.Funcs{})
+			f := newFixture(t, quotatest.NewStore(t, q), interceptor.Funcs{})
 			r := f.ask(t, quotatest.NewCreate("pods", "one"))
-			used := f.stored(t, "q.1").Status.Used["pods"]
+			used := quotatest.Stored(t, f.store, "q.1").Status.Used["pods"]
 			got := answer{Code: code(r), Warnings: r.Warnings, Audit: r.AuditAnnotations, Used: used.String(), Events: len(f.notes.lines)}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -305,7 +272,7 @@ func TestAudit(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, newStore(t, test.quotas...), test.funcs)
+			f := newFixture(t, quotatest.NewStore(t, test.quotas...), test.funcs)
 			if diff := cmp.Diff(test.want, f.ask(t, test.request).AuditAnnotations); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -318,11 +285,11 @@ func TestAudit(t *testing.T) {
 func TestReviewsNameNoCharge(t *testing.T) {
 	for name, dryRun := range map[string]bool{"dry run": true, "create": false} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "2", "0")), interceptor.Funcs{})
+			f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "2", "0")), interceptor.Funcs{})
 			if r := f.ask(t, quotatest.NewCreate("pods", "one")); !r.Allowed {
 				t.Fatalf("%+v", r.Result)
 			}
-			shown := f.stored(t, "q").Status.Reservations[0].UID
+			shown := quotatest.Stored(t, f.store, "q").Status.Reservations[0].UID
 			used, reservations := int64(1), 1
 			for i, uid := range []types.UID{"one", types.UID(shown)} {
 				forged := quotatest.NewCreate("pods", fmt.Sprintf("forged-%d", i))
@@ -333,7 +300,7 @@ func TestReviewsNameNoCharge(t *testing.T) {
 					t.Errorf("%s: %+v", uid, r)
 				}
 			}
-			f.wantUsed(t, "q", fmt.Sprint(used), reservations)
+			quotatest.WantUsed(t, f.store, "q", fmt.Sprint(used), reservations)
 		})
 	}
 }
@@ -365,7 +332,7 @@ func TestUndecided(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "5", "1")), test.funcs)
+				f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "5", "1")), test.funcs)
 				if test.panic {
 					f.charger.Compiler = quota.NewCompiler(func(context.Context, string, *policy.Module) (policy.Rules, error) { panic("armed") })
 				}
@@ -387,7 +354,7 @@ func TestDenialIsReportedOnce(t *testing.T) {
 	full := quotatest.NewQuota("q", "pods", "0", "0")
 	system := full.DeepCopy()
 	system.Namespace = "kube-system"
-	f := newFixture(t, newStore(t, full, system), interceptor.Funcs{})
+	f := newFixture(t, quotatest.NewStore(t, full, system), interceptor.Funcs{})
 	strict, lenient := f.handler, f.handler.Lenient()
 	one, two, inSystem := quotatest.NewCreate("pods", "one"), quotatest.NewCreate("pods", "two"), quotatest.NewCreate("pods", "three")
 	inSystem.Namespace = "kube-system"
@@ -412,7 +379,7 @@ func TestDenialIsReportedOnce(t *testing.T) {
 
 // TestDryRunHasNoEvents checks that the denial of a dry run is not reported.
 func TestDryRunHasNoEvents(t *testing.T) {
-	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "0", "0")), interceptor.Funcs{})
+	f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "0", "0")), interceptor.Funcs{})
 	r := quotatest.NewCreate("pods", "one")
 	r.DryRun = new(true)
 	if r := f.ask(t, r); code(r) != http.StatusForbidden || len(f.notes.lines) != 0 {

@@ -35,7 +35,7 @@ import (
 // other request.
 func TestTracesOfRounds(t *testing.T) {
 	failures := 1
-	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "1", "0")), interceptor.Funcs{
+	f := newFixture(t, quotatest.NewStore(t, quotatest.NewQuota("q", "pods", "1", "0")), interceptor.Funcs{
 		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, q client.Object, options ...client.SubResourceUpdateOption) error {
 			if failures--; failures >= 0 {
 				return conflict(q)

@@ -54,7 +54,7 @@ func TestTranscribedCases(t *testing.T) {
 			for _, l := range c.Limits() {
 				objects = append(objects, l)
 			}
-			store := newStore(t, objects...)
+			store := quotatest.NewStore(t, objects...)
 			f := newFixture(t, store, interceptor.Funcs{})
 			want := c.Used()
 			for i, step := range c.Steps {

@@ -156,50 +156,106 @@ func v1(text string) placementv1.PlacementPolicySpec {
 
 // corpus are policies that must decide the same over all data and over the data that the analysis finds.
 var corpus = map[string]string{
-	"Ground":           "package p\nlabels := {\"node\": data.kubernetes.pods.shop.web.spec.nodeName}",
-	"GroundFromInput":  "package p\nlabels := {\"zone\": data.kubernetes.nodes[input.spec.nodeName].metadata.labels.zone}",
-	"GroundNamespaced": "package p\nlabels := {\"node\": data.kubernetes.pods[input.metadata.namespace][input.metadata.name].spec.nodeName}",
-	"Namespace":        "package p\nannotations := {\"pods\": [n | some n, _ in data.kubernetes.pods[input.metadata.namespace]]}",
-	"NamespaceMissing": "package p\nerrors contains \"none\" if not data.kubernetes.pods.nowhere",
-	"Iteration":        "package p\nannotations := {\"pods\": [n | data.kubernetes.pods[n]]}",
-	"Deep":             "package p\nerrors contains sprintf(\"%v %v %v\", [ns, n, p.spec.nodeName]) if { some ns, n; p := data.kubernetes.pods[ns][n] }",
-	"ListItem":         "package p\nannotations := {\"second\": data.kubernetes.pods.shop.web.spec.weights[1]}",
-	"ListMembers":      "package p\nannotations := {\"all\": [w | some w in data.kubernetes.pods.shop.web.spec.weights]}",
-	"Prefix":           "package p\nerrors contains n if { x := data.kubernetes.nodes; some n; x[n].status.ready == false }",
-	"PrefixRule":       "package p\nk := data.kubernetes.nodes\nerrors contains n if some n, v in k",
-	"Import":           "package p\nimport data.kubernetes.nodes as machines\nerrors contains n if machines[n].status.ready",
-	"Every":            "package p\nerrors contains \"not all\" if not all_ready\nall_ready if every n in data.kubernetes.nodes { n.status.ready }",
-	"Walk":             "package p\nannotations := {\"paths\": [x | walk(data.kubernetes.nodes, [x, true])]}",
-	"Function":         "package p\nlabels := {\"zone\": zone(input.spec.nodeName)}\nzone(n) := data.kubernetes.nodes[n].metadata.labels.zone",
-	"With":             "package p\nlabels := {\"n\": sprintf(\"%d\", [n])} if n := total with data.kubernetes.nodes as {\"x\": 1}\ntotal := count(data.kubernetes.nodes)",
-	"WithBelow":        "package p\nlabels := {\"n\": n} if n := ready with data.kubernetes.nodes.n2.status.ready as \"yes\"\nready := data.kubernetes.nodes.n2.status.ready",
-	"WithInput":        "package p\nlabels := {\"n\": n} if n := name with input as data.kubernetes.pods.bank.web\nname := input.spec.nodeName",
-	"GroupVersion":     "package p\nlabels := {\"node\": data.resources.v1.pods.shop.web.spec.nodeName}",
-	"GroupVersions":    "package p\nannotations := {\"p\": [n | data.resources[\"multicluster.x-k8s.io/v1alpha1\"].clusterprofiles[_][n]]}",
-	"Clusters":         "package p\nannotations := {n: c.source | some n, c in data.clusters}",
-	"ClustersGround":   "package p\nlabels := {\"region\": data.clusters.eu.region, \"pci\": data.clusters[\"eu\"].properties.pci}",
-	"ClusterMissing":   "package p\nerrors contains \"no\" if not data.clusters[input.metadata.name]",
-	"Static":           "package p\nannotations := {\"c\": data.acme.customers, \"l\": data.acme.level, \"n\": data.acme.nested}",
-	"StaticDynamic":    "package p\nlabels := {k: v | some k; v := data.acme.nested[input.key][k]}",
-	"StaticAndCluster": "package p\nerrors contains c if { some c in data.acme.customers; not data.kubernetes.nodes[c] }",
-	"OwnPackage":       "package kubernetes.placement\nallowed contains n if data.kubernetes.nodes[n].status.ready\nannotations := {\"a\": data.kubernetes.placement.allowed}",
-	"PackageOfPods":    "package kubernetes.pods\nerrors contains x if data.kubernetes.pods.shop[x].spec",
-	"Undefined":        "package p\nlabels := {\"a\": input.nothing}\nannotations := {\"b\": data.kubernetes.nodes.nothing}\nerrors contains input.nothing",
-	"UndefinedOne":     "package p\nlabels := {\"a\": input.nothing}\nannotations := {\"b\": \"c\"}",
-	"Defaults":         "package p\ndefault labels := {\"a\": \"b\"}\nlabels := {\"a\": input.nothing}",
-	"Null":             "package p\nlabels := null\nannotations := {\"a\": null}",
-	"Sets":             "package p\nerrors := {\"b\", \"a\"}\nwarnings := [\"z\", \"y\", \"z\"]",
-	"Conflict":         "package p\nlabels := {\"a\": x} if some x in [\"1\", \"2\"]",
-	"WrongType":        "package p\nlabels := json.unmarshal(`[1]`)",
-	"WrongMessages":    "package p\nerrors contains json.unmarshal(`1`)",
-	"BuiltinError":     "package p\nlabels := {\"a\": sprintf(\"%d\", [to_number(\"x\")])}",
-	"Numbers":          "package p\nannotations := {\"n\": 12345678901234567890, \"f\": 1.5, \"big\": {\"x\": 1e3}}",
-	"HeadRefs":         "package p\nannotations[\"a/b\"] := \"x\"\nannotations[k] := v if some k, v in {\"c\": {\"d\": 1}}\nlabels.a := \"b\"",
-	"Partial":          "package p\nwarnings contains sprintf(\"%s\", [n]) if some n, _ in data.kubernetes.nodes\nerrors contains \"no\" if input.key == \"b\"",
-	"Template":         "package p\nerrors contains $\"zone {data.kubernetes.nodes.n1.metadata.labels.zone}\"",
-	"Negated":          "package p\nerrors contains \"unscheduled\" if not data.kubernetes.pods[input.metadata.namespace][input.metadata.name]",
-	"Aggregates":       "package p\nannotations := {\"n\": count(data.kubernetes.nodes), \"k\": object.keys(data.kubernetes.pods)}",
-	"ObjectGet":        "package p\nlabels := {\"z\": object.get(data.kubernetes.nodes, [input.spec.nodeName, \"metadata\", \"labels\", \"zone\"], \"none\")}",
+	"Ground": `package p
+labels := {"node": data.kubernetes.pods.shop.web.spec.nodeName}`,
+	"GroundFromInput": `package p
+labels := {"zone": data.kubernetes.nodes[input.spec.nodeName].metadata.labels.zone}`,
+	"GroundNamespaced": `package p
+labels := {"node": data.kubernetes.pods[input.metadata.namespace][input.metadata.name].spec.nodeName}`,
+	"Namespace": `package p
+annotations := {"pods": [n | some n, _ in data.kubernetes.pods[input.metadata.namespace]]}`,
+	"NamespaceMissing": `package p
+errors contains "none" if not data.kubernetes.pods.nowhere`,
+	"Iteration": `package p
+annotations := {"pods": [n | data.kubernetes.pods[n]]}`,
+	"Deep": `package p
+errors contains sprintf("%v %v %v", [ns, n, p.spec.nodeName]) if { some ns, n; p := data.kubernetes.pods[ns][n] }`,
+	"ListItem": `package p
+annotations := {"second": data.kubernetes.pods.shop.web.spec.weights[1]}`,
+	"ListMembers": `package p
+annotations := {"all": [w | some w in data.kubernetes.pods.shop.web.spec.weights]}`,
+	"Prefix": `package p
+errors contains n if { x := data.kubernetes.nodes; some n; x[n].status.ready == false }`,
+	"PrefixRule": `package p
+k := data.kubernetes.nodes
+errors contains n if some n, v in k`,
+	"Import": `package p
+import data.kubernetes.nodes as machines
+errors contains n if machines[n].status.ready`,
+	"Every": `package p
+errors contains "not all" if not all_ready
+all_ready if every n in data.kubernetes.nodes { n.status.ready }`,
+	"Walk": `package p
+annotations := {"paths": [x | walk(data.kubernetes.nodes, [x, true])]}`,
+	"Function": `package p
+labels := {"zone": zone(input.spec.nodeName)}
+zone(n) := data.kubernetes.nodes[n].metadata.labels.zone`,
+	"With": `package p
+labels := {"n": sprintf("%d", [n])} if n := total with data.kubernetes.nodes as {"x": 1}
+total := count(data.kubernetes.nodes)`,
+	"WithBelow": `package p
+labels := {"n": n} if n := ready with data.kubernetes.nodes.n2.status.ready as "yes"
+ready := data.kubernetes.nodes.n2.status.ready`,
+	"WithInput": `package p
+labels := {"n": n} if n := name with input as data.kubernetes.pods.bank.web
+name := input.spec.nodeName`,
+	"GroupVersion": `package p
+labels := {"node": data.resources.v1.pods.shop.web.spec.nodeName}`,
+	"GroupVersions": `package p
+annotations := {"p": [n | data.resources["multicluster.x-k8s.io/v1alpha1"].clusterprofiles[_][n]]}`,
+	"Clusters": `package p
+annotations := {n: c.source | some n, c in data.clusters}`,
+	"ClustersGround": `package p
+labels := {"region": data.clusters.eu.region, "pci": data.clusters["eu"].properties.pci}`,
+	"ClusterMissing": `package p
+errors contains "no" if not data.clusters[input.metadata.name]`,
+	"Static": `package p
+annotations := {"c": data.acme.customers, "l": data.acme.level, "n": data.acme.nested}`,
+	"StaticDynamic": `package p
+labels := {k: v | some k; v := data.acme.nested[input.key][k]}`,
+	"StaticAndCluster": `package p
+errors contains c if { some c in data.acme.customers; not data.kubernetes.nodes[c] }`,
+	"OwnPackage":    "package kubernetes.placement\nallowed contains n if data.kubernetes.nodes[n].status.ready\nannotations := {\"a\": data.kubernetes.placement.allowed}",
+	"PackageOfPods": "package kubernetes.pods\nerrors contains x if data.kubernetes.pods.shop[x].spec",
+	"Undefined": `package p
+labels := {"a": input.nothing}
+annotations := {"b": data.kubernetes.nodes.nothing}
+errors contains input.nothing`,
+	"UndefinedOne": `package p
+labels := {"a": input.nothing}
+annotations := {"b": "c"}`,
+	"Defaults": `package p
+default labels := {"a": "b"}
+labels := {"a": input.nothing}`,
+	"Null": `package p
+labels := null
+annotations := {"a": null}`,
+	"Sets": `package p
+errors := {"b", "a"}
+warnings := ["z", "y", "z"]`,
+	"Conflict": `package p
+labels := {"a": x} if some x in ["1", "2"]`,
+	"WrongType":     "package p\nlabels := json.unmarshal(`[1]`)",
+	"WrongMessages": "package p\nerrors contains json.unmarshal(`1`)",
+	"BuiltinError": `package p
+labels := {"a": sprintf("%d", [to_number("x")])}`,
+	"Numbers": `package p
+annotations := {"n": 12345678901234567890, "f": 1.5, "big": {"x": 1e3}}`,
+	"HeadRefs": `package p
+annotations["a/b"] := "x"
+annotations[k] := v if some k, v in {"c": {"d": 1}}
+labels.a := "b"`,
+	"Partial": `package p
+warnings contains sprintf("%s", [n]) if some n, _ in data.kubernetes.nodes
+errors contains "no" if input.key == "b"`,
+	"Template": `package p
+errors contains $"zone {data.kubernetes.nodes.n1.metadata.labels.zone}"`,
+	"Negated": `package p
+errors contains "unscheduled" if not data.kubernetes.pods[input.metadata.namespace][input.metadata.name]`,
+	"Aggregates": `package p
+annotations := {"n": count(data.kubernetes.nodes), "k": object.keys(data.kubernetes.pods)}`,
+	"ObjectGet": `package p
+labels := {"z": object.get(data.kubernetes.nodes, [input.spec.nodeName, "metadata", "labels", "zone"], "none")}`,
 }
 
 var inputs = []string{
@@ -290,9 +346,12 @@ func FuzzDecisions(f *testing.F) {
 func TestRevision(t *testing.T) {
 	d := newWorld()
 	e := New(d, Options{Timeout: time.Minute, Concurrency: 1})
-	readsNodes, _ := prepare(t, e, v1("package p\nerrors contains n if data.kubernetes.nodes[n].x"))
-	readsBoth, _ := prepare(t, e, v1("package p\nerrors contains n if { data.kubernetes.nodes[n].x; data.kubernetes.pods[n] }"))
-	readsNothing, _ := prepare(t, e, v1("package p\nerrors contains input.x"))
+	readsNodes, _ := prepare(t, e, v1(`package p
+errors contains n if data.kubernetes.nodes[n].x`))
+	readsBoth, _ := prepare(t, e, v1(`package p
+errors contains n if { data.kubernetes.nodes[n].x; data.kubernetes.pods[n] }`))
+	readsNothing, _ := prepare(t, e, v1(`package p
+errors contains input.x`))
 	revisions := func() [3]uint64 {
 		return [3]uint64{readsNodes.Revision(), readsBoth.Revision(), readsNothing.Revision()}
 	}
@@ -334,18 +393,21 @@ func TestMissingData(t *testing.T) {
 			t.Errorf("error %v, want that %s is missing", err, data)
 		}
 	}
-	ev, _ := prepare(t, e, v1("package p\nerrors contains n if data.kubernetes.nodes[n].x"))
+	ev, _ := prepare(t, e, v1(`package p
+errors contains n if data.kubernetes.nodes[n].x`))
 	want(ev, "nodes")
 	d.Replace(nodes.GroupVersionResource, nil)
 	want(ev, "")
 	d.Drop(nodes.GroupVersionResource)
 	want(ev, "nodes")
-	unserved, _ := prepare(t, e, v1("package p\nerrors contains n if { data.kubernetes.carts[n].x; data.resources.v2.pods }"))
+	unserved, _ := prepare(t, e, v1(`package p
+errors contains n if { data.kubernetes.carts[n].x; data.resources.v2.pods }`))
 	want(unserved, `data.kubernetes.carts, data.resources["v2"].pods`)
 	if unserved.Revision() != 0 {
 		t.Error("a policy whose data is missing has a revision")
 	}
-	clusters, _ := prepare(t, e, v1("package p\nerrors contains n if data.clusters[n].ready"))
+	clusters, _ := prepare(t, e, v1(`package p
+errors contains n if data.clusters[n].ready`))
 	want(clusters, "managedclusters.cluster.open-cluster-management.io")
 	d.Replace(managed.GroupVersionResource, nil)
 	want(clusters, "clusterprofiles.multicluster.x-k8s.io")
@@ -354,9 +416,11 @@ func TestMissingData(t *testing.T) {
 }
 
 const (
-	endless = "package p\nerrors contains \"x\" if { some i in numbers.range(1, 1000); some j in numbers.range(1, 1000); some k in numbers.range(1, 1000); i + j + k == -1 }"
+	endless = `package p
+errors contains "x" if { some i in numbers.range(1, 1000); some j in numbers.range(1, 1000); some k in numbers.range(1, 1000); i + j + k == -1 }`
 	// stubborn makes a single call that does not check the deadline while it runs.
-	stubborn = "package p\nannotations := {\"a\": count(regex.find_n(\"(a*)*b|a\", x, -1))} if x := concat(\"\", [y | some i in numbers.range(1, 400); y := \"aaaaaaaaaa\"])"
+	stubborn = `package p
+annotations := {"a": count(regex.find_n("(a*)*b|a", x, -1))} if x := concat("", [y | some i in numbers.range(1, 400); y := "aaaaaaaaaa"])`
 )
 
 func TestDeadline(t *testing.T) {
@@ -407,7 +471,8 @@ func TestSlots(t *testing.T) {
 	awaitFree(t, e, concurrency)
 	idle(t, e.slots, concurrency)
 	e.Timeout = time.Minute
-	sane, _ := prepare(t, e, v1("package p\nlabels := {\"a\": \"b\"}"))
+	sane, _ := prepare(t, e, v1(`package p
+labels := {"a": "b"}`))
 	if got, err := sane.Evaluate(t.Context(), map[string]any{}); err != nil || got.Labels["a"] != "b" {
 		t.Errorf("decision %v, %v", got, err)
 	}
@@ -416,7 +481,8 @@ func TestSlots(t *testing.T) {
 func TestWaitingForASlotEndsAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(NewData(), Options{Timeout: time.Second, Concurrency: 1})
-		ev, _ := prepare(t, e, v1("package p\nlabels := {\"a\": \"b\"}"))
+		ev, _ := prepare(t, e, v1(`package p
+labels := {"a": "b"}`))
 		e.slots.acquire(t.Context(), "another", "")
 		start := time.Now()
 		_, err := ev.Evaluate(t.Context(), map[string]any{})
@@ -435,7 +501,8 @@ func TestWaitingForASlotEndsAtTheDeadline(t *testing.T) {
 
 func TestNoRules(t *testing.T) {
 	e := New(NewData(), Options{Timeout: time.Minute, Concurrency: 1})
-	ev, _ := prepare(t, e, v1("package p\nx := 1"))
+	ev, _ := prepare(t, e, v1(`package p
+x := 1`))
 	got, err := ev.Evaluate(t.Context(), map[string]any{})
 	if diff := cmp.Diff(placement.Decision{}, got); err != nil || diff != "" {
 		t.Errorf("decision %v, %v", got, err)
@@ -451,7 +518,9 @@ func TestEvaluationsAndChanges(t *testing.T) {
 	}
 	d.Replace(nodes.GroupVersionResource, pair(0))
 	e := New(d, Options{Timeout: time.Minute, Concurrency: 4})
-	ev, _ := prepare(t, e, v1("package p\nerrors contains \"torn\" if data.kubernetes.nodes[\"a\"].n != data.kubernetes.nodes[\"b\"].n\nlabels := {\"n\": sprintf(\"%d\", [count(data.kubernetes.nodes)])}"))
+	ev, _ := prepare(t, e, v1(`package p
+errors contains "torn" if data.kubernetes.nodes["a"].n != data.kubernetes.nodes["b"].n
+labels := {"n": sprintf("%d", [count(data.kubernetes.nodes)])}`))
 	stop := keepReading(func() bool {
 		got, err := ev.Evaluate(t.Context(), map[string]any{"a": "b"})
 		if err != nil || len(got.Errors) > 0 || got.Labels["n"] != "2" {

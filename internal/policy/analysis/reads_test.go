@@ -42,74 +42,156 @@ func TestReads(t *testing.T) {
 		// recursive reports whether OPA rejects the policy, because a rule that reads all of data also reads itself.
 		recursive bool
 	}{
-		"Nothing":             {text: "package p\nlabels := {\"a\": input.b}"},
-		"Dots":                {text: "package p\nlabels := {\"a\": data.kubernetes.pods.default.web.spec.x}", want: []string{pods}},
-		"Brackets":            {text: "package p\nlabels := {\"a\": data[\"kubernetes\"][\"pods\"][\"default\"]}", want: []string{pods}},
-		"Wildcard":            {text: "package p\nerrors contains x if x := data.kubernetes.pods[_][_].a", want: []string{pods}},
-		"Import":              {text: "package p\nimport data.kubernetes.clusters\nerrors contains x if clusters[x]", want: []string{clusters}},
-		"ImportAlias":         {text: "package p\nimport data.kubernetes.clusters as c\nerrors contains x if c[x]", want: []string{clusters}},
-		"ImportPrefix":        {text: "package p\nimport data.kubernetes as k\nerrors contains x if k.clusters[x]", want: []string{clusters}},
-		"ImportUnused":        {text: "package p\nimport data.kubernetes.clusters\nerrors := []"},
-		"ImportV0":            {version: placementv1.RegoV0, text: "package p\nimport data.kubernetes.clusters\nerrors[x] { clusters[x] }", want: []string{clusters}},
-		"ImportShadowed":      {text: "package p\nimport data.kubernetes as k\nerrors contains x if { some k; k = input; k.pods[x] }"},
-		"Several":             {text: "package p\nerrors contains x if { data.kubernetes.pods[x]; data.kubernetes.nodes[x] }", want: []string{nodes, pods}},
-		"Twice":               {text: "package p\nerrors contains x if { data.kubernetes.pods[x]; not data.kubernetes.pods[x].y }", want: []string{pods}},
-		"Negation":            {text: "package p\nerrors contains \"x\" if not data.kubernetes.pods.a", want: []string{pods}},
-		"ArrayComprehension":  {text: "package p\nerrors := [x | data.kubernetes.pods[x]]", want: []string{pods}},
-		"SetComprehension":    {text: "package p\nerrors := {x | data.kubernetes.pods[x]}", want: []string{pods}},
-		"ObjectComprehension": {text: "package p\nlabels := {x: \"a\" | data.kubernetes.pods[x]}", want: []string{pods}},
-		"Function":            {text: "package p\nlabels := {\"a\": f(input)}\nf(x) := data.kubernetes.pods[x.a][x.b].c", want: []string{pods}},
-		"FunctionDefault":     {text: "package p\nlabels := {\"a\": f(input)}\ndefault f(_) := \"x\"\nf(x) := data.kubernetes.pods[x.a]", want: []string{pods}},
-		"FunctionArgument":    {text: "package p\nlabels := {\"a\": f(data.kubernetes.pods)}\nf(x) := x[input.a]", want: []string{pods}},
-		"Else":                {text: "package p\nlabels := {\"a\": \"b\"} if input.x else := {\"a\": \"c\"} if data.kubernetes.pods.a else := {\"a\": data.kubernetes.nodes.x}", want: []string{nodes, pods}},
-		"DefaultRule":         {text: "package p\ndefault labels := {x: \"a\" | data.kubernetes.pods[x]}", want: []string{pods}},
-		"Every":               {text: "package p\nerrors contains \"x\" if every k, v in data.kubernetes.pods { v[k].a == data.kubernetes.nodes.x }", want: []string{nodes, pods}},
-		"SomeIn":              {text: "package p\nerrors contains x if some x, _ in data.kubernetes.pods", want: []string{pods}},
-		"In":                  {text: "package p\nerrors contains \"x\" if input.a in data.kubernetes.pods", want: []string{pods}},
-		"NestedInRef":         {text: "package p\nerrors contains \"x\" if input.a[data.kubernetes.pods.x.y].z", want: []string{pods}},
-		"NestedInHead":        {text: "package p\nlabels[data.kubernetes.pods.x.y] := \"a\"", want: []string{pods}},
-		"NestedInRead":        {text: "package p\nerrors contains \"x\" if data.kubernetes.pods[data.kubernetes.nodes.a.b]", want: []string{nodes, pods}},
-		"NestedInPath":        {text: "package p\nerrors contains \"x\" if data.acme[data.kubernetes.nodes.a.b]", want: []string{nodes}},
-		"With":                {text: "package p\nerrors contains \"x\" if helper with input as data.kubernetes.pods\nhelper if input.a", want: []string{pods}},
-		"WithTarget":          {text: "package p\nerrors contains \"x\" if helper with data.kubernetes.clusters as {}\nhelper if data.kubernetes.clusters.a", want: []string{clusters}},
-		"Template":            {text: "package p\nerrors contains $\"x {data.kubernetes.pods.a.b}\"", want: []string{pods}},
-		"Walk":                {text: "package p\nerrors contains \"x\" if walk(data.kubernetes.pods, [_, _])", want: []string{pods}},
-		"ObjectGet":           {text: "package p\nlabels := {\"a\": object.get(data.kubernetes.pods, [\"a\"], \"x\")}", want: []string{pods}},
-		"VariablePrefix":      {text: "package p\nerrors contains n if { x := data.kubernetes.clusters; x[n] }", want: []string{clusters}},
-		"InRuleValue":         {text: "package p\nk := data.kubernetes.pods\nerrors contains n if k[n]", want: []string{pods}},
-		"Unification":         {text: "package p\nerrors contains n if { x = data.kubernetes.clusters; x[n] }", want: []string{clusters}},
-		"GroupVersion":        {text: "package p\nerrors contains x if data.resources[\"apps/v1\"].deployments[x]", want: []string{`data.resources["apps/v1"].deployments`}},
-		"CoreVersion":         {text: "package p\nerrors contains x if data.resources.v1.pods[x]", want: []string{`data.resources["v1"].pods`}},
-		"BothForms":           {text: "package p\nerrors contains x if { data.resources.v1.pods[x]; data.kubernetes.pods[x] }", want: []string{pods, `data.resources["v1"].pods`}},
-		"Clusters":            {text: "package p\nerrors contains x if data.clusters[x].ready", want: []string{"data.clusters"}},
-		"ClustersWhole":       {text: "package p\nerrors contains x if some x, _ in data.clusters", want: []string{"data.clusters"}},
-		"OwnPackage":          {text: "package kubernetes.placement\nfoo := \"a\"\nlabels := {\"a\": data.kubernetes.placement.foo}"},
-		"OwnPackageMissing":   {text: "package kubernetes.placement\nlabels := {\"a\": data.kubernetes.placement.foo}", want: []string{"data.kubernetes.placement"}},
-		"OwnPackageWhole":     {text: "package kubernetes.placement\nimport data.kubernetes.clusters\nlabels := {\"a\": f(data.kubernetes.placement[input.x])}\nf(x) := x\n", recursive: true},
-		"PackageOther":        {text: "package acme\nerrors contains x if data.kubernetes.pods[x]", want: []string{pods}},
+		"Nothing": {text: `package p
+labels := {"a": input.b}`},
+		"Dots": {text: `package p
+labels := {"a": data.kubernetes.pods.default.web.spec.x}`, want: []string{pods}},
+		"Brackets": {text: `package p
+labels := {"a": data["kubernetes"]["pods"]["default"]}`, want: []string{pods}},
+		"Wildcard": {text: `package p
+errors contains x if x := data.kubernetes.pods[_][_].a`, want: []string{pods}},
+		"Import": {text: `package p
+import data.kubernetes.clusters
+errors contains x if clusters[x]`, want: []string{clusters}},
+		"ImportAlias": {text: `package p
+import data.kubernetes.clusters as c
+errors contains x if c[x]`, want: []string{clusters}},
+		"ImportPrefix": {text: `package p
+import data.kubernetes as k
+errors contains x if k.clusters[x]`, want: []string{clusters}},
+		"ImportUnused": {text: `package p
+import data.kubernetes.clusters
+errors := []`},
+		"ImportV0": {version: placementv1.RegoV0, text: `package p
+import data.kubernetes.clusters
+errors[x] { clusters[x] }`, want: []string{clusters}},
+		"ImportShadowed": {text: `package p
+import data.kubernetes as k
+errors contains x if { some k; k = input; k.pods[x] }`},
+		"Several": {text: `package p
+errors contains x if { data.kubernetes.pods[x]; data.kubernetes.nodes[x] }`, want: []string{nodes, pods}},
+		"Twice": {text: `package p
+errors contains x if { data.kubernetes.pods[x]; not data.kubernetes.pods[x].y }`, want: []string{pods}},
+		"Negation": {text: `package p
+errors contains "x" if not data.kubernetes.pods.a`, want: []string{pods}},
+		"ArrayComprehension": {text: `package p
+errors := [x | data.kubernetes.pods[x]]`, want: []string{pods}},
+		"SetComprehension": {text: `package p
+errors := {x | data.kubernetes.pods[x]}`, want: []string{pods}},
+		"ObjectComprehension": {text: `package p
+labels := {x: "a" | data.kubernetes.pods[x]}`, want: []string{pods}},
+		"Function": {text: `package p
+labels := {"a": f(input)}
+f(x) := data.kubernetes.pods[x.a][x.b].c`, want: []string{pods}},
+		"FunctionDefault": {text: `package p
+labels := {"a": f(input)}
+default f(_) := "x"
+f(x) := data.kubernetes.pods[x.a]`, want: []string{pods}},
+		"FunctionArgument": {text: `package p
+labels := {"a": f(data.kubernetes.pods)}
+f(x) := x[input.a]`, want: []string{pods}},
+		"Else": {text: `package p
+labels := {"a": "b"} if input.x else := {"a": "c"} if data.kubernetes.pods.a else := {"a": data.kubernetes.nodes.x}`, want: []string{nodes, pods}},
+		"DefaultRule": {text: `package p
+default labels := {x: "a" | data.kubernetes.pods[x]}`, want: []string{pods}},
+		"Every": {text: `package p
+errors contains "x" if every k, v in data.kubernetes.pods { v[k].a == data.kubernetes.nodes.x }`, want: []string{nodes, pods}},
+		"SomeIn": {text: `package p
+errors contains x if some x, _ in data.kubernetes.pods`, want: []string{pods}},
+		"In": {text: `package p
+errors contains "x" if input.a in data.kubernetes.pods`, want: []string{pods}},
+		"NestedInRef": {text: `package p
+errors contains "x" if input.a[data.kubernetes.pods.x.y].z`, want: []string{pods}},
+		"NestedInHead": {text: `package p
+labels[data.kubernetes.pods.x.y] := "a"`, want: []string{pods}},
+		"NestedInRead": {text: `package p
+errors contains "x" if data.kubernetes.pods[data.kubernetes.nodes.a.b]`, want: []string{nodes, pods}},
+		"NestedInPath": {text: `package p
+errors contains "x" if data.acme[data.kubernetes.nodes.a.b]`, want: []string{nodes}},
+		"With": {text: `package p
+errors contains "x" if helper with input as data.kubernetes.pods
+helper if input.a`, want: []string{pods}},
+		"WithTarget": {text: `package p
+errors contains "x" if helper with data.kubernetes.clusters as {}
+helper if data.kubernetes.clusters.a`, want: []string{clusters}},
+		"Template": {text: `package p
+errors contains $"x {data.kubernetes.pods.a.b}"`, want: []string{pods}},
+		"Walk": {text: `package p
+errors contains "x" if walk(data.kubernetes.pods, [_, _])`, want: []string{pods}},
+		"ObjectGet": {text: `package p
+labels := {"a": object.get(data.kubernetes.pods, ["a"], "x")}`, want: []string{pods}},
+		"VariablePrefix": {text: `package p
+errors contains n if { x := data.kubernetes.clusters; x[n] }`, want: []string{clusters}},
+		"InRuleValue": {text: `package p
+k := data.kubernetes.pods
+errors contains n if k[n]`, want: []string{pods}},
+		"Unification": {text: `package p
+errors contains n if { x = data.kubernetes.clusters; x[n] }`, want: []string{clusters}},
+		"GroupVersion": {text: `package p
+errors contains x if data.resources["apps/v1"].deployments[x]`, want: []string{`data.resources["apps/v1"].deployments`}},
+		"CoreVersion": {text: `package p
+errors contains x if data.resources.v1.pods[x]`, want: []string{`data.resources["v1"].pods`}},
+		"BothForms": {text: `package p
+errors contains x if { data.resources.v1.pods[x]; data.kubernetes.pods[x] }`, want: []string{pods, `data.resources["v1"].pods`}},
+		"Clusters": {text: `package p
+errors contains x if data.clusters[x].ready`, want: []string{"data.clusters"}},
+		"ClustersWhole": {text: `package p
+errors contains x if some x, _ in data.clusters`, want: []string{"data.clusters"}},
+		"OwnPackage":        {text: "package kubernetes.placement\nfoo := \"a\"\nlabels := {\"a\": data.kubernetes.placement.foo}"},
+		"OwnPackageMissing": {text: "package kubernetes.placement\nlabels := {\"a\": data.kubernetes.placement.foo}", want: []string{"data.kubernetes.placement"}},
+		"OwnPackageWhole":   {text: "package kubernetes.placement\nimport data.kubernetes.clusters\nlabels := {\"a\": f(data.kubernetes.placement[input.x])}\nf(x) := x\n", recursive: true},
+		"PackageOther": {text: `package acme
+errors contains x if data.kubernetes.pods[x]`, want: []string{pods}},
 
-		"All":                {text: "package p\nerrors contains x if data[x].pods", refused: true},
-		"AllAsValue":         {text: "package p\nerrors contains \"x\" if { d := data; d.kubernetes.pods.a }", recursive: true},
-		"AllAsArgument":      {text: "package p\nlabels := {\"a\": object.get(data, [\"kubernetes\", \"pods\"], \"x\")}", recursive: true},
-		"AllWalked":          {text: "package p\nerrors contains \"x\" if walk(data, [_, _])", recursive: true},
-		"AllInCollection":    {text: "package p\nerrors contains \"x\" if some d in [data]", recursive: true},
-		"AllImported":        {text: "package p\nimport data as d\nerrors contains \"x\" if d.kubernetes[input.a]", refused: true},
-		"AllKubernetes":      {text: "package p\nerrors contains x if data.kubernetes[x]", refused: true},
-		"AllVariable":        {text: "package p\nerrors contains \"x\" if { x := data.kubernetes; x.clusters[_] }", refused: true},
-		"AllWalkKubernetes":  {text: "package p\nerrors contains \"x\" if walk(data.kubernetes, [_, _])", refused: true},
-		"AllSomeIn":          {text: "package p\nerrors contains \"x\" if some x in data.kubernetes", refused: true},
-		"AllEvery":           {text: "package p\nerrors contains \"x\" if every x in data.kubernetes { x }", refused: true},
-		"AllFunction":        {text: "package p\nerrors contains \"x\" if f(data.kubernetes)\nf(x) if x.pods", refused: true},
-		"AllWithValue":       {text: "package p\nerrors contains \"x\" if h with input as data.kubernetes\nh if input.pods", refused: true},
-		"AllTemplate":        {text: "package p\nerrors contains $\"x {data.kubernetes}\"", refused: true},
-		"Dynamic":            {text: "package p\nerrors contains \"x\" if data.kubernetes[input.kind].a", refused: true},
-		"DynamicConstant":    {text: "package p\nk := \"pods\"\nerrors contains \"x\" if data.kubernetes[k].a", refused: true},
-		"DynamicVersion":     {text: "package p\nerrors contains \"x\" if data.resources[input.v].pods", refused: true},
-		"DynamicInVersion":   {text: "package p\nerrors contains \"x\" if data.resources[\"apps/v1\"][input.v]", refused: true},
-		"WholeVersion":       {text: "package p\nerrors contains \"x\" if { x := data.resources[\"apps/v1\"]; x.pods }", refused: true},
-		"WholeResources":     {text: "package p\nerrors contains \"x\" if count(data.resources) > 0", refused: true},
-		"DynamicRoot":        {text: "package p\nerrors contains \"x\" if data[input.root].pods.a", refused: true},
-		"PackageKubeDynamic": {text: "package kubernetes\nfoo := 1\nerrors contains \"x\" if data.kubernetes[input.x]", recursive: true},
+		"All": {text: `package p
+errors contains x if data[x].pods`, refused: true},
+		"AllAsValue": {text: `package p
+errors contains "x" if { d := data; d.kubernetes.pods.a }`, recursive: true},
+		"AllAsArgument": {text: `package p
+labels := {"a": object.get(data, ["kubernetes", "pods"], "x")}`, recursive: true},
+		"AllWalked": {text: `package p
+errors contains "x" if walk(data, [_, _])`, recursive: true},
+		"AllInCollection": {text: `package p
+errors contains "x" if some d in [data]`, recursive: true},
+		"AllImported": {text: `package p
+import data as d
+errors contains "x" if d.kubernetes[input.a]`, refused: true},
+		"AllKubernetes": {text: `package p
+errors contains x if data.kubernetes[x]`, refused: true},
+		"AllVariable": {text: `package p
+errors contains "x" if { x := data.kubernetes; x.clusters[_] }`, refused: true},
+		"AllWalkKubernetes": {text: `package p
+errors contains "x" if walk(data.kubernetes, [_, _])`, refused: true},
+		"AllSomeIn": {text: `package p
+errors contains "x" if some x in data.kubernetes`, refused: true},
+		"AllEvery": {text: `package p
+errors contains "x" if every x in data.kubernetes { x }`, refused: true},
+		"AllFunction": {text: `package p
+errors contains "x" if f(data.kubernetes)
+f(x) if x.pods`, refused: true},
+		"AllWithValue": {text: `package p
+errors contains "x" if h with input as data.kubernetes
+h if input.pods`, refused: true},
+		"AllTemplate": {text: `package p
+errors contains $"x {data.kubernetes}"`, refused: true},
+		"Dynamic": {text: `package p
+errors contains "x" if data.kubernetes[input.kind].a`, refused: true},
+		"DynamicConstant": {text: `package p
+k := "pods"
+errors contains "x" if data.kubernetes[k].a`, refused: true},
+		"DynamicVersion": {text: `package p
+errors contains "x" if data.resources[input.v].pods`, refused: true},
+		"DynamicInVersion": {text: `package p
+errors contains "x" if data.resources["apps/v1"][input.v]`, refused: true},
+		"WholeVersion": {text: `package p
+errors contains "x" if { x := data.resources["apps/v1"]; x.pods }`, refused: true},
+		"WholeResources": {text: `package p
+errors contains "x" if count(data.resources) > 0`, refused: true},
+		"DynamicRoot": {text: `package p
+errors contains "x" if data[input.root].pods.a`, refused: true},
+		"PackageKubeDynamic": {text: `package kubernetes
+foo := 1
+errors contains "x" if data.kubernetes[input.x]`, recursive: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -157,12 +239,14 @@ func TestReads(t *testing.T) {
 // The policy must be rejected, or the type must be read.
 func TestNamesakesOfResources(t *testing.T) {
 	tests := map[string]string{
-		"Package":         "package kubernetes.pods\nerrors contains x if data.kubernetes.pods.shop[x].spec",
-		"PackageDynamic":  "package kubernetes.pods\nfoo := 1\nerrors contains \"x\" if data.kubernetes.pods[input.namespace][input.name]",
-		"RuleInTheMiddle": "package kubernetes\npods.extra := 1\nerrors contains x if data.kubernetes.pods.shop[x].spec",
-		"PackageBelow":    "package kubernetes.pods.extra\nerrors contains x if data.kubernetes.pods.shop[x].spec",
-		"GroupVersion":    "package resources.v1\nerrors contains x if data.resources.v1.pods.shop[x].spec",
-		"Clusters":        "package clusters.extra\nerrors contains x if data.clusters[x].ready",
+		"Package":        "package kubernetes.pods\nerrors contains x if data.kubernetes.pods.shop[x].spec",
+		"PackageDynamic": "package kubernetes.pods\nfoo := 1\nerrors contains \"x\" if data.kubernetes.pods[input.namespace][input.name]",
+		"RuleInTheMiddle": `package kubernetes
+pods.extra := 1
+errors contains x if data.kubernetes.pods.shop[x].spec`,
+		"PackageBelow": "package kubernetes.pods.extra\nerrors contains x if data.kubernetes.pods.shop[x].spec",
+		"GroupVersion": "package resources.v1\nerrors contains x if data.resources.v1.pods.shop[x].spec",
+		"Clusters":     "package clusters.extra\nerrors contains x if data.clusters[x].ready",
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,7 @@ var _ = Describe("Two policies on one object", func() {
 			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).To(Succeed())
 			got, err := f.Get(ctx, framework.ConfigMap, namespace, "c")
 			Expect(err).NotTo(HaveOccurred())
-			Expect(annotationsOf(got)).To(Equal(map[string]string{
+			Expect(framework.AnnotationsOf(got)).To(Equal(map[string]string{
 				"example.com/both": fmt.Sprint(winner), "example.com/only-0": "x", "example.com/only-1": "x",
 			}))
 			Expect(got.GetLabels()).To(Equal(map[string]string{"example.com/both": fmt.Sprint(winner)}))

@@ -69,7 +69,7 @@ var _ = Describe("A policy that runs for ever", func() {
 		}
 		denied.Wait()
 		Expect(meanwhile).NotTo(BeZero(), "the others wait for those that are stuck")
-		Eventually(eventNotes).WithContext(ctx).WithArguments(stuck, events.ReasonEvaluationFailed).
+		Eventually(f.EventNotes).WithContext(ctx).WithArguments(stuck, events.ReasonEvaluationFailed).
 			Should(ContainElement(ContainSubstring(deadline)))
 		Expect(operator.Ready(ctx)).To(Succeed())
 		Expect(operator.Series("berth_decision_errors_total", `policy="`+name+`"`, `source="admission"`)).To(HaveEach(BeEquivalentTo(3)))
@@ -98,7 +98,7 @@ var _ = Describe("A policy that runs for ever", func() {
 		f.CreateReadyPolicy(ctx, p)
 		// Another policy on the same object still counts.
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("quick"), zone, "", "configmaps", namespace))
-		out := f.MustKubectl(ctx, manifest(framework.NewObject(framework.ConfigMap, namespace, "c", nil)), "create", "-f", "-")
+		out := f.MustKubectl(ctx, framework.Manifest(framework.NewObject(framework.ConfigMap, namespace, "c", nil)), "create", "-f", "-")
 		Expect(out).To(And(ContainSubstring("Warning: PlacementPolicy %q can't decide", name), ContainSubstring(deadline), ContainSubstring("ignored")))
 		Expect(stored(ctx, framework.ConfigMap, namespace, "c")).To(Equal(map[string]string{"example.com/zone": "a"}))
 	})
@@ -111,7 +111,7 @@ var _ = Describe("A result that the decision contract does not know", func() {
 			f.CreateReadyPolicy(ctx, framework.NewPolicy(name, rego(rules), "", "configmaps", namespace))
 			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).To(MatchError(And(
 				ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring(rule), ContainSubstring(message))))
-			Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).
+			Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).
 				Should(ConsistOf(And(ContainSubstring(name), ContainSubstring(rule))))
 		},
 		Entry("a label that is no string", `labels["n"] := json.unmarshal("1")`, "rule labels", `key "n": must be a string, is a number`),

@@ -46,9 +46,11 @@ var _ = Describe("A policy's mode", func() {
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionReady).Should(HaveField("Status", BeEquivalentTo("True")))
 		return p.Name
 	}
-	allowed := func() string { return manifest(framework.NewObject(framework.ConfigMap, namespace, "allowed", nil)) }
+	allowed := func() string {
+		return framework.Manifest(framework.NewObject(framework.ConfigMap, namespace, "allowed", nil))
+	}
 	forbidden := func() string {
-		return manifest(framework.NewObject(framework.ConfigMap, namespace, "forbidden", map[string]string{"example.com/forbidden": "x"}))
+		return framework.Manifest(framework.NewObject(framework.ConfigMap, namespace, "forbidden", map[string]string{"example.com/forbidden": "x"}))
 	}
 
 	It("Enforce changes, denies and warns", func(ctx SpecContext) {
@@ -56,7 +58,7 @@ var _ = Describe("A policy's mode", func() {
 		Expect(f.MustKubectl(ctx, allowed(), "create", "-f", "-")).To(ContainSubstring("Warning: zone b closes soon"))
 		got, err := f.Get(ctx, framework.ConfigMap, namespace, "allowed")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(annotationsOf(got)).To(Equal(map[string]string{"example.com/zone": "a"}))
+		Expect(framework.AnnotationsOf(got)).To(Equal(map[string]string{"example.com/zone": "a"}))
 		Expect(got.GetLabels()).To(Equal(map[string]string{"example.com/tier": "gold"}))
 		out, err := f.Kubectl(ctx, forbidden(), "create", "-f", "-")
 		Expect(err).To(HaveOccurred())
@@ -79,7 +81,7 @@ var _ = Describe("A policy's mode", func() {
 			Expect(got.GetAnnotations()).NotTo(Or(HaveKey("example.com/zone"), HaveKey(placementv1.RequestedAnnotation)))
 			Expect(got.GetLabels()).To(BeEmpty())
 		}
-		Expect(eventNotes(ctx, namespace, events.ReasonDenied)).To(BeEmpty())
+		Expect(f.EventNotes(ctx, namespace, events.ReasonDenied)).To(BeEmpty())
 	})
 
 	It("DryRun shows nothing to the client, and counts", func(ctx SpecContext) {
@@ -97,8 +99,8 @@ var _ = Describe("A dry run on the server", Label("versions"), func() {
 	It("is decided, and leaves neither object nor event", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("dry"), opinionated, "", "configmaps", namespace))
-		allowed := manifest(framework.NewObject(framework.ConfigMap, namespace, "allowed", nil))
-		forbidden := manifest(framework.NewObject(framework.ConfigMap, namespace, "forbidden", map[string]string{"example.com/forbidden": "x"}))
+		allowed := framework.Manifest(framework.NewObject(framework.ConfigMap, namespace, "allowed", nil))
+		forbidden := framework.Manifest(framework.NewObject(framework.ConfigMap, namespace, "forbidden", map[string]string{"example.com/forbidden": "x"}))
 
 		Expect(f.MustKubectl(ctx, allowed, "create", "--dry-run=server", "-o", "yaml", "-f", "-")).To(ContainSubstring("example.com/zone: a"))
 		out, err := f.Kubectl(ctx, forbidden, "create", "--dry-run=server", "-f", "-")
@@ -108,11 +110,11 @@ var _ = Describe("A dry run on the server", Label("versions"), func() {
 		Expect(err).To(HaveOccurred())
 
 		// The real denial's event shows that the dry run's would have come by now: the recorder keeps their order.
-		other := manifest(framework.NewObject(framework.ConfigMap, namespace, "marker", map[string]string{"example.com/forbidden": "x"}))
+		other := framework.Manifest(framework.NewObject(framework.ConfigMap, namespace, "marker", map[string]string{"example.com/forbidden": "x"}))
 		_, err = f.Kubectl(ctx, other, "create", "-f", "-")
 		Expect(err).To(HaveOccurred())
-		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonDenied).ShouldNot(BeEmpty())
+		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonDenied).ShouldNot(BeEmpty())
 		Expect(f.MustKubectl(ctx, "", "get", "events", "-n", namespace, "-o", "name")).NotTo(ContainSubstring("forbidden."))
-		Expect(eventNotes(ctx, namespace, events.ReasonDenied)).To(HaveLen(1))
+		Expect(f.EventNotes(ctx, namespace, events.ReasonDenied)).To(HaveLen(1))
 	})
 })

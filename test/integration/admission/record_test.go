@@ -58,7 +58,7 @@ var _ = Describe("What the developer asked for", Label("versions"), func() {
 	}
 	write := func(ctx SpecContext, obj *unstructured.Unstructured, args ...string) {
 		GinkgoHelper()
-		f.MustKubectl(ctx, manifest(obj), append(args, "-f", "-")...)
+		f.MustKubectl(ctx, framework.Manifest(obj), append(args, "-f", "-")...)
 	}
 
 	DescribeTable("is kept when the manifest comes again, and replaced by a new one",

@@ -44,7 +44,7 @@ func remoteManifest(name, namespace, spec string) string {
 		"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": namespace}},
 	}}
 	Expect(yaml.Unmarshal([]byte(spec), &members)).To(Succeed())
-	return manifest(map[string]any{
+	return framework.Manifest(map[string]any{
 		"apiVersion": placementv1.GroupVersion.String(), "kind": "PlacementPolicy", "metadata": map[string]any{"name": name}, "spec": members,
 	})
 }
@@ -174,7 +174,7 @@ var _ = Describe("An engine elsewhere that fails for a while", func() {
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReplicated).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotAnswering, server.URL))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReady).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotAnswering))
 		Eventually(about).WithContext(ctx).WithArguments(events.ReasonRemoteFailing).Should(ContainElement(ContainSubstring(server.URL)))
-		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).Should(ConsistOf(And(
+		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).Should(ConsistOf(And(
 			ContainSubstring(name), ContainSubstring("500"), ContainSubstring("ignored, as its failurePolicy says"))))
 		endpoint := `endpoint="` + server.URL + `"`
 		Expect(operator.Series("berth_remote_requests_total", endpoint, `fault="server"`)).NotTo(BeEmpty())

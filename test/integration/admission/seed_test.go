@@ -134,7 +134,7 @@ var _ = Describe("The seed's policy", func() {
 
 		got, err := f.Get(ctx, framework.ReplicaSet, namespace, "nginx-eu")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(annotationsOf(got)).To(Equal(map[string]string{
+		Expect(framework.AnnotationsOf(got)).To(Equal(map[string]string{
 			eu: "true", pci: "2", "example.com/team": "shop",
 			preferences: `{"clusters":{"gce-europe-west1":{"weight":1},"gce-europe-west2":{"weight":1}},"rebalance":true}`,
 		}))
@@ -163,12 +163,12 @@ var _ = Describe("The seed's policy", func() {
 
 	It("denies with its own message, which reaches kubectl and an event", func(ctx SpecContext) {
 		obj := framework.NewObject(framework.ReplicaSet, namespace, "nginx", map[string]string{eu: "true", pci: "9"})
-		out, err := f.Kubectl(ctx, manifest(obj), "apply", "-f", "-")
+		out, err := f.Kubectl(ctx, framework.Manifest(obj), "apply", "-f", "-")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring(`PlacementPolicy "` + policy + `": no cluster in the EU has PCI level 9`))
 		_, err = f.Get(ctx, framework.ReplicaSet, namespace, "nginx")
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
-		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonDenied).
+		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonDenied).
 			Should(ConsistOf(ContainSubstring("no cluster in the EU has PCI level 9")))
 	})
 })

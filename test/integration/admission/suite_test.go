@@ -25,12 +25,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
@@ -88,36 +84,15 @@ func startOperator(ctx SpecContext) {
 	f.AwaitValidation(ctx)
 }
 
-func stopOperator() {
-	if operator != nil {
-		operator.Stop()
-		operator = nil
-	}
-}
-
-// manifest renders an object for kubectl.
-func manifest(obj any) string {
-	GinkgoHelper()
-	text, err := yaml.Marshal(obj)
-	Expect(err).NotTo(HaveOccurred())
-	return string(text)
-}
+func stopOperator() { framework.StopManager(&operator) }
 
 // policyManifest renders a policy for kubectl, without the status that the API type always has.
 func policyManifest(p *placementv1.PlacementPolicy) string {
 	GinkgoHelper()
-	return manifest(map[string]any{
+	return framework.Manifest(map[string]any{
 		"apiVersion": placementv1.GroupVersion.String(), "kind": "PlacementPolicy",
 		"metadata": map[string]any{"name": p.Name}, "spec": p.Spec,
 	})
-}
-
-// annotationsOf returns the object's annotations without those that Berth and kubectl keep their books in.
-func annotationsOf(obj *unstructured.Unstructured) map[string]string {
-	out := obj.GetAnnotations()
-	delete(out, placementv1.RequestedAnnotation)
-	delete(out, "kubectl.kubernetes.io/last-applied-configuration")
-	return out
 }
 
 // stored returns the annotations of an object as it is stored.
@@ -125,22 +100,7 @@ func stored(ctx context.Context, gvk schema.GroupVersionKind, namespace, name st
 	GinkgoHelper()
 	obj, err := f.Get(ctx, gvk, namespace, name)
 	Expect(err).NotTo(HaveOccurred())
-	return annotationsOf(obj)
-}
-
-// eventNotes returns the notes of a namespace's events of a reason.
-func eventNotes(ctx context.Context, namespace, reason string) ([]string, error) {
-	list := &eventsv1.EventList{}
-	if err := f.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, err
-	}
-	var notes []string
-	for _, e := range list.Items {
-		if e.Reason == reason {
-			notes = append(notes, e.Note)
-		}
-	}
-	return notes, nil
+	return framework.AnnotationsOf(obj)
 }
 
 // workloadWebhooks returns the webhooks for workloads.

@@ -56,12 +56,7 @@ func startOperator(ctx SpecContext) {
 	f.AwaitValidation(ctx)
 }
 
-func stopOperator() {
-	if operator != nil {
-		operator.Stop()
-		operator = nil
-	}
-}
+func stopOperator() { framework.StopManager(&operator) }
 
 // rego returns a module of the package that the specs' policies share.
 func rego(rules ...string) string {

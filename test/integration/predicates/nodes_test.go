@@ -62,11 +62,11 @@ var _ = Describe("A workload that fits no node", func() {
 		newNodes(ctx, 2)
 		warns, counting := onDeployments(namespace, withMode(placementv1.ModeWarn)), onDeployments(namespace, withMode(placementv1.ModeDryRun))
 		f.CreateReadyPolicy(ctx, warns)
-		Expect(f.MustKubectl(ctx, manifest(newDeployment(namespace, "warned", "5")), "create", "-f", "-")).
+		Expect(f.MustKubectl(ctx, framework.Manifest(newDeployment(namespace, "warned", "5")), "create", "-f", "-")).
 			To(ContainSubstring("Warning: PlacementPolicy %q (mode Warn) would deny: 0/2 nodes fit: 2 Insufficient cpu", warns.Name))
 		f.DeletePolicy(ctx, warns.Name)
 		f.CreateReadyPolicy(ctx, counting)
-		Expect(f.MustKubectl(ctx, manifest(newDeployment(namespace, "counted", "5")), "create", "-f", "-")).To(Equal("deployment.apps/counted created\n"))
+		Expect(f.MustKubectl(ctx, framework.Manifest(newDeployment(namespace, "counted", "5")), "create", "-f", "-")).To(Equal("deployment.apps/counted created\n"))
 		expectCounts(ctx, counting.Name, counts{2, 2})
 	})
 

@@ -34,7 +34,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
@@ -188,14 +187,6 @@ func withText(text string) func(*placementv1.PlacementPolicy) {
 	return func(p *placementv1.PlacementPolicy) {
 		p.Spec.Rego, p.Spec.Predicates = "package placement\n\n"+text+"\n", nil
 	}
-}
-
-// manifest renders an object for kubectl.
-func manifest(obj any) string {
-	GinkgoHelper()
-	text, err := yaml.Marshal(obj)
-	Expect(err).NotTo(HaveOccurred())
-	return string(text)
 }
 
 // counts are what `kubectl get` shows of a policy; -1 stands for an absent one.

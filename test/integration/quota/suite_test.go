@@ -56,12 +56,8 @@ func startOperator(ctx SpecContext) {
 	GinkgoHelper()
 	if operator == nil {
 		operator = f.StartReadyManager(ctx)
+		f.AwaitValidation(ctx)
 	}
 }
 
-func stopOperator() {
-	if operator != nil {
-		operator.Stop()
-		operator = nil
-	}
-}
+func stopOperator() { framework.StopManager(&operator) }

@@ -25,12 +25,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
 var _ = Describe("A Deployment in a namespace with a ScopedQuota", func() {
 	It("gets the pods that the quota has room for, and the rest when it has more", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		quota := &twin{name: "two", hard: amounts("pods", "2")}
+		quota := &twin{name: "two", hard: quotatest.Amounts("pods", "2")}
 		quota.createOurs(ctx, namespace)
 
 		labels := map[string]string{"app": "web"}
@@ -64,7 +66,7 @@ var _ = Describe("A Deployment in a namespace with a ScopedQuota", func() {
 		Eventually(quota.taken).WithContext(ctx).WithArguments(namespace).Should(Equal("{pods=2}"))
 
 		By("admitting it when there is room")
-		quota.hard = amounts("pods", "3")
+		quota.hard = quotatest.Amounts("pods", "3")
 		Expect(quota.apply(ctx, quota.ours(namespace))).To(Succeed())
 		Eventually(pods).WithContext(ctx).Should(Equal(3))
 		Eventually(quota.taken).WithContext(ctx).WithArguments(namespace).Should(Equal("{pods=3}"))

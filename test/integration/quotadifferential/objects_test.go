@@ -34,6 +34,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
 // driver provides no volumes: the test makes them.
@@ -134,7 +136,7 @@ func newPod(rng *rand.Rand, name string) *corev1.Pod {
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
 	}
 	if chance(rng, 10) {
-		pod.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", "500m", "memory", "512Mi"), Limits: amounts("cpu", "2", "memory", "3Gi")}
+		pod.Spec.Resources = &corev1.ResourceRequirements{Requests: quotatest.Amounts("cpu", "500m", "memory", "512Mi"), Limits: quotatest.Amounts("cpu", "2", "memory", "3Gi")}
 	}
 	pod.Spec.PriorityClassName = pick(rng, []string{"", "high", "low"})
 	if chance(rng, 20) {
@@ -171,14 +173,6 @@ func newRequirements(rng *rand.Rand, all bool) corev1.ResourceRequirements {
 		r.Limits["hugepages-2Mi"] = resource.MustParse("4Mi")
 	}
 	return r
-}
-
-func amounts(pairs ...string) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return out
 }
 
 // newAffinity returns an affinity to pods of this or of other namespaces.
@@ -230,7 +224,7 @@ func newClaim(rng *rand.Rand, name string) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		StorageClassName: new(pick(rng, []string{"gold", "gold", "gold", "silver", ""})),
-		Resources:        corev1.VolumeResourceRequirements{Requests: amounts("storage", pick(rng, []string{"500Mi", "1Gi", "2G", "0.5"}))},
+		Resources:        corev1.VolumeResourceRequirements{Requests: quotatest.Amounts("storage", pick(rng, []string{"500Mi", "1Gi", "2G", "0.5"}))},
 	}}
 	if chance(rng, 20) {
 		c.Spec.StorageClassName = nil
@@ -272,7 +266,7 @@ func newDeviceClaim(rng *rand.Rand, name string) *resourcev1.ResourceClaim {
 // newVolume returns the volume that is for a claim.
 func newVolume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim.Namespace + "-" + claim.Name}, Spec: corev1.PersistentVolumeSpec{
-		Capacity: amounts("storage", "2Gi"), AccessModes: claim.Spec.AccessModes, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		Capacity: quotatest.Amounts("storage", "2Gi"), AccessModes: claim.Spec.AccessModes, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 		ClaimRef:                  &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 		PersistentVolumeSource:    corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: string(claim.UID)}},
 		VolumeAttributesClassName: claim.Spec.VolumeAttributesClassName,

@@ -133,7 +133,7 @@ var _ = Describe("A change that would leave most objects nowhere", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(object.GetAnnotations()).To(HaveKeyWithValue(placement.PreferencesAnnotation, ContainSubstring("eu-1")))
 		before["o-00"] = object.GetResourceVersion()
-		f.MustKubectl(ctx, manifest(framework.NewObject(framework.ConfigMap, namespace, "o-01", nil).Object), "replace", "-f", "-")
+		f.MustKubectl(ctx, framework.Manifest(framework.NewObject(framework.ConfigMap, namespace, "o-01", nil).Object), "replace", "-f", "-")
 		object, err = f.Get(ctx, framework.ConfigMap, namespace, "o-01")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(object.GetAnnotations()).To(HaveKeyWithValue(placement.PreferencesAnnotation, ContainSubstring("eu-1")))
@@ -225,7 +225,7 @@ var _ = Describe("An update while a change would leave most objects nowhere", fu
 		f.MustKubectl(ctx, "", "delete", "clusterprofiles", "--all", "-n", fleet)
 		expectPausedIn(ctx, name, namespace, "10 of the 10 matched objects")
 		replace := func(annotations map[string]string) (string, error) {
-			return f.Kubectl(ctx, manifest(framework.NewObject(framework.ConfigMap, namespace, "o-00", annotations).Object), "replace", "-f", "-")
+			return f.Kubectl(ctx, framework.Manifest(framework.NewObject(framework.ConfigMap, namespace, "o-00", annotations).Object), "replace", "-f", "-")
 		}
 
 		By("keeping them in a manifest without annotations")

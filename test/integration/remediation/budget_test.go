@@ -109,7 +109,7 @@ var _ = Describe("Bounds of remediation that make no sense", func() {
 		p := framework.NewPolicy("refused", always("example.com/tier", "gold"), "", "configmaps")
 		object := map[string]any{"apiVersion": placementv1.GroupVersion.String(), "kind": "PlacementPolicy", "metadata": map[string]any{"name": framework.NewName("refused")},
 			"spec": map[string]any{"match": p.Spec.Match, "rego": p.Spec.Rego, "remediation": remediation}}
-		out, err := f.Kubectl(ctx, manifest(object), "apply", "-f", "-")
+		out, err := f.Kubectl(ctx, framework.Manifest(object), "apply", "-f", "-")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring(message))
 	},
@@ -132,7 +132,7 @@ var _ = Describe("Bounds of remediation that make no sense", func() {
 		p := framework.NewPolicy(framework.NewName("warned"), always("example.com/tier", "gold"), "", "configmaps", f.NewNamespace(ctx, nil))
 		p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationManual, Budget: &placementv1.RemediationBudget{MaxPerMinute: 1}}
 		p.APIVersion, p.Kind = placementv1.GroupVersion.String(), "PlacementPolicy"
-		Expect(f.MustKubectl(ctx, manifest(p), "apply", "--dry-run=server", "-f", "-")).To(ContainSubstring("spec.remediation.budget has no effect in mode Manual"))
+		Expect(f.MustKubectl(ctx, framework.Manifest(p), "apply", "--dry-run=server", "-f", "-")).To(ContainSubstring("spec.remediation.budget has no effect in mode Manual"))
 	})
 })
 

@@ -162,7 +162,7 @@ func (h *history) differences(ctx context.Context) (string, error) {
 		if err := f.Client.Create(ctx, would, client.DryRunAll); err != nil {
 			return "", err
 		}
-		existing[name], fresh[name] = annotationsOf(got), annotationsOf(would)
+		existing[name], fresh[name] = framework.AnnotationsOf(got), framework.AnnotationsOf(would)
 	}
 	return cmp.Diff(fresh, existing), nil
 }

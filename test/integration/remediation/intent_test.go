@@ -115,7 +115,7 @@ var _ = Describe("The developer's intent", func() {
 
 	DescribeTable("is the old one when the old manifest is applied again", func(ctx SpecContext, apply func(context.Context, string)) {
 		certifiedPolicy(ctx)
-		text := manifest(framework.NewObject(framework.ConfigMap, namespace, "web", map[string]string{clustersKey: "eu1_us1"}).Object)
+		text := framework.Manifest(framework.NewObject(framework.ConfigMap, namespace, "web", map[string]string{clustersKey: "eu1_us1"}).Object)
 		apply(ctx, text)
 		expectClusters(ctx, namespace, "web", "eu1_us1")
 		for range 2 {
@@ -148,7 +148,7 @@ var _ = Describe("The developer's intent", func() {
 		certifiedPolicy(ctx)
 		apply := func(clusters string) {
 			GinkgoHelper()
-			text := manifest(framework.NewObject(framework.ConfigMap, namespace, "web", map[string]string{clustersKey: clusters}).Object)
+			text := framework.Manifest(framework.NewObject(framework.ConfigMap, namespace, "web", map[string]string{clustersKey: clusters}).Object)
 			f.MustKubectl(ctx, text, "apply", "--server-side", "--field-manager=developer", "-f", "-")
 		}
 		apply("eu1_us1")

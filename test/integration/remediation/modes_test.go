@@ -104,7 +104,7 @@ var _ = Describe("A policy that comes after the objects", func() {
 		annotate(ctx, framework.ConfigMap, namespace, "bare", map[string]any{tierKey: "silver"})
 		Expect(stored(ctx, framework.ConfigMap, namespace, "bare")).To(Equal(map[string]string{tierKey: "gold"}))
 		expectCounts(ctx, policy, counts{Matched: 3, Violations: 1, Remediated: 0})
-		Expect(annotationsOf(create(ctx, framework.ConfigMap, namespace, "new", nil))).To(Equal(map[string]string{tierKey: "gold"}))
+		Expect(framework.AnnotationsOf(create(ctx, framework.ConfigMap, namespace, "new", nil))).To(Equal(map[string]string{tierKey: "gold"}))
 		expectCounts(ctx, policy, counts{Matched: 4, Violations: 1, Remediated: 0})
 		By("patching the rest when the mode becomes Automatic")
 		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Mode = placementv1.RemediationAutomatic })
@@ -155,7 +155,7 @@ var _ = Describe("A policy that comes after the objects", func() {
 			To(MatchError(ContainSubstring("no sites any more")))
 		annotate(ctx, framework.ConfigMap, namespace, "bare", map[string]any{tierKey: "silver"})
 		Expect(stored(ctx, framework.ConfigMap, namespace, "bare")).To(Equal(map[string]string{tierKey: "gold"}))
-		Expect(annotationsOf(create(ctx, framework.ConfigMap, namespace, "new", nil))).To(Equal(map[string]string{tierKey: "gold"}))
+		Expect(framework.AnnotationsOf(create(ctx, framework.ConfigMap, namespace, "new", nil))).To(Equal(map[string]string{tierKey: "gold"}))
 		Expect(countsOf(ctx, policy)).To(And(HaveField("Matched", -1), HaveField("Violations", -1)))
 	})
 

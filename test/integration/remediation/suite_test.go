@@ -37,7 +37,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
@@ -94,12 +93,7 @@ func startOperator(ctx context.Context) {
 	f.AwaitValidation(ctx)
 }
 
-func stopOperator() {
-	if operator != nil {
-		operator.Stop()
-		operator = nil
-	}
-}
+func stopOperator() { framework.StopManager(&operator) }
 
 // rego makes a module of the package that the specs' policies share.
 func rego(rules ...string) string {
@@ -178,26 +172,10 @@ func create(ctx context.Context, gvk schema.GroupVersionKind, namespace, name st
 	return obj
 }
 
-// manifest renders an object for kubectl.
-func manifest(obj any) string {
-	GinkgoHelper()
-	text, err := yaml.Marshal(obj)
-	Expect(err).NotTo(HaveOccurred())
-	return string(text)
-}
-
-// annotationsOf returns the object's annotations without those that Berth and kubectl keep their books in.
-func annotationsOf(obj *unstructured.Unstructured) map[string]string {
-	out := obj.GetAnnotations()
-	delete(out, placementv1.RequestedAnnotation)
-	delete(out, "kubectl.kubernetes.io/last-applied-configuration")
-	return out
-}
-
 // stored returns the annotations of an object as it is stored.
 func stored(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (map[string]string, error) {
 	obj, err := f.Get(ctx, gvk, namespace, name)
-	return annotationsOf(obj), err
+	return framework.AnnotationsOf(obj), err
 }
 
 // expectAnnotations waits until an object has these annotations and no others.

@@ -179,7 +179,7 @@ var _ = Describe("Credentials for an engine", func() {
 	})
 
 	It("are in Secrets of the operator's own namespace that are not its own", func(ctx SpecContext) {
-		text := manifest(map[string]any{
+		text := framework.Manifest(map[string]any{
 			"apiVersion": placementv1.GroupVersion.String(), "kind": "PlacementPolicy", "metadata": map[string]any{"name": "other-namespace"},
 			"spec": map[string]any{
 				"match": map[string]any{"resourceRules": []any{map[string]any{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "resources": []any{"configmaps"}}}},

@@ -40,11 +40,11 @@ var _ = Describe("A policy that an OPA server decides", func() {
 		p.Spec.Match.ResourceRules[0].APIGroups, p.Spec.Match.ResourceRules[0].Resources = []string{"apps"}, []string{"deployments"}
 		f.CreateReadyPolicy(ctx, p)
 
-		out := f.MustKubectl(ctx, manifest(framework.NewObject(framework.Deployment, namespace, "late", nil)), "create", "-f", "-")
+		out := f.MustKubectl(ctx, framework.Manifest(framework.NewObject(framework.Deployment, namespace, "late", nil)), "create", "-f", "-")
 		Expect(out).To(ContainSubstring("Warning: it is late"))
 		placed, err := f.Get(ctx, framework.Deployment, namespace, "late")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(annotationsOf(placed)).To(Equal(map[string]string{zoneKey: "eu-1", placementv1.ClustersAnnotation: `["edge"]`}))
+		Expect(framework.AnnotationsOf(placed)).To(Equal(map[string]string{zoneKey: "eu-1", placementv1.ClustersAnnotation: `["edge"]`}))
 		Expect(placed.GetLabels()).To(HaveKeyWithValue("team", "fleet"))
 		Expect(placed.Object["spec"].(map[string]any)["template"].(map[string]any)["spec"]).To(HaveKeyWithValue("nodeSelector", HaveKeyWithValue("example.com/disk", "ssd")))
 
@@ -61,7 +61,7 @@ var _ = Describe("A policy that an OPA server decides", func() {
 		Expect(create(ctx, open, "c")).To(Succeed())
 		Expect(stored(ctx, open, "c")).To(BeEmpty())
 		Expect(create(ctx, closed, "c")).To(MatchError(ContainSubstring("PlacementPolicy %q can't decide", strict)))
-		Eventually(eventNotes).WithContext(ctx).WithArguments(closed, events.ReasonEvaluationFailed).Should(ContainElement(ContainSubstring(strict)))
+		Eventually(f.EventNotes).WithContext(ctx).WithArguments(closed, events.ReasonEvaluationFailed).Should(ContainElement(ContainSubstring(strict)))
 
 		By("loading the document")
 		server.PutPolicy("absent", "package absent\n\n"+zone("b"))

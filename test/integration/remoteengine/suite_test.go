@@ -26,11 +26,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
@@ -73,12 +69,7 @@ func startOperator(ctx context.Context) {
 	f.AwaitValidation(ctx)
 }
 
-func stopOperator() {
-	if operator != nil {
-		operator.Stop()
-		operator = nil
-	}
-}
+func stopOperator() { framework.StopManager(&operator) }
 
 // startOPA starts a server for the spec that loads these rules, of the package placement, at every start.
 func startOPA(rules ...string) *opaserver.Server {
@@ -127,38 +118,8 @@ func create(ctx context.Context, namespace, name string) error {
 // stored returns the annotations of a ConfigMap without those that Berth keeps its books in.
 func stored(ctx context.Context, namespace, name string) (map[string]string, error) {
 	obj, err := f.Get(ctx, framework.ConfigMap, namespace, name)
-	return annotationsOf(obj), err
-}
-
-func annotationsOf(obj *unstructured.Unstructured) map[string]string {
-	out := obj.GetAnnotations()
-	delete(out, placementv1.RequestedAnnotation)
-	delete(out, "kubectl.kubernetes.io/last-applied-configuration")
-	return out
+	return framework.AnnotationsOf(obj), err
 }
 
 // zoned matches annotations that say a zone and nothing else.
 func zoned(z string) OmegaMatcher { return Equal(map[string]string{zoneKey: z}) }
-
-// manifest renders an object for kubectl.
-func manifest(obj any) string {
-	GinkgoHelper()
-	text, err := yaml.Marshal(obj)
-	Expect(err).NotTo(HaveOccurred())
-	return string(text)
-}
-
-// eventNotes returns the notes of a namespace's events of a reason.
-func eventNotes(ctx context.Context, namespace, reason string) ([]string, error) {
-	list := &eventsv1.EventList{}
-	if err := f.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, err
-	}
-	var notes []string
-	for _, e := range list.Items {
-		if e.Reason == reason {
-			notes = append(notes, e.Note)
-		}
-	}
-	return notes, nil
-}
