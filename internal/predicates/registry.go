@@ -113,7 +113,8 @@ func scheduler() []knownPredicate {
 	type adaptable = frameworkruntime.PluginFactoryWithFts[fwk.Plugin]
 	both, nodes := Nodes|Clusters, Nodes
 	own := func(name string, candidates Candidates, local bool, factory adaptable) knownPredicate {
-		return knownPredicate{Predicate: Predicate{Name: name, New: frameworkruntime.FactoryAdapter(fts, factory), Candidates: candidates, Local: local}, inTree: true}
+		p := Predicate{Name: name, New: frameworkruntime.FactoryAdapter(fts, factory), Candidates: candidates, Local: local}
+		return knownPredicate{Predicate: p, inTree: true}
 	}
 	ignoresPods := func(name string, candidates Candidates, factory adaptable) knownPredicate {
 		k := own(name, candidates, true, factory)

@@ -76,7 +76,8 @@ func explainMatchContains(t schema.GroupResource, part string, names []string, p
 	case t == pods || t == claims || t == deviceClaims:
 		return fmt.Sprintf("nothing is limited by %q: no resource name that %s are charged for can contain it", part, t)
 	default:
-		return fmt.Sprintf("nothing is limited by %q: the only resource names that %s are charged for are %s, and none of them contains it", part, t, strings.Join(names, ", "))
+		return fmt.Sprintf("nothing is limited by %q: the only resource names that %s are charged for are %s, and none of them contains it",
+			part, t, strings.Join(names, ", "))
 	}
 }
 
