@@ -22,7 +22,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
 )
 
@@ -52,10 +51,9 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	before := []placementv1.RuleStatus{{Name: "eu", Objects: new(int32(3))}, {Name: "rest", Objects: new(int32(0))}}
-	m.Rules("p", nil, before)
+	m.Rules("p", nil, map[string]int{"eu": 3, "rest": 0})
 	expect("two rules", map[string]float64{"p/eu": 3, "p/rest": 0})
-	m.Rules("p", before, []placementv1.RuleStatus{{Name: "eu", Objects: new(int32(5))}})
+	m.Rules("p", []string{"eu", "rest"}, map[string]int{"eu": 5})
 	expect("a rule is gone", map[string]float64{"p/eu": 5})
 	m.ForgetPolicy("p")
 	expect("the policy is gone", map[string]float64{})
