@@ -95,15 +95,17 @@ func find(n *yaml.Node, path string, below []string, value string) (found string
 
 // nameInJSON returns what the decoder of JSON calls a value.
 func nameInJSON(n *yaml.Node) string {
-	switch tag := n.ShortTag(); tag {
+	switch n.ShortTag() {
 	case "!!map":
 		return "object"
 	case "!!seq":
 		return "array"
 	case "!!int", "!!float":
 		return "number"
-	case "!!str", "!!bool":
-		return map[string]string{"!!str": "string", "!!bool": "bool"}[tag]
+	case "!!str":
+		return "string"
+	case "!!bool":
+		return "bool"
 	}
 	return ""
 }

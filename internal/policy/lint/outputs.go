@@ -56,7 +56,7 @@ func OutputConstants(compiler *ast.Compiler) []OutputConstant {
 			}
 			path = append(path, string(text))
 		}
-		always := !bool(clause.Default) && !elses[clause] && clause.Body.Equal(alwaysTrue)
+		always := !clause.Default && !elses[clause] && clause.Body.Equal(alwaysTrue)
 		for _, c := range outputConstants(path, clause.Head.Value, clause.Location) {
 			c.Always = always
 			out = append(out, c)
