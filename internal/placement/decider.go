@@ -97,15 +97,15 @@ type Successor interface {
 // path (rules.ObjectPath).
 type Chooser interface {
 	Evaluator
-	// Open returns what the policy decides on an input apart from the choice of clusters, and the path of the object. It evaluates nothing: ok
-	// is false until Evaluate has decided an equal input on the present data, and for inputs of which that is not known apart.
+	// Open returns what the policy decides on an input apart from the choice of clusters, and the path of the object. It evaluates
+	// nothing: ok is false until Evaluate has decided an equal input on the present data, and for inputs of which that is not known apart.
 	Open(input map[string]any) (open OpenDecision, path string, ok bool)
 	// OpenInput returns the fields of the input that open decisions depend on, always the same. It returns nil if Open returns none.
 	OpenInput() *projection.FieldSet
 }
 
-// OpenDecision is what a policy decides on objects with equal values in the fields of OpenInput. It can be compared by ==, and equal ones need
-// not be identical.
+// OpenDecision is what a policy decides on objects with equal values in the fields of OpenInput. It can be compared by ==, and equal ones
+// need not be identical.
 type OpenDecision interface {
 	// Complete returns the decision on an object with a path.
 	Complete(path string) Decision

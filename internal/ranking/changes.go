@@ -27,20 +27,30 @@ import (
 // If a candidate was not chosen and is worse now, or has left, the choice is the same. If it is better now, or has joined, the choice
 // differs only if it is better than the worst of those that were chosen.
 type Changes struct {
-	// domainOf has the domains of the candidates before; nil if the candidates are not in domains.
-	domainOf map[string]string
-	// changed are the candidates that differ, or the domains with candidates that differ. entered are those of them that can be chosen now.
+	// changed are the candidates or domains that have another level, or are in one of the sets only. entered are those of them that are in
+	// the later one.
 	changed map[string]bool
 	entered List
 	// levels are the present levels of the candidates or domains.
 	levels map[string]int64
 	// limit is the maximum number of candidates or domains that are chosen.
 	limit int
+	// domains is nil if the candidates are not in domains.
+	domains *domainChanges
 }
 
-// newChanges returns the changes from one list of candidates or domains to another. differs reports whether one in both differs otherwise
-// than by its level.
-func newChanges(before, after List, limit int, differs func(name string) bool) *Changes {
+// domainChanges are the changes of candidates in domains.
+type domainChanges struct {
+	bounds Bounds
+	// of has the domains of the candidates before.
+	of map[string]string
+	// members are the changes in domains that have the same level as before. sizes are the least sizes of these, before and after.
+	members map[string]*Changes
+	sizes   map[string]int
+}
+
+// newChanges returns the changes from one list of candidates or domains to another.
+func newChanges(before, after List, limit int) *Changes {
 	out := &Changes{changed: map[string]bool{}, levels: make(map[string]int64, len(after)), limit: limit}
 	for _, c := range after {
 		out.levels[c.name] = c.level
@@ -48,7 +58,7 @@ func newChanges(before, after List, limit int, differs func(name string) bool) *
 	known := make(map[string]bool, len(before))
 	for _, c := range before {
 		known[c.name] = true
-		if level, ok := out.levels[c.name]; !ok || level != c.level || differs(c.name) {
+		if level, ok := out.levels[c.name]; !ok || level != c.level {
 			out.changed[c.name] = true
 		}
 	}
@@ -64,9 +74,7 @@ func newChanges(before, after List, limit int, differs func(name string) bool) *
 }
 
 // ChangesTo returns the changes from a list to a later one. The n best candidates are chosen from each.
-func (l List) ChangesTo(after List, n int) *Changes {
-	return newChanges(l, after, n, func(string) bool { return false })
-}
+func (l List) ChangesTo(after List, n int) *Changes { return newChanges(l, after, n) }
 
 // ChangesTo returns the changes to later candidates in domains. The bounds are those of both choices. It returns nil if the two have other
 // minClusters.
@@ -74,14 +82,16 @@ func (d *Domains) ChangesTo(after *Domains, b Bounds) *Changes {
 	if d.minClusters != after.minClusters {
 		return nil
 	}
-	// A domain that can't be used may have other candidates now, and nobody has them.
-	out := newChanges(d.usable, after.usable, after.mostDomains(b), func(domain string) bool {
-		return !slices.Equal(d.members[domain], after.members[domain])
-	})
-	out.domainOf = map[string]string{}
-	for domain, members := range d.members {
-		for _, c := range members {
-			out.domainOf[c.name] = domain
+	// A domain that can't be used may have other candidates now, and no object has them.
+	out := newChanges(d.usable, after.usable, after.mostDomains(b))
+	out.domains = &domainChanges{bounds: b, of: map[string]string{}, members: map[string]*Changes{}, sizes: map[string]int{}}
+	for _, domain := range d.usable {
+		was, is := d.members[domain.name], after.members[domain.name]
+		for _, c := range was {
+			out.domains.of[c.name] = domain.name
+		}
+		if !out.changed[domain.name] && !slices.Equal(was, is) {
+			out.domains.members[domain.name], out.domains.sizes[domain.name] = newChanges(was, is, 0), min(len(was), len(is))
 		}
 	}
 	return out
@@ -89,20 +99,27 @@ func (d *Domains) ChangesTo(after *Domains, b Bounds) *Changes {
 
 // Concern reports whether another choice may be made for an object for which these candidates were chosen before.
 func (c *Changes) Concern(object string, chosen []string) bool {
-	if c.domainOf != nil {
-		chosen = c.domainsOf(chosen)
+	if c.domains == nil {
+		return c.concern(object, chosen, c.limit)
 	}
+	used := c.domains.used(chosen)
+	return c.concern(object, used, c.limit) ||
+		slices.ContainsFunc(used, func(domain string) bool { return c.domains.concern(domain, object, chosen, len(used)) })
+}
+
+// concern is Concern for candidates or domains of which at most limit are chosen.
+func (c *Changes) concern(object string, chosen []string, limit int) bool {
 	switch {
 	case len(chosen) == 0 || slices.ContainsFunc(chosen, func(name string) bool { return c.changed[name] }):
 		return true
 	case len(c.entered) == 0:
 		return false
-	case len(chosen) < c.limit:
+	case len(chosen) < limit:
 		// All were chosen that there were.
 		return true
 	}
 	level := c.levels[chosen[0]]
-	for _, name := range chosen {
+	for _, name := range chosen[1:] {
 		level = max(level, c.levels[name])
 	}
 	if c.entered[0].level != level {
@@ -110,24 +127,60 @@ func (c *Changes) Concern(object string, chosen []string) bool {
 		return c.entered[0].level < level
 	}
 	r := newRanker(object)
-	var last []ranked
+	defer r.release()
+	worst, found := ranked{}, false
 	for _, name := range chosen {
-		if c.levels[name] == level {
-			last = append(last, r.ranked(candidate{name, level}))
+		if c.levels[name] != level {
+			continue
+		}
+		if one := r.ranked(candidate{name, level}); !found || compare(one, worst) > 0 {
+			worst, found = one, true
 		}
 	}
-	worst := slices.MaxFunc(last, compare)
 	return slices.ContainsFunc(c.entered, func(e candidate) bool { return e.level == level && compare(r.ranked(e), worst) < 0 })
 }
 
-// domainsOf returns the domains of candidates, each once.
-func (c *Changes) domainsOf(candidates []string) (out []string) {
+// used returns the domains of candidates, each once.
+func (d *domainChanges) used(candidates []string) []string {
+	out := make([]string, 0, len(candidates))
 	for _, name := range candidates {
-		if domain, ok := c.domainOf[name]; ok && !slices.Contains(out, domain) {
+		if domain, ok := d.of[name]; ok && !slices.Contains(out, domain) {
 			out = append(out, domain)
 		}
 	}
 	return out
+}
+
+// concern reports whether other candidates may be chosen in one of the used domains, or because of its candidates, if the same domains are
+// used as before.
+func (d *domainChanges) concern(domain, object string, chosen []string, used int) bool {
+	changes := d.members[domain]
+	if changes == nil {
+		return false
+	}
+	own := make([]string, 0, len(chosen))
+	for _, name := range chosen {
+		if d.of[name] == domain {
+			own = append(own, name)
+		}
+	}
+	// If all domains have the same number of candidates, and each could have so many, no turn of a domain depends on another one.
+	fixed := d.bounds.Limit == 0 && len(own) == d.bounds.MaxClusters || d.bounds.Limit > 0 && len(own)*used == d.bounds.Limit && d.even(chosen, used)
+	return !fixed || d.sizes[domain] < len(own) || changes.concern(object, own, len(own))
+}
+
+// even reports whether the candidates are distributed evenly over the domains that are used.
+func (d *domainChanges) even(chosen []string, used int) bool {
+	counts := make(map[string]int, used)
+	for _, name := range chosen {
+		counts[d.of[name]]++
+	}
+	for _, n := range counts {
+		if n*used != len(chosen) {
+			return false
+		}
+	}
+	return true
 }
 
 // ranked returns a candidate with its rank.

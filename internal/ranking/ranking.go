@@ -35,6 +35,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // List has candidates from the lowest to the highest level, and those of one level by name. It is immutable.
@@ -81,7 +82,9 @@ func (l List) names() []string {
 
 // Best returns the names of the n best candidates for an object, or of all if there are fewer. They are in no particular order.
 func (l List) Best(object string, n int) []string {
-	return newRanker(object).best(l, n).names()
+	r := newRanker(object)
+	defer r.release()
+	return r.best(l, n).names()
 }
 
 // Domains are candidates in domains. They are immutable.
@@ -127,6 +130,7 @@ type Bounds struct {
 // the bounds allow. They are in no particular order.
 func (d *Domains) Choose(object string, b Bounds) (candidates, domains []string) {
 	r := newRanker(object)
+	defer r.release()
 	used := r.best(d.usable, d.maxDomains(b))
 	if len(used) < b.MinDomains {
 		return nil, used.names()
@@ -228,10 +232,13 @@ func truncated(all []ranked, n int) []ranked {
 
 // ranker computes the ranks of candidates for one object. It is not safe for concurrent use.
 type ranker struct {
-	// text begins with the end of the object and a slash, up to prefix. The rest is overwritten for each candidate.
-	text   []byte
-	prefix int
-	// hashed is the number of bytes of the object before text, whole blocks. initial is the state of hash after them; nil if there are none.
+	// all begins with the object and a slash.
+	all []byte
+	// text begins with the end of that, up to prefix. The rest is overwritten for each candidate: its name, up to length,
+	// and what SHA-256 adds.
+	text           []byte
+	prefix, length int
+	// hashed is the number of bytes of the object before text, whole blocks. initial is the state of hash after them, if there are any.
 	hashed  int
 	initial []byte
 	hash    digest
@@ -246,19 +253,26 @@ type digest interface {
 	encoding.BinaryUnmarshaler
 }
 
+// rankers are used again, because a ranker has several parts.
+var rankers = sync.Pool{New: func() any { return &ranker{hash: sha256.New().(digest)} }}
+
+// newRanker returns a ranker. Call release once it is not used any more.
 func newRanker(object string) *ranker {
+	r := rankers.Get().(*ranker)
 	whole := (len(object) + 1) / sha256.BlockSize * sha256.BlockSize
-	r := &ranker{text: make([]byte, 0, len(object)+128), hash: sha256.New().(digest), state: make([]byte, 0, 128)}
-	r.text = append(append(r.text, object...), '/')
+	r.all = append(append(r.all[:0], object...), '/')
+	r.text, r.hashed, r.length = r.all[whole:], whole, -1
+	r.prefix = len(r.text)
 	if whole > 0 {
 		// What all texts have in common is hashed once. Neither call can fail.
-		_, _ = r.hash.Write(r.text[:whole])
-		r.initial, _ = r.hash.AppendBinary(nil)
-		r.text, r.hashed = r.text[whole:], whole
+		r.hash.Reset()
+		_, _ = r.hash.Write(r.all[:whole])
+		r.initial, _ = r.hash.AppendBinary(r.initial[:0])
 	}
-	r.prefix = len(r.text)
 	return r
 }
+
+func (r *ranker) release() { rankers.Put(r) }
 
 // What crypto/sha256 encodes its state as: a mark, the digest of the whole blocks until then, and more.
 const digestStart, digestEnd = 4, 4 + sha256.Size
@@ -272,15 +286,20 @@ const padding = 1 + 8
 // which copies text and state. Choices among many equal candidates do nearly nothing else.
 func (r *ranker) rank(name string) []byte {
 	text := append(r.text[:r.prefix], name...)
-	length := len(text)
-	padded := (length + padding + sha256.BlockSize - 1) / sha256.BlockSize * sha256.BlockSize
-	text = slices.Grow(text, padded-length)[:padded]
-	clear(text[length:])
-	text[length] = 0x80
-	binary.BigEndian.PutUint64(text[padded-8:], 8*uint64(r.hashed+length))
+	// After a name of the same length, the padding is the same.
+	if length := len(text); length == r.length {
+		text = text[:len(r.text)]
+	} else {
+		padded := (length + padding + sha256.BlockSize - 1) / sha256.BlockSize * sha256.BlockSize
+		text = slices.Grow(text, padded-length)[:padded]
+		clear(text[length:])
+		text[length] = 0x80
+		binary.BigEndian.PutUint64(text[padded-8:], 8*uint64(r.hashed+length))
+		r.length = length
+	}
 	r.text = text
 	// None of these calls can fail.
-	if r.initial == nil {
+	if r.hashed == 0 {
 		r.hash.Reset()
 	} else {
 		_ = r.hash.UnmarshalBinary(r.initial)
@@ -316,18 +335,20 @@ func (r *ranker) first(list List, n int) []ranked {
 	level := list[n-1].level
 	out := make([]ranked, 0, min(2*n, len(list)))
 	var worst *ranked
+	// start is how the rank of the worst one starts. Nearly all other ranks differ from it there.
+	var start uint64
 	for _, c := range list {
 		if c.level > level {
 			break
 		}
 		rank := r.rank(c.name)
-		if worst != nil && c.level >= worst.level && bytes.Compare(rank, worst.rank[:]) > 0 {
+		if worst != nil && c.level >= worst.level && (binary.BigEndian.Uint64(rank) > start || bytes.Compare(rank, worst.rank[:]) > 0) {
 			continue
 		}
 		if out = append(out, ranked{c, [sha256.Size]byte(rank)}); len(out) == 2*n {
 			out = truncated(out, n)
 			last := out[n-1]
-			worst = &last
+			worst, start = &last, binary.BigEndian.Uint64(last.rank[:])
 		}
 	}
 	return truncated(out, n)

@@ -73,7 +73,7 @@ func TestRank(t *testing.T) {
 	for length := range 300 {
 		object := strings.Repeat("o", length/2)
 		r := newRanker(object)
-		for _, name := range []string{strings.Repeat("n", length), "", strings.Repeat("m", length/3)} {
+		for _, name := range []string{"", strings.Repeat("n", length), strings.Repeat("o", length), "", strings.Repeat("m", length/3)} {
 			want := sha256.Sum256([]byte(object + "/" + name))
 			if got := r.rank(name); !bytes.Equal(got, want[:]) {
 				t.Fatalf("the rank of %q for %q is %x, want %x", name, object, got, want)

@@ -25,8 +25,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// AddOnPlacementScores is the type of the scores that add-ons of Open Cluster Management report of a cluster, in the namespace with the name
-// of the cluster.
+// AddOnPlacementScores is the type of the scores that add-ons of Open Cluster Management report of a cluster, in the namespace with the
+// name of the cluster.
 var AddOnPlacementScores = schema.GroupVersionResource{
 	Group: "cluster.open-cluster-management.io", Version: "v1alpha1", Resource: "addonplacementscores",
 }
