@@ -17,13 +17,14 @@ LDFLAGS = -X github.com/berth-dev/berth/internal/setup.version=$(VERSION)
 
 MODULE = github.com/berth-dev/berth
 
-# Tools are pinned in go.tools.mod, apart from what the operator is built from, and run from Go's build cache.
+# Tools are pinned in go.tools.mod, apart from what the operator is built from, and run from Go's build cache. Helm imports much of what the
+# operator imports. It has a module of its own, with the operator's versions of that, so that this is compiled once.
 TOOL = go tool -modfile=$(CURDIR)/go.tools.mod
 CONTROLLER_GEN = $(TOOL) controller-gen
 CRD_REF_DOCS = $(TOOL) crd-ref-docs
 GOLANGCI_LINT = $(TOOL) golangci-lint
 KUSTOMIZE = $(TOOL) kustomize
-HELM = $(TOOL) helm
+HELM = go tool -modfile=$(CURDIR)/hack/helm/go.mod helm
 GOTESTSUM = $(TOOL) gotestsum
 STRESS = $(TOOL) stress
 KUBECTL ?= kubectl
@@ -186,6 +187,7 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 	cd hack/controlplane && go mod tidy -diff
 	for minor in $(COMPAT_MINORS); do (cd hack/controlplane/compat/$$minor && go mod tidy -diff); done
 	cd hack/envtest && go mod tidy -diff
+	cd hack/helm && go mod tidy -diff
 	cd hack/image && go mod tidy -diff
 	cd hack/opa && go mod tidy -diff
 	cd hack/prometheus && go mod tidy -diff

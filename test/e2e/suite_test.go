@@ -90,7 +90,7 @@ func prepare(ctx context.Context, s cluster.Sandbox) error {
 		"make image IMG=" + image + " PLATFORMS=linux/" + runtime.GOARCH + " IMAGE_DIR=" + filepath.Join(s.Dir, "berth"),
 		buildImage(s, "pause", root, "./test/e2e/pause", pauseImage, "v1", "2026-01-01T00:00:00Z"),
 		"go tool -modfile=go.tools.mod kustomize version",
-		"go tool -modfile=go.tools.mod helm version",
+		"go tool -modfile=hack/helm/go.mod helm version",
 	} {
 		if err := sh(ctx, line); err != nil {
 			return err
@@ -106,7 +106,7 @@ func prepare(ctx context.Context, s cluster.Sandbox) error {
 	if err := sh(ctx, "go build -o "+filepath.Join(tools, "kubectl-berth")+" ./cmd/kubectl-berth"); err != nil {
 		return err
 	}
-	helm := fmt.Sprintf("#!/bin/sh\nexec go tool -modfile='%s/go.tools.mod' helm \"$@\"\n", root)
+	helm := fmt.Sprintf("#!/bin/sh\nexec go tool -modfile='%s/hack/helm/go.mod' helm \"$@\"\n", root)
 	if err := os.WriteFile(filepath.Join(tools, "helm"), []byte(helm), 0o755); err != nil {
 		return fmt.Errorf("writing helm: %w", err)
 	}

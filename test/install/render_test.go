@@ -101,14 +101,18 @@ type alert struct {
 // DeepCopyObject implements runtime.Object; nothing here changes a copy.
 func (r *prometheusRule) DeepCopyObject() runtime.Object { return new(*r) }
 
-// toolPath returns the path of a tool of go.tools.mod.
+// toolPath returns the path of helm, or of a tool of go.tools.mod.
 func toolPath(name string) (string, error) {
 	toolsMu.Lock()
 	defer toolsMu.Unlock()
 	if path := tools[name]; path != "" {
 		return path, nil
 	}
-	modfile, err := filepath.Abs(filepath.Join(root, "go.tools.mod"))
+	module := "go.tools.mod"
+	if name == "helm" {
+		module = "hack/helm/go.mod"
+	}
+	modfile, err := filepath.Abs(filepath.Join(root, filepath.FromSlash(module)))
 	if err != nil {
 		return "", err
 	}
