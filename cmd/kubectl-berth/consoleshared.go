@@ -21,11 +21,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
 	"net"
-	"os"
-	"strings"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -36,7 +32,6 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/berth-dev/berth/internal/console"
-	"github.com/berth-dev/berth/internal/decisionlog"
 )
 
 // runShared serves the console to several users until the context ends.
@@ -140,61 +135,4 @@ func (o *consoleOptions) certificates() (func(*tls.ClientHelloInfo) (*tls.Certif
 	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, err
-}
-
-// logFiles are files with the log of decisions. It implements console.Log.
-type logFiles []string
-
-// Version returns the sizes and times of the files.
-func (l logFiles) Version() (string, error) {
-	var out strings.Builder
-	for _, name := range l {
-		info, err := os.Stat(name)
-		if err != nil {
-			return "", fmt.Errorf("--log: %w", err)
-		}
-		fmt.Fprintf(&out, "%d %d ", info.Size(), info.ModTime().UnixNano())
-	}
-	return out.String(), nil
-}
-
-// Entries returns the decisions in the files, one file after the other.
-func (l logFiles) Entries() iter.Seq2[decisionlog.Entry, error] {
-	return func(yield func(decisionlog.Entry, error) bool) {
-		for _, name := range l {
-			goOn := true
-			err := readLog(name, nil, func(e decisionlog.Entry) bool {
-				goOn = yield(e, nil)
-				return goOn
-			})
-			if err != nil {
-				goOn = yield(decisionlog.Entry{}, fmt.Errorf("--log %s: %w", name, err)) && goOn
-			}
-			if !goOn {
-				return
-			}
-		}
-	}
-}
-
-// readLog calls f with each decision in a file, or in what - stands for, until it returns false.
-func readLog(file string, standardInput io.Reader, f func(decisionlog.Entry) bool) error {
-	in := standardInput
-	if file != "-" || in == nil {
-		opened, err := os.Open(file)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = opened.Close() }()
-		in = opened
-	}
-	for entry, err := range decisionlog.Read(in) {
-		if err != nil {
-			return err
-		}
-		if !f(entry) {
-			return nil
-		}
-	}
-	return nil
 }

@@ -19,6 +19,8 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -155,4 +157,26 @@ func requestOf(e decisionlog.Entry) string {
 		return string(e.Action)
 	}
 	return string(e.Action) + " by " + e.User
+}
+
+// readLog calls f with each decision in a file, or in what - stands for, until it returns false.
+func readLog(file string, standardInput io.Reader, f func(decisionlog.Entry) bool) error {
+	in := standardInput
+	if file != "-" || in == nil {
+		opened, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = opened.Close() }()
+		in = opened
+	}
+	for entry, err := range decisionlog.Read(in) {
+		if err != nil {
+			return err
+		}
+		if !f(entry) {
+			return nil
+		}
+	}
+	return nil
 }

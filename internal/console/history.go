@@ -18,8 +18,8 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"fmt"
-	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -33,10 +33,9 @@ import (
 
 // Log is the log of decisions.
 type Log interface {
-	// Version returns a text that changes when the log does.
-	Version() (string, error)
-	// Entries returns the decisions.
-	Entries() iter.Seq2[decisionlog.Entry, error]
+	// ReadOn calls add with each decision after a position, and returns the position after them, also with an error. The empty position is the
+	// beginning. restarted reports that the log no longer has what was before the position, and that ReadOn began at the beginning.
+	ReadOn(ctx context.Context, position string, add func(decisionlog.Entry)) (next string, restarted bool, err error)
 }
 
 // maxDecisions is the number of decisions that the console keeps of a log: the newest ones.
@@ -44,41 +43,42 @@ const maxDecisions = 20_000
 
 // log keeps the newest decisions of a Log. It is safe for concurrent use.
 type log struct {
-	mu      sync.Mutex
-	read    bool
-	version string
+	mu sync.Mutex
+	// position is where the next reading begins.
+	position string
+	// entries are never changed, since requests read them without mu.
 	entries []decisionlog.Entry
 	// dropped is the number of decisions that are too old to be kept.
 	dropped int
 }
 
-// newest returns the decisions, the newest first, and the number of those that are not kept. It reads the log if it has changed.
-func (l *log) newest(from Log) ([]decisionlog.Entry, int, error) {
+// newest returns the decisions, the newest first, and the number of those that are not kept. It reads what the log has more than before.
+func (l *log) newest(ctx context.Context, from Log) ([]decisionlog.Entry, int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	version, err := from.Version()
-	if err != nil || l.read && version == l.version {
-		return l.entries, l.dropped, err
-	}
-	var entries []decisionlog.Entry
+	var added []decisionlog.Entry
 	dropped := 0
-	keep := func() {
+	keep := func(entries []decisionlog.Entry) []decisionlog.Entry {
 		slices.SortStableFunc(entries, func(a, b decisionlog.Entry) int { return b.Time.Compare(a.Time) })
 		if n := len(entries) - maxDecisions; n > 0 {
 			entries, dropped = slices.Clip(slices.Clone(entries[:maxDecisions])), dropped+n
 		}
+		return entries
 	}
-	for entry, err := range from.Entries() {
-		if err != nil {
-			return nil, 0, err
+	next, restarted, err := from.ReadOn(ctx, l.position, func(e decisionlog.Entry) {
+		if added = append(added, e); len(added) >= 2*maxDecisions {
+			added = keep(added)
 		}
-		if entries = append(entries, entry); len(entries) >= 2*maxDecisions {
-			keep()
-		}
+	})
+	if restarted {
+		l.entries, l.dropped = nil, 0
 	}
-	keep()
-	l.read, l.version, l.entries, l.dropped = true, version, entries, dropped
-	return entries, dropped, nil
+	l.position = next
+	if len(added) > 0 {
+		l.entries = keep(slices.Concat(l.entries, added))
+	}
+	l.dropped += dropped
+	return l.entries, l.dropped, err
 }
 
 // historyView is the response of /api/history.
@@ -118,7 +118,7 @@ func (c *Console) history(r *http.Request) (*historyView, error) {
 	}
 	out := &historyView{Log: c.config.Log != nil, Decisions: []decisionlog.Entry{}, Events: []policyEvent{}, Notes: []string{}}
 	if c.config.Log != nil {
-		entries, dropped, err := c.logged.newest(c.config.Log)
+		entries, dropped, err := c.logged.newest(r.Context(), c.config.Log)
 		if err != nil {
 			return nil, err
 		}

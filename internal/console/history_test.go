@@ -17,8 +17,8 @@ limitations under the License.
 package console_test
 
 import (
+	"context"
 	"fmt"
-	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -32,22 +32,28 @@ import (
 // memoryLog is a log of decisions in memory.
 type memoryLog struct {
 	entries []decisionlog.Entry
-	reads   int
+	// read is the number of decisions that were read.
+	read int
+	// generation changes when the log is replaced.
+	generation int
 }
 
-// Version implements console.Log.
-func (l *memoryLog) Version() (string, error) { return fmt.Sprint(len(l.entries)), nil }
-
-// Entries implements console.Log.
-func (l *memoryLog) Entries() iter.Seq2[decisionlog.Entry, error] {
-	l.reads++
-	return func(yield func(decisionlog.Entry, error) bool) {
-		for _, e := range l.entries {
-			if !yield(e, nil) {
-				return
-			}
+// ReadOn implements console.Log.
+func (l *memoryLog) ReadOn(ctx context.Context, position string, add func(decisionlog.Entry)) (next string, restarted bool, err error) {
+	at, generation := 0, l.generation
+	if position != "" {
+		if _, err := fmt.Sscan(position, &generation, &at); err != nil {
+			return position, false, err
 		}
 	}
+	if restarted = generation != l.generation; restarted {
+		at = 0
+	}
+	for ; at < len(l.entries) && ctx.Err() == nil; at++ {
+		l.read++
+		add(l.entries[at])
+	}
+	return fmt.Sprint(l.generation, at), restarted, ctx.Err()
 }
 
 func (l *memoryLog) add(name, policy string) {
@@ -95,12 +101,16 @@ func TestHistory(t *testing.T) {
 			t.Errorf("%s: %+v (-want +got):\n%s", tt.query, got, diff)
 		}
 	}
-	if log.reads != 1 {
-		t.Errorf("the log was read %d times, although it did not change", log.reads)
-	}
 	log.add("new", "gold")
 	if got := get[history](t, b, "history"); got.Total != 4 || got.Decisions[0].Object.Name != "new" {
 		t.Errorf("after a new decision: %+v", got)
+	}
+	if log.read != 4 {
+		t.Errorf("%d decisions were read, although the log has 4", log.read)
+	}
+	log.entries, log.generation = log.entries[:1], 1
+	if got := get[history](t, b, "history"); got.Total != 1 {
+		t.Errorf("after the log was replaced: %+v", got)
 	}
 }
 

@@ -55,6 +55,47 @@ func Read(r io.Reader) iter.Seq2[Entry, error] {
 	}
 }
 
+// Cursor is a place in a log: the bytes and lines before it.
+type Cursor struct {
+	Bytes int64
+	Lines int
+}
+
+// ReadOn returns the entries after a cursor, at which the reader has to be, and moves the cursor past them. A last line that does not end yet
+// stays after the cursor, unless it has a whole entry. ReadOn ends at an error, and leaves the cursor before the line of the error.
+func ReadOn(r io.Reader, at *Cursor) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(nil, maxLine)
+		length, ends := 0, false
+		lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+			advance, line, err := bufio.ScanLines(data, atEOF)
+			length, ends = advance, advance > 0 && data[advance-1] == '\n'
+			return advance, line, err
+		})
+		for lines.Scan() {
+			entry, ok, err := parse(lines.Text())
+			if err != nil {
+				yield(Entry{}, fmt.Errorf("line %d: %w", at.Lines+1, err))
+				return
+			}
+			if !ok && !ends {
+				return
+			}
+			at.Bytes += int64(length)
+			at.Lines++
+			if ok && !yield(entry, nil) {
+				return
+			}
+		}
+		if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+			yield(Entry{}, fmt.Errorf("line %d has more than %d bytes", at.Lines+1, maxLine))
+		} else if err != nil {
+			yield(Entry{}, err)
+		}
+	}
+}
+
 // parse parses a line. ok is false for the line of another program.
 func parse(line string) (out Entry, ok bool, err error) {
 	line = withoutPrefix(line)
