@@ -34,7 +34,17 @@ type Cached struct {
 	mu       sync.Mutex
 	policies []placementv1.PlacementPolicy
 	lists    map[schema.GroupVersionResource]cachedList
+	gets     map[objectKey]*unstructured.Unstructured
 }
+
+// objectKey identifies an object.
+type objectKey struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
+}
+
+// maxGets is the number of objects that Get keeps.
+const maxGets = 1000
 
 // cachedList are the objects of a type, with the fields that they have; nil stands for all fields.
 type cachedList struct {
@@ -44,7 +54,7 @@ type cachedList struct {
 
 // NewCached returns the cluster with a cache.
 func NewCached(c Cluster) *Cached {
-	return &Cached{Cluster: c, lists: map[schema.GroupVersionResource]cachedList{}}
+	return &Cached{Cluster: c, lists: map[schema.GroupVersionResource]cachedList{}, gets: map[objectKey]*unstructured.Unstructured{}}
 }
 
 // Policies implements Cluster.
@@ -76,4 +86,23 @@ func (c *Cached) List(ctx context.Context, resource schema.GroupVersionResource,
 	}
 	c.lists[resource] = cachedList{fields, objects}
 	return objects, nil
+}
+
+// Get implements Cluster. It returns the same object each time, unless very many others were read meanwhile.
+func (c *Cached) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := objectKey{resource, namespace, name}
+	if known, ok := c.gets[key]; ok {
+		return known, nil
+	}
+	obj, err := c.Cluster.Get(ctx, resource, namespace, name)
+	if err != nil || obj == nil {
+		return obj, err
+	}
+	if len(c.gets) >= maxGets {
+		clear(c.gets)
+	}
+	c.gets[key] = obj
+	return obj, nil
 }
