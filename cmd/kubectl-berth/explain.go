@@ -235,12 +235,11 @@ func printCandidates(p *printer, title string, c *explain.Candidates) {
 	p.line("")
 	p.line("%s: %d of %d chosen", p.style(bold, title), c.Chosen, c.Total)
 	for _, candidate := range c.Listed {
+		name := p.style(red, candidate.Name)
 		if candidate.Chosen {
-			p.line("  %s%s", p.style(green, candidate.Name+" is chosen"), rankOf(candidate))
-			printPreferences(p, candidate)
-			continue
+			name = p.style(green, candidate.Name+" is chosen")
 		}
-		p.line("  %s%s", p.style(red, candidate.Name), rankOf(candidate))
+		p.line("  %s%s", name, rankOf(candidate))
 		printPreferences(p, candidate)
 		for i := range candidate.Reasons {
 			printReason(p, "    ", &candidate.Reasons[i])

@@ -38,7 +38,7 @@ type Candidate struct {
 	Chosen bool   `json:"chosen"`
 	// Ranks say how good it is for the rules that choose among the eligible clusters, or give them weights.
 	Ranks []Rank `json:"ranks,omitempty"`
-	// Reasons are why it is not chosen.
+	// Reasons are why it is not chosen. If it is chosen, and Options.WhyNot names it, they are why the object has to leave it.
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
@@ -133,6 +133,8 @@ func (e *explainer) clusters(ctx context.Context, nodes *Candidates) (*Candidate
 		case !candidate.Chosen:
 			explained++
 			candidate.Reasons = e.lost(ctx, name)
+		case e.options.WhyNot != "":
+			candidate.Reasons = e.against(ctx, name)
 		}
 		out.Listed = append(out.Listed, candidate)
 	}
@@ -187,6 +189,17 @@ func (e *explainer) lost(ctx context.Context, name string) []Reason {
 	}
 	if len(out) == 0 {
 		out = append(out, Reason{Message: e.kept()})
+	}
+	return out
+}
+
+// against returns why the object has to leave a cluster that it keeps for now.
+func (e *explainer) against(ctx context.Context, name string) []Reason {
+	var out []Reason
+	for _, v := range e.outcome.Verdicts {
+		if v.Err == nil && v.Policy.Mode == placementv1.ModeEnforce && v.Decision.Clusters != nil && !slices.Contains(v.Decision.Clusters, name) {
+			out = append(out, e.notAllowed(ctx, v, name)...)
+		}
 	}
 	return out
 }

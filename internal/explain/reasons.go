@@ -45,6 +45,8 @@ type Reason struct {
 	// without rules.
 	Field      string `json:"field,omitempty"`
 	Expression string `json:"expression,omitempty"`
+	// Unmet is the same as the Expression of a requirement in words, such as "label pci-level not at least 3".
+	Unmet string `json:"unmet,omitempty"`
 	// Values are what the Expression reads for the candidate.
 	Values []Value `json:"values,omitempty"`
 	// Because are the reasons why a rule or function that the Expression uses fails.
@@ -536,10 +538,22 @@ func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster s
 			r.Message = "compares with a value that the object does not have"
 		case r.Expression == rules.NotTerminating:
 			r.Expression, r.Values, r.Message = "", nil, "chooses no cluster that is being deleted"
+		default:
+			r.Unmet = s.unmet(rule, r.Field)
 		}
 		out = append(out, r)
 	}
 	return out
+}
+
+// unmet words the requirement of a rule at a field; it returns nothing if there is none.
+func (s *search) unmet(rule placementv1.Rule, at string) string {
+	for i, q := range rule.Require {
+		if strings.HasSuffix(at, fmt.Sprintf("].require[%d]", i)) {
+			return rules.Unmet(q, s.input)
+		}
+	}
+	return ""
 }
 
 // isHelper reports whether a reason names a function that several rules use, which comes from no field.

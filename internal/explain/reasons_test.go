@@ -376,6 +376,30 @@ spec:
 	}
 }
 
+// TestHasToLeave checks that there is a reason, in words, why an object has to leave a cluster that it keeps until a plan is approved.
+func TestHasToLeave(t *testing.T) {
+	world := fleet + `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  remediation: {mode: Approved}
+  rules: [{name: pci, require: [{label: pci, operator: Gte, valueFrom: {label: pci}}]}]
+`
+	moved := strings.Replace(web, "metadata: {", "metadata: {annotations: {placement.berth.dev/clusters: '[\"eu-1\",\"eu-2\"]'}, ", 1)
+	for name, want := range map[string]string{"eu-1": "", "eu-2": "label pci not at least 2"} {
+		e := explainAs(t, world, moved, true, explain.Options{WhyNot: name})
+		got := ""
+		for _, r := range e.Clusters.Listed[0].Reasons {
+			got += r.Unmet
+		}
+		if got != want || !e.Clusters.Listed[0].Chosen {
+			t.Errorf("%s: %q, want %q: %+v", name, got, want, e.Clusters.Listed[0])
+		}
+	}
+}
+
 // TestRanks checks what is said of each eligible cluster, which rule decides, and why the rules before it lost a cluster.
 func TestRanks(t *testing.T) {
 	world := fleet + `---

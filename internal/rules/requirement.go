@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -65,18 +66,36 @@ type operand struct {
 	noun string
 }
 
+// nounOf names the value of a subject in a denial.
+func nounOf(s placementv1.Subject) string {
+	switch {
+	case s.Label != "":
+		return "label " + s.Label
+	case s.Annotation != "":
+		return "annotation " + s.Annotation
+	case s.Property != "":
+		return "property " + s.Property
+	case s.Allocatable != "":
+		return "allocatable " + s.Allocatable
+	case s.Free != "":
+		return "free " + s.Free
+	}
+	return string(s.Field)
+}
+
 func (g *generator) operandOf(s placementv1.Subject) operand {
-	member := func(document, key, noun string) operand {
+	noun := nounOf(s)
+	member := func(document, key string) operand {
 		ref := fmt.Sprintf("cluster.%s[%s]", document, quote(key))
-		return operand{ref: ref, exists: ref, noun: noun + " " + key}
+		return operand{ref: ref, exists: ref, noun: noun}
 	}
 	switch {
 	case s.Label != "":
-		return member("labels", s.Label, "label")
+		return member("labels", s.Label)
 	case s.Annotation != "":
-		return member("annotations", s.Annotation, "annotation")
+		return member("annotations", s.Annotation)
 	case s.Property != "":
-		out := member("properties", s.Property, "property")
+		out := member("properties", s.Property)
 		out.exists, out.mixed = fmt.Sprintf("%s(%s)", g.use(functionText), out.ref), true
 		return out
 	case s.Score != "":
@@ -84,22 +103,22 @@ func (g *generator) operandOf(s placementv1.Subject) operand {
 		ref := fmt.Sprintf("%s(cluster.name, %s, %s)", g.use(functionScore), quote(object), quote(name))
 		return operand{ref: ref, exists: fmt.Sprintf("%s(%s)", g.use(functionText), ref), mixed: true, noun: "score " + s.Score}
 	case s.Allocatable != "":
-		return member("allocatable", s.Allocatable, "allocatable")
+		return member("allocatable", s.Allocatable)
 	case s.Free != "":
 		g.use(functionQuantity)
 		ref := fmt.Sprintf("%s(cluster.allocatable[%s], cluster.allocated, %s)", g.use(functionFree), quote(s.Free), quote(s.Free))
-		return operand{ref: ref, exists: ref, noun: "free " + s.Free}
+		return operand{ref: ref, exists: ref, noun: noun}
 	}
 	switch s.Field {
 	case placementv1.ClusterFieldName:
-		return operand{ref: "name", exists: "name", noun: "name"}
+		return operand{ref: "name", exists: "name", noun: noun}
 	case placementv1.ClusterFieldZone:
-		return operand{ref: "cluster.zones", exists: "count(cluster.zones) > 0", list: true, noun: "zone"}
+		return operand{ref: "cluster.zones", exists: "count(cluster.zones) > 0", list: true, noun: noun}
 	case placementv1.ClusterFieldReady:
-		return operand{ref: "cluster.ready", exists: "cluster.ready in {false, true}", boolean: true, noun: "ready"}
+		return operand{ref: "cluster.ready", exists: "cluster.ready in {false, true}", boolean: true, noun: noun}
 	default:
 		ref := "cluster." + string(s.Field)
-		return operand{ref: ref, exists: ref, noun: string(s.Field)}
+		return operand{ref: ref, exists: ref, noun: noun}
 	}
 }
 
@@ -427,6 +446,31 @@ func (q requirement) reason() string {
 	default:
 		return quote(q.wording(strings.Join(q.Values, ", "), len(q.Values)))
 	}
+}
+
+// Unmet words what a cluster lacks that does not meet a requirement, as a denial of the object does, such as "label pci-level not at least 3".
+// The object is as its developer requested it. Unmet returns nothing if the object lacks the value to compare with.
+func Unmet(q placementv1.Requirement, object map[string]any) string {
+	if q.Reason != "" {
+		return q.Reason
+	}
+	values := q.Values
+	if from := q.ValueFrom; from != nil {
+		part, key := "labels", from.Label
+		if from.Annotation != "" {
+			part, key = "annotations", from.Annotation
+		}
+		value, ok, _ := unstructured.NestedString(object, "metadata", part, key)
+		if !ok && from.Default == nil {
+			return ""
+		}
+		if !ok {
+			value = *from.Default
+		}
+		values = []string{value}
+	}
+	text := requirement{Requirement: q, operand: operand{noun: nounOf(q.Subject)}}.wording(strings.Join(values, ", "), len(values))
+	return strings.TrimPrefix(text, "with ")
 }
 
 // wording words what is wrong with clusters that do not meet the requirement, after their number.

@@ -182,6 +182,7 @@ export interface ExplainReason {
   line?: number;
   field?: string;
   expression?: string;
+  unmet?: string;
   values?: ExplainValue[];
   because?: ExplainReason[];
 }
