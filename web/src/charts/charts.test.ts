@@ -14,7 +14,7 @@ describe("flows", () => {
   });
 
   it("draws an end for each cluster, and none over another one", () => {
-    const { graph, height } = layout([...many, { from: "a", to: "a", pending: false, objects: 3 }]);
+    const { graph, height } = layout([...many, { from: "a", to: "a", pending: false, objects: 3 }], "wide");
     for (const side of ["from", "to"]) {
       const ends = graph.nodes.filter((end) => end.side === side).sort((a, b) => a.y0! - b.y0!);
       ends.slice(1).forEach((end, i) => expect(end.y0! - ends[i]!.y1!).toBeGreaterThan(14));

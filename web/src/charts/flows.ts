@@ -4,10 +4,10 @@ import type { Flow } from "../types.gen";
 /** others is the name of the clusters that are joined because their flows are small. */
 export const others = "other clusters";
 
-const shown = 12, bar = 12, top = 24, labels = 190;
+const shown = 12, bar = 12, top = 24;
 
-/** width is that of the picture. */
-export const width = 640;
+/** sizes are the width of the picture, and the room in it for the names of clusters at each side. */
+const sizes = { wide: { width: 640, labels: 190 }, narrow: { width: 380, labels: 118 } };
 
 type Side = "from" | "to";
 
@@ -47,8 +47,9 @@ export function merged(flows: readonly Flow[]): Flow[] {
   return [...out.values()];
 }
 
-/** layout returns the ends and bands of a picture with their places, and its height. */
-export function layout(flows: readonly Flow[]): { graph: SankeyGraph<End, Band>; height: number } {
+/** layout returns the ends and bands of a picture with their places, its size, and the room for names. */
+export function layout(flows: readonly Flow[], size: keyof typeof sizes): { graph: SankeyGraph<End, Band>; width: number; height: number; labels: number } {
+  const { width, labels } = sizes[size];
   const list = merged(flows);
   const ends = new Map<string, End>();
   const end = (side: Side, name: string) => {
@@ -64,7 +65,7 @@ export function layout(flows: readonly Flow[]): { graph: SankeyGraph<End, Band>;
   const order = (a: PlacedEnd, b: PlacedEnd) => Number(a.name === others) - Number(b.name === others) || (b.value ?? 0) - (a.value ?? 0) || a.name.localeCompare(b.name);
   const graph = sankey<End, Band>().nodeId((e) => e.id).nodeWidth(bar).nodePadding(16).nodeSort(order)
     .extent([[labels, top], [width - labels, height - 4]])({ nodes: [...ends.values()], links });
-  return { graph, height };
+  return { graph, width, height, labels };
 }
 
 /** pathOf returns the middle line of a band. */

@@ -1,6 +1,6 @@
 import { inState, summary } from "../states";
 import { count, plain, say } from "../text";
-import { fleetStates, type Place } from "../types.gen";
+import { type Amount, fleetStates, type Place } from "../types.gen";
 import { arrange, type Box, type Group, type Tile } from "./treemap";
 
 /** The gap between clusters, in pixels. */
@@ -17,6 +17,13 @@ export function describePlace(p: Place): string {
     p.name || "in no cluster", p.region && `region ${p.region}`, p.ready === false && "not ready", count(p.objects, "workload"), summary(p.states),
     p.arriving > 0 && `${p.arriving} arriving`, p.leaving > 0 && `${p.leaving} leaving`,
   ].filter(Boolean).join(", ");
+}
+
+// usage says how much of a cluster is in use, in texts of which the first ones say more.
+function usage(p: Place): string[] {
+  const share = (title: string, of?: Amount) => (of?.used === undefined || of.allocatable <= 0 ? "" : `${title} ${Math.round((of.used / of.allocatable) * 100)} %`);
+  const texts = [share("CPU", p.cpu), share("memory", p.memory)].filter((text) => text !== "");
+  return [texts.join(" · "), ...texts];
 }
 
 interface Point {
@@ -197,7 +204,7 @@ export class Picture {
     }
     const name = p.name || "no cluster";
     if (titled) this.label(name, box.x + 6, box.y + 14, box.w - 12, true, "text");
-    else if (box.w >= 30 && box.h >= 15) this.label(name, box.x + 4, box.y + box.h / 2 + 4, box.w - 8, false, "tile-text");
+    else if (box.w >= 30 && box.h >= 15) this.label(name, box.x + 5, box.y + box.h / 2 + 4, box.w - 10, false, "tile-text", ` · ${p.objects.toLocaleString("en")}`, "tile-text");
   }
 
   private paintShares(p: Place, box: Box, titled: boolean): void {
@@ -213,29 +220,40 @@ export class Picture {
     // One workload in trouble is visible among thousands.
     const least = Math.min(5, box.h / present.length / 2);
     let y = box.y, rest = box.h;
-    const texts: { text: string; y: number }[] = [];
+    const texts: { text: string; y: number; over: string }[] = [];
+    context.font = `11px ${font}`;
     present.forEach((state, i) => {
       const last = i === present.length - 1;
       const part = last ? rest : Math.min(Math.max(least, (box.h * inState(p.states, state)) / p.objects), rest - least * (present.length - 1 - i));
       context.fillStyle = this.of(`${state}-tile`);
       context.fillRect(box.x, y, box.w, part + 0.5);
       if (titled && part >= 16) {
-        const n = inState(p.states, state).toLocaleString("en");
-        texts.push({ text: box.w >= 90 ? `${n} ${state.toLowerCase()}` : n, y: y + Math.min(part / 2 + 4, 15) });
+        const n = inState(p.states, state).toLocaleString("en"), whole = `${n} ${state.toLowerCase()}`;
+        texts.push({ text: context.measureText(whole).width <= box.w - 10 ? whole : n, y: y + Math.min(part / 2 + 4, 16), over: `${state}-tile` });
       }
       y += part;
       rest -= part;
     });
-    if (p.ready === false) {
-      this.hatch(box);
-      const last = texts.at(-1);
-      if (titled && last && y - last.y > 20) texts.push({ text: "not ready", y: last.y + 14 });
+    const last = texts.at(-1);
+    if (p.ready === false) this.hatch(box);
+    if (titled && last && p.ready === false && y - last.y > 20) texts.push({ text: "not ready", y: last.y + 15, over: last.over });
+    if (titled && last && y - last.y > 54) texts.push({ text: usage(p).find((text) => context.measureText(text).width <= box.w - 10) ?? "", y: y - 8, over: last.over });
+    for (const { text, y: at, over } of texts) {
+      context.font = `11px ${font}`;
+      if (p.ready === false && text !== "") this.clear({ x: box.x + 3, y: at - 11, w: Math.min(context.measureText(text).width + 7, box.w - 6), h: 15 }, over);
+      this.label(text, box.x + 6, at, box.w - 10, false, "tile-text");
     }
-    for (const { text, y: at } of texts) this.label(text, box.x + 6, at, box.w - 10, false, "tile-text");
+  }
+
+  /** clear fills the place of a text, so that the text is legible on a hatched cluster. */
+  private clear(box: Box, color: string): void {
+    this.round(box, 3);
+    this.context.fillStyle = this.of(color);
+    this.context.fill();
   }
 
   /** label writes a text, and a fainter one behind it, as far as there is room. */
-  private label(text: string, x: number, y: number, room: number, bold: boolean, color: string, more = ""): void {
+  private label(text: string, x: number, y: number, room: number, bold: boolean, color: string, more = "", moreColor = "faint"): void {
     const { context } = this;
     const style = bold ? `12px ${font}` : `11px ${font}`;
     context.font = bold ? `600 ${style}` : style;
@@ -252,7 +270,7 @@ export class Picture {
     context.fillText(out, x, y);
     context.font = style;
     if (more === "" || width + context.measureText(more).width > room) return;
-    context.fillStyle = this.of("faint");
+    context.fillStyle = this.of(moreColor);
     context.fillText(more, x + width, y);
   }
 

@@ -1,4 +1,4 @@
-import { Joined } from "./basics";
+import { Joined, nameClass } from "./basics";
 
 /** Changed is a value before and after. */
 interface Changed {
@@ -27,18 +27,28 @@ export function Change({ of: v }: { of: Changed }) {
   const before = listOf(v.from), after = listOf(v.to);
   const later = v.pending && <small>{v.waits ? `it waits ${v.waits}` : "at its next update"}</small>;
   if ((v.field === "clusters" || v.key === "placement.berth.dev/clusters") && before && after) {
-    const names = [...new Set([...before, ...after])].sort();
-    return (
-      <div class="change">
-        {names.map((name) => {
-          const kind = !after.includes(name) ? "gone" : !before.includes(name) ? "new" : "kept";
-          return <span key={name} class={kind}>{{ gone: "−", new: "+", kept: "" }[kind]}{name}</span>;
-        })}
-        {names.length === 0 && "no clusters"}{later}
-      </div>
-    );
+    return <div class="change"><Names before={before} after={after} />{later}</div>;
   }
   return <div class="change"><Joined by=" " items={[<small>{v.field} {v.key}:</small>, <Value text={v.from} />, "→", <Value text={v.to} />, later]} /></div>;
+}
+
+const kinds = ["kept", "gone", "new"] as const, signs = { gone: "−", new: "+", kept: "" };
+
+/** Names shows the names of clusters before and after: those that stay, then those that go, then those that come. */
+function Names({ before, after }: { before: string[]; after: string[] }) {
+  const names = [...new Set([...before, ...after])].sort();
+  const kind = (name: string) => (!after.includes(name) ? "gone" : !before.includes(name) ? "new" : "kept");
+  if (names.length === 0) return <>no clusters</>;
+  return <>{kinds.map((k) => names.filter((name) => kind(name) === k).map((name) => <span key={name} class={`${k} ${nameClass(name)}`}>{signs[k]}{name}</span>))}</>;
+}
+
+/** KeyValue shows the value of a key: a list of clusters by their names. It marks what differs from an earlier value, if that is given. */
+export function KeyValue({ field, name, text, earlier }: { field: string; name: string; text: string | null | undefined; earlier?: string | null | undefined }) {
+  const after = listOf(text ?? null), before = earlier === undefined ? after : listOf(earlier);
+  if (text === null || text === undefined || !before || !after || field !== "clusters" && name !== "placement.berth.dev/clusters") {
+    return <span class={earlier !== undefined && earlier !== text ? "differs" : undefined}><Value text={text} /></span>;
+  }
+  return <div class="change"><Names before={before} after={after} /></div>;
 }
 
 /** Value shows a value, or that there is none. */

@@ -1,21 +1,35 @@
-import { useMemo } from "preact/hooks";
-import { kindOf, layout, pathOf, width } from "../charts/flows";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { kindOf, layout, pathOf } from "../charts/flows";
 import { count } from "../text";
 import type { Flow } from "../types.gen";
 
-const short = (name: string) => (name.length > 22 ? `${name.slice(0, 21)}…` : name);
+const shorter = (name: string, most: number) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+
+const narrow = matchMedia("(max-width: 700px)");
+
+/** useNarrow reports whether the window is narrow. */
+function useNarrow(): boolean {
+  const [is, setIs] = useState(narrow.matches);
+  useEffect(() => {
+    const changed = () => setIs(narrow.matches);
+    narrow.addEventListener("change", changed);
+    return () => narrow.removeEventListener("change", changed);
+  }, []);
+  return is;
+}
 
 /** Flows is a picture of how many workloads leave which cluster and come to which other one. */
 export function Flows({ flows }: { flows: readonly Flow[] | null }) {
-  const drawn = useMemo(() => (flows && flows.length > 0 ? layout(flows) : null), [flows]);
+  const size = useNarrow() ? "narrow" : "wide";
+  const drawn = useMemo(() => (flows && flows.length > 0 ? layout(flows, size) : null), [flows, size]);
   if (!drawn || !flows) return null;
-  const { graph, height } = drawn;
+  const { graph, width, height, labels } = drawn, short = (name: string) => shorter(name, size === "narrow" ? 13 : 22);
   const text = flows.slice(0, 10).map((flow) => `${flow.objects} from ${flow.from || "none"} to ${flow.to || "none"}`).join("; ");
   return (
     <figure class="flows">
       <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`Flows of workloads between clusters: ${text}`}>
-        <text class="side" x={202} y={12} text-anchor="end">leave</text>
-        <text class="side" x={438} y={12}>come to</text>
+        <text class="side" x={labels + 12} y={12} text-anchor="end">leave</text>
+        <text class="side" x={width - labels - 12} y={12}>come to</text>
         {graph.links.map((band) => (
           <path key={`${band.from} ${band.to} ${band.pending}`} class={`band ${kindOf(band)}`} d={pathOf(band) ?? ""} stroke-width={Math.max(2, band.width ?? 0)}>
             <title>{`${count(band.value, "workload")}: ${band.from || "no other cluster"} → ${band.to || "no other cluster"}${band.pending ? ", at the next update" : ""}`}</title>

@@ -32,24 +32,24 @@ export function Table<Row>({ caption, columns, rows, empty = "None.", more }: {
   };
   return (
     <div class="table" tabIndex={0} role="region" aria-label={caption}>
-      <table>
+      <table role="table">
         <caption class="hidden">{caption}</caption>
-        <thead>
-          <tr>
+        <thead role="rowgroup">
+          <tr role="row">
             {columns.map((column) => (
-              <th key={column.title} scope="col" class={column.numeric ? "number" : undefined}
+              <th key={column.title} scope="col" role="columnheader" class={column.numeric ? "number" : undefined}
                 aria-sort={order?.by === column.title ? (order.descending ? "descending" : "ascending") : undefined}>
                 {column.sort ? <button type="button" onClick={() => sort(column)}>{column.title}</button> : column.title}
               </th>
             ))}
           </tr>
         </thead>
-        <tbody>
+        <tbody role="rowgroup">
           {sorted.slice(0, shown).map((row, i) => (
-            <tr key={i}>
+            <tr key={i} role="row">
               {columns.map((column, j) => {
                 const Cell = j === 0 ? "th" : "td";
-                return <Cell key={column.title} scope={j === 0 ? "row" : undefined} class={column.numeric ? "number" : undefined}>{column.cell(row)}</Cell>;
+                return <Cell key={column.title} role={j === 0 ? "rowheader" : "cell"} scope={j === 0 ? "row" : undefined} data-title={column.title} class={column.numeric ? "number" : undefined}><div class="cell">{column.cell(row)}</div></Cell>;
               })}
             </tr>
           ))}

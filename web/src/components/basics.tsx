@@ -58,17 +58,26 @@ export function workloadAddress(o: Identified): string {
   return `#/workload?${query({ resource: o.resource, namespace: o.namespace ?? "", name: o.name })}`;
 }
 
+/** keptWhole is the length up to which a name is not broken into lines. */
+const keptWhole = 60;
+
+/** nameClass returns the class of a name. */
+export function nameClass(name: string): string {
+  return name.length <= keptWhole ? "name" : "long";
+}
+
 export function WorkloadLink({ of }: { of: Identified }) {
-  return <a href={workloadAddress(of)}>{qualified(of)}</a>;
+  const name = qualified(of);
+  return <a class={nameClass(name)} href={workloadAddress(of)}>{name}</a>;
 }
 
 /** ClusterLink leads to a cluster in the picture of the fleet. */
 export function ClusterLink({ name }: { name: string }) {
-  return <a href={`#/fleet?${query({ cluster: name })}`}>{name}</a>;
+  return <a class={nameClass(name)} href={`#/fleet?${query({ cluster: name })}`}>{name}</a>;
 }
 
 export function PolicyLink({ name }: { name: string }) {
-  return <a href={`#/policies?${query({ name })}`}>{name}</a>;
+  return <a class={nameClass(name)} href={`#/policies?${query({ name })}`}>{name}</a>;
 }
 
 /** Joined puts a separator between elements. */

@@ -10,8 +10,8 @@ const path = (key: string) => (/^[A-Za-z0-9_-]+$/.test(key) ? `metadata.labels.$
 const referenceTo = (o: InventoryObject) => [o.resource, o.namespace, o.name].filter(Boolean).join("/");
 
 /** Objects is the form with which the user changes labels of a cluster or node, cordons a node, or removes one of them. */
-export function Objects({ clusters, nodes, first, assign, remove }: {
-  clusters: readonly string[]; nodes: readonly string[]; first: string; assign: (prefix: string, assignment: string) => void; remove: (reference: string) => void;
+export function Objects({ clusters, nodes, first, set, assign, remove }: {
+  clusters: readonly string[]; nodes: readonly string[]; first: string; set: readonly string[]; assign: (prefix: string, assignment: string) => void; remove: (reference: string) => void;
 }) {
   const [name, setName] = useState(first);
   const kind = clusters.includes(name) ? "name" : nodes.includes(name) ? "node" : undefined;
@@ -20,12 +20,14 @@ export function Objects({ clusters, nodes, first, assign, remove }: {
       <legend>A cluster or a node</legend>
       <input type="text" list="places" value={name} placeholder="Name of a cluster or node" aria-label="The cluster or node to change" onChange={(event) => setName(event.currentTarget.value)} />
       <datalist id="places">{[...clusters, ...nodes].map((item) => <option key={item} value={item} />)}</datalist>
-      {kind && <Parts key={name} parameters={{ [kind]: name }} assign={assign} remove={remove} />}
+      {kind && <Parts key={name} parameters={{ [kind]: name }} tried={set} assign={assign} remove={remove} />}
     </fieldset>
   );
 }
 
-function Parts({ parameters, assign, remove }: { parameters: Record<string, string>; assign: (prefix: string, assignment: string) => void; remove: (reference: string) => void }) {
+function Parts({ parameters, tried, assign, remove }: {
+  parameters: Record<string, string>; tried: readonly string[]; assign: (prefix: string, assignment: string) => void; remove: (reference: string) => void;
+}) {
   const loaded = useData((signal) => get("cluster", parameters, signal), [parameters]);
   const [key, setKey] = useState("");
   if (loaded.error) return <Note kind="error" text={messageOf(loaded.error)} />;
@@ -37,11 +39,19 @@ function Parts({ parameters, assign, remove }: { parameters: Record<string, stri
       {inventory.map((o) => {
         const subject = referenceTo(o);
         const set = (label: string, value: string) => assign(`${subject}:${path(label)}=`, `${subject}:${path(label)}=${value.trim()}`);
+        // changed returns what the user tries in place of a value.
+        const changed = (field: string) => {
+          const prefix = `${subject}:${field}=`;
+          return tried.find((assignment) => assignment.startsWith(prefix))?.slice(prefix.length);
+        };
         return (
           <div key={subject}>
             <p class="facts">{subject}</p>
             {Object.entries(o.labels ?? {}).sort().map(([label, value]) => (
-              <div class="row" key={label}><span>{label}</span><input type="text" value={value} aria-label={`The value of the label ${label}`} onChange={(event) => set(label, event.currentTarget.value)} /></div>
+              <div class="row" key={label}>
+                <span>{label}{changed(path(label)) !== undefined && <small>was {value === "" ? "empty" : value}</small>}</span>
+                <input type="text" value={changed(path(label)) ?? value} aria-label={`The value of the label ${label}`} onChange={(event) => set(label, event.currentTarget.value)} />
+              </div>
             ))}
             <div class="row">
               <input type="text" placeholder="another label" aria-label="The name of another label" value={key} onInput={(event) => setKey(event.currentTarget.value.trim())} />
@@ -49,7 +59,7 @@ function Parts({ parameters, assign, remove }: { parameters: Record<string, stri
             </div>
             <div class="tools">
               {o.unschedulable !== undefined && (
-                <label><input type="checkbox" checked={o.unschedulable} onChange={(event) => assign(`${subject}:spec.unschedulable=`, `${subject}:spec.unschedulable=${event.currentTarget.checked}`)} /> Cordoned</label>
+                <label><input type="checkbox" checked={(changed("spec.unschedulable") ?? String(o.unschedulable)) === "true"} onChange={(event) => assign(`${subject}:spec.unschedulable=`, `${subject}:spec.unschedulable=${event.currentTarget.checked}`)} /> Cordoned</label>
               )}
               <button type="button" onClick={() => remove(subject)}>Remove {o.name}</button>
             </div>

@@ -62,6 +62,17 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
   const [chosen, setChosen] = useState<string | undefined>(wanted ?? undefined);
   useEffect(() => setChosen(wanted ?? undefined), [wanted]);
   const picture = useRef<Picture | null>(null);
+  // from is where the user chose the cluster. The focus goes to the cluster's details, and back to there when they are closed.
+  const from = useRef<HTMLElement | null>(null);
+  const choose = (p: Place) => {
+    from.current = document.activeElement instanceof HTMLElement ? document.activeElement : null;
+    setChosen(p.name);
+  };
+  const close = () => {
+    setChosen(undefined);
+    from.current?.focus();
+    from.current = null;
+  };
   const places = fleet.places ?? [];
   const matches = useCallback((p: Place) => {
     const visible = hidden.size === 0 || fleetStates.some((state) => !hidden.has(state) && inState(p.states, state) > 0);
@@ -97,13 +108,6 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
         <Select label="Group" value={group} choices={choices(groupings)} onChange={setGroup} />
         <Select label="Size" value={size} choices={choices(sizes)} onChange={setSize} />
         <button type="button" onClick={() => setTable(!table)}>{table ? "Picture" : "Table"}</button>
-        {!table && (
-          <div class="zoom">
-            <button type="button" aria-label="Zoom in" onClick={() => picture.current?.zoom(1.5)}>+</button>
-            <button type="button" aria-label="Zoom out" onClick={() => picture.current?.zoom(1 / 1.5)}>−</button>
-            <button type="button" onClick={() => picture.current?.fit()}>Fit</button>
-          </div>
-        )}
       </div>
       {places.length === 0
         ? <Note text="There is no cluster: no inventory that Berth knows has one, and no workload names one." />
@@ -112,15 +116,26 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
             <div class="split">
               <div class="body">
                 {table
-                  ? <Table caption="Clusters" rows={places.filter(matches)} columns={columns((p) => setChosen(p.name))} empty="No cluster matches." />
-                  : <ClusterPicture groups={groups} weight={weight} matches={matches} selected={chosen} onChoose={(p) => setChosen(p.name)} onReady={(p) => { picture.current = p; }} />}
+                  ? <Table caption="Clusters" rows={places.filter(matches)} columns={columns(choose)} empty="No cluster matches." />
+                  : (
+                    <ClusterPicture groups={groups} weight={weight} matches={matches} selected={chosen} onChoose={choose} onReady={(p) => { picture.current = p; }} />
+                  )}
               </div>
-              {place && <Details key={place.name} place={place} onClose={() => setChosen(undefined)} />}
+              {place && <Details key={place.name} place={place} focus={from.current !== null} onClose={close} />}
             </div>
-            <p class="hint">
-              <b>{count(fleet.objects, "workload")} in {count(places.filter((p) => p.name !== "").length, "cluster")}.</b> Each box is a cluster. Its colors are the shares of
-              its workloads in each state. Hatched clusters are not ready. Click on a cluster to see its workloads. Zoom with the wheel, or double-click on a group.
-            </p>
+            <div class="under">
+              <p class="hint">
+                <b>{count(fleet.objects, "workload")} in {count(places.filter((p) => p.name !== "").length, "cluster")}.</b> Each box is a cluster. Its colors are the shares
+                of its workloads in each state. Hatched clusters are not ready. Click on a cluster to see its workloads.
+              </p>
+              {!table && (
+                <div class="zoom">
+                  <button type="button" aria-label="Zoom in" title="Zoom in, also with the wheel" onClick={() => picture.current?.zoom(1.5)}>+</button>
+                  <button type="button" aria-label="Zoom out" onClick={() => picture.current?.zoom(1 / 1.5)}>−</button>
+                  <button type="button" title="Show the whole picture. A double click on a group shows the group." onClick={() => picture.current?.fit()}>Fit</button>
+                </div>
+              )}
+            </div>
           </>
         )}
     </div>
@@ -145,15 +160,18 @@ const percent = (a?: Amount) => (a?.used === undefined ? "" : `${Math.round((a.u
 const round = (n: number) => n.toLocaleString("en", { maximumFractionDigits: n < 10 ? 1 : 0 });
 
 /** Details shows a cluster and its workloads. */
-function Details({ place: p, onClose }: { place: Place; onClose: () => void }) {
-  const [state, setState] = useState("");
+function Details({ place: p, focus, onClose }: { place: Place; focus: boolean; onClose: () => void }) {
+  const [state, setState] = useState(""), panel = useRef<HTMLElement>(null);
+  useEffect(() => {
+    if (focus) panel.current?.focus();
+  }, []);
   const facts: ComponentChildren[] = [
-    p.region && `region ${p.region}`, p.zones && p.zones.length > 0 && `zones ${p.zones.join(", ")}`, p.ready === true && "ready",
+    p.region && `region ${p.region}`, p.zones && p.zones.length > 0 && `${p.zones.length === 1 ? "zone" : "zones"} ${p.zones.join(", ")}`, p.ready === true && "ready",
     p.ready === false && <b class="bad">not ready</b>, p.ready === undefined && p.name && "in no inventory",
   ];
   const moves = [p.arriving > 0 && `${p.arriving} arriving`, p.leaving > 0 && `${p.leaving} leaving`].filter(Boolean);
   return (
-    <aside class="details" aria-label="The chosen cluster">
+    <aside ref={panel} class="details" tabIndex={-1} aria-label="The chosen cluster" onKeyDown={(event) => { if (event.key === "Escape") onClose(); }}>
       <button type="button" class="close" aria-label="Close" onClick={onClose}>×</button>
       <h2>{p.name || "In no cluster"}</h2>
       <p class="facts"><Joined items={facts} by=" · " /></p>
@@ -163,7 +181,7 @@ function Details({ place: p, onClose }: { place: Place; onClose: () => void }) {
       <Usage title="Memory" amount={p.memory} text={(n) => `${round(n / 2 ** 30)} GiB`} />
       {moves.length > 0 && <p>{moves.join(", ")}</p>}
       {p.policies && p.policies.length > 0 && <p>Policies: <Joined items={p.policies.map((name) => <PolicyLink key={name} name={name} />)} /></p>}
-      {p.name !== "" && <p><a href={`#/playground?cluster=${encodeURIComponent(p.name)}`}>Try another label</a></p>}
+      {p.name !== "" && <p><a class="button" href={`#/playground?cluster=${encodeURIComponent(p.name)}`}>Try another label</a></p>}
       <Select label="Show" value={state} choices={[["", "all workloads"], ...fleetStates.map((s) => [s, s] as const)]} onChange={setState} />
       <Members cluster={p.name} state={state} />
     </aside>
@@ -172,7 +190,7 @@ function Details({ place: p, onClose }: { place: Place; onClose: () => void }) {
 
 const memberColumns: Column<FleetMember>[] = [
   { title: "Workload", cell: (o) => <><WorkloadLink of={o} /><small>{o.kind}</small></>, sort: qualified },
-  { title: "State", cell: (o) => <><Badge state={o.state} />{o.change && <Badge state={o.change} />}</>, sort: (o) => fleetStates.indexOf(o.state) },
+  { title: "State", cell: (o) => <span class="badges"><Badge state={o.state} />{o.change && <Badge state={o.change} />}</span>, sort: (o) => fleetStates.indexOf(o.state) },
   { title: "Replicas", numeric: true, cell: (o) => o.here ?? "", sort: (o) => o.here ?? -1 },
 ];
 

@@ -136,7 +136,7 @@ function Trying({ parameters, choices, clusters }: { parameters: URLSearchParams
           </div>
           <p class="hint">Ctrl-Space completes. Press Escape and then Tab to leave the text.</p>
           <Mistakes list={mistakes} go={(m) => editing.current?.go(m.line, m.column)} />
-          <Objects key={parameters.get("cluster") ?? ""} clusters={clusters} nodes={values?.nodes ?? []} first={parameters.get("cluster") ?? ""} assign={assign}
+          <Objects key={parameters.get("cluster") ?? ""} clusters={clusters} nodes={values?.nodes ?? []} first={parameters.get("cluster") ?? ""} set={tried.set} assign={assign}
             remove={(reference) => change({ remove: [...tried.remove.filter((other) => other !== reference), reference] })} />
           <Other tried={tried} change={change} />
           <Contract />

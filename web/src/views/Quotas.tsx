@@ -22,7 +22,11 @@ export default function Quotas() {
       <Notes texts={loaded.data.notes} />
       {quotas.length === 0 ? <p class="empty">There is no ScopedQuota and no ClusterScopedQuota.</p> : (
         <>
-          <p class="legend"><span class="key used" />used by objects <span class="key reserved" />reserved: admitted, and the object is not seen yet <span class="key over" />above the limit</p>
+          <ul class="legend facts">
+            <li><span class="key used" />used by objects</li>
+            <li><span class="key reserved" />reserved: admitted, and the object is not seen yet</li>
+            <li><span class="key over" />above the limit</li>
+          </ul>
           {quotas.length > 6 && <input type="search" placeholder="Namespace or name" aria-label="Show quotas by namespace or name" onInput={(event) => setText(event.currentTarget.value.trim())} />}
           <div class="quota-list">{quotas.filter((q) => `${q.namespace ?? ""}/${q.name}`.includes(text)).map((q) => <Quota key={`${q.kind} ${qualified(q)}`} of={q} />)}</div>
         </>

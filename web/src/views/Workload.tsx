@@ -2,13 +2,13 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { get, query } from "../api";
 import { Badge, ClusterLink, ClusterNames, Command, Joined, Lines, More, Note, PolicyLink, Select, Waiting, WorkloadLink } from "../components/basics";
-import { Value } from "../components/Change";
+import { KeyValue } from "../components/Change";
 import { type Column, Table } from "../components/Table";
 import { useData } from "../hooks";
 import { meanings } from "../states";
 import { count, qualified } from "../text";
 import {
-  type ExplainCandidate, type ExplainCandidates, type ExplainKey, type ExplainMismatch, type ExplainPolicy, type ExplainRank, type ExplainReason, type FleetExplained,
+  type ExplainCandidate, type ExplainCandidates, type ExplainKey, type ExplainMismatch, type ExplainPolicy, type ExplainRank, type ExplainReason, type FleetChoice, type FleetExplained,
   type FleetMember, type FleetReasons, fleetStates,
 } from "../types.gen";
 
@@ -39,17 +39,17 @@ function Explained({ of, limit }: { of: Named; limit: string | undefined }) {
   const { places, explanation, command } = loaded.data;
   return (
     <>
-      <h1><small>{explanation.object.kind}</small> {qualified(of)} {places && <Badge state={places.state} />}</h1>
-      {places && <p class="lead">{places.reason ? <Lines text={places.reason} /> : meanings[places.state]}</p>}
+      <h1>{qualified(of)} <small>{explanation.object.kind}</small> {places && <Badge state={places.state} />}</h1>
+      {places && <p class="lead">{places.reason ? <Lines text={places.reason.replace(/^it /, "It ")} /> : meanings[places.state]}</p>}
       {places?.follows && <p>It has the clusters of {places.follows}, which controls it.</p>}
       {places?.node && <p>It is on the node {places.node}.</p>}
       {!places && <Note text="No policy matches it." />}
       {places && <Whereabouts of={places} />}
       {explanation.delivery && <section><h2>Delivery</h2><p>{explanation.delivery}</p></section>}
-      <Values keys={explanation.keys ?? []} />
+      <Candidates title="Clusters" of={explanation.clusters} object={of} places={places?.places ?? []} />
+      <Candidates title="Nodes" of={explanation.nodes} object={of} places={[]} />
       <Decisions policies={explanation.policies ?? []} />
-      <Candidates title="Clusters" of={explanation.clusters} object={of} />
-      <Candidates title="Nodes" of={explanation.nodes} object={of} />
+      <Values keys={explanation.keys ?? []} />
       <Mismatches list={explanation.mismatches ?? []} />
       <section><h2>On the command line</h2><Command text={command} /></section>
       <p><a href={`#/history?${query({ ...of })}`}>The history of this workload</a></p>
@@ -104,13 +104,17 @@ function Whereabouts({ of }: { of: FleetExplained }) {
   );
 }
 
+function ChosenBy({ of }: { of: FleetChoice }) {
+  return <>chosen by <PolicyLink name={of.policy} />{of.rule && `, rule ${of.rule}`}</>;
+}
+
 function Chip({ place: p, state }: { place: FleetReasons; state: string }) {
   return (
     <li class={(p.change ?? state).toLowerCase()}>
       <span class="name"><ClusterLink name={p.cluster} /></span>
       <span class="change">{p.change ? { Arriving: "comes here", Leaving: "leaves" }[p.change] : "stays"}</span>
       {p.replicas !== undefined && <span>{count(p.replicas, "replica")}</span>}
-      {p.by?.map((choice) => <span key={choice.policy}>chosen by <PolicyLink name={choice.policy} />{choice.rule && `, rule ${choice.rule}`}</span>)}
+      {p.by?.map((choice) => <span key={choice.policy}><ChosenBy of={choice} /></span>)}
       {p.ranks?.map((rank) => <span key={rank.policy}>rank {rank.rank} of {rank.of}, score {rank.score}</span>)}
       {p.against?.map((r, i) => <Reason key={i} of={r} />)}
     </li>
@@ -121,9 +125,9 @@ const titles: Record<string, string> = { annotations: "annotation", labels: "lab
 
 const keyColumns: Column<ExplainKey>[] = [
   { title: "Value", cell: (k) => <>{titles[k.field] ? `${titles[k.field]} ` : ""}<b>{k.key}</b></> },
-  { title: "The developer requested", cell: (k) => <Value text={k.requested} /> },
-  { title: "The object has", cell: (k) => <Value text={k.current} /> },
-  { title: "Policies decided", cell: (k) => <span class={k.current === k.decided ? undefined : "differs"}><Value text={k.decided} /></span> },
+  { title: "The developer requested", cell: (k) => <KeyValue field={k.field} name={k.key} text={k.requested} /> },
+  { title: "The object has", cell: (k) => <KeyValue field={k.field} name={k.key} text={k.current} /> },
+  { title: "Policies decided", cell: (k) => <KeyValue field={k.field} name={k.key} text={k.decided} earlier={k.current ?? null} /> },
   {
     title: "Decided by", cell: (k) => (
       <>
@@ -171,28 +175,49 @@ function Decision({ of: p }: { of: ExplainPolicy }) {
   );
 }
 
-/** Score shows the score of a cluster, and what it gets of each preference of a rule. */
-function Score({ of: r }: { of: ExplainRank }) {
-  return <><div>{r.score}</div>{r.preferences?.map((p) => <div key={p.subject} class="facts">{p.subject} {p.value ?? "missing"}: {p.score} of {p.weight}</div>)}</>;
+/** Preferences shows what a cluster gets of each preference of a rule. */
+function Preferences({ of: r }: { of: ExplainRank }) {
+  return <div class="facts"><Joined by=" · " items={(r.preferences ?? []).map((p) => `${p.subject} ${p.value ?? "missing"}: ${p.score} of ${p.weight}`)} /></div>;
+}
+
+/** Result says whether a cluster or node is chosen, and whether the object has to leave it, or comes to it. */
+function Result({ row, place }: { row: ExplainCandidate; place: FleetReasons | undefined }) {
+  if (place?.change === "Leaving") return <Badge state="leaving">has to leave</Badge>;
+  if (place?.change === "Arriving") return <Badge state="arriving">comes here</Badge>;
+  return row.chosen ? <Badge state="running">chosen</Badge> : <Badge state="lost">not chosen</Badge>;
 }
 
 /** Candidates shows each cluster or node, with the reason if it lost. */
-function Candidates({ title, of, object }: { title: "Clusters" | "Nodes"; of: ExplainCandidates | undefined; object: Named }) {
+function Candidates({ title, of, object, places }: {
+  title: "Clusters" | "Nodes"; of: ExplainCandidates | undefined; object: Named; places: readonly FleetReasons[];
+}) {
   const [text, setText] = useState("");
   if (!of) return null;
-  const rank = (row: ExplainCandidate) => row.ranks?.[0]?.rank ?? Infinity;
-  const rows = [...(of.listed ?? [])].sort((a, b) => Number(b.chosen) - Number(a.chosen) || (rank(a) === rank(b) ? 0 : rank(a) - rank(b)));
+  const rank = (row: ExplainCandidate) => row.ranks?.[0]?.rank ?? Infinity, placeOf = (row: ExplainCandidate) => places.find((p) => p.cluster === row.name);
+  const order = (row: ExplainCandidate) => {
+    const change = placeOf(row)?.change;
+    return change === "Leaving" ? 1 : change === "Arriving" ? 2 : row.chosen ? 0 : 3;
+  };
+  const rows = [...(of.listed ?? [])].sort((a, b) => order(a) - order(b) || (rank(a) === rank(b) ? 0 : rank(a) - rank(b)));
   const columns: Column<ExplainCandidate>[] = [
     { title: title.slice(0, -1), cell: (row) => (title === "Clusters" ? <ClusterLink name={row.name} /> : row.name), sort: (row) => row.name },
-    { title: "Result", cell: (row) => (row.chosen ? <Badge state="running">chosen</Badge> : <Badge state="lost">not chosen</Badge>), sort: (row) => Number(!row.chosen) },
+    { title: "Result", cell: (row) => <Result row={row} place={placeOf(row)} />, sort: order },
   ];
   if (rows.some((row) => row.ranks)) {
     columns.push(
       { title: "Rank", numeric: true, cell: (row) => row.ranks?.map((r) => `${r.rank} of ${r.of}`).join("; "), sort: rank },
-      { title: "Score", numeric: true, cell: (row) => row.ranks?.map((r, i) => <Score key={i} of={r} />), sort: (row) => row.ranks?.[0]?.score ?? -Infinity },
+      { title: "Score", numeric: true, cell: (row) => row.ranks?.map((r) => r.score).join("; "), sort: (row) => row.ranks?.[0]?.score ?? -Infinity },
     );
   }
-  columns.push({ title: "Why", cell: (row) => row.reasons?.map((r, i) => <Reason key={i} of={r} />) });
+  columns.push({
+    title: "Why", cell: (row) => (
+      <>
+        {row.chosen && placeOf(row)?.by?.map((choice) => <div key={choice.policy} class="reason"><ChosenBy of={choice} /></div>)}
+        {row.ranks?.map((r, i) => <Preferences key={i} of={r} />)}
+        {[...(row.reasons ?? []), ...(placeOf(row)?.against ?? [])].map((r, i) => <Reason key={i} of={r} />)}
+      </>
+    ),
+  });
   return (
     <section>
       <h2>{title}: {of.chosen} of {of.total} chosen</h2>
@@ -205,11 +230,16 @@ function Candidates({ title, of, object }: { title: "Clusters" | "Nodes"; of: Ex
 
 /** Reason shows why a cluster or node is not chosen. */
 function Reason({ of: r }: { of: ExplainReason }): ComponentChildren {
-  const place = r.field ? `${r.policy}: ${r.field}` : r.rule ? `${r.policy}.rego:${r.line} (rule ${r.rule})` : r.policy;
+  const place = r.field ?? (r.rule ? `line ${r.line}, rule ${r.rule}` : "");
+  const where = r.policy && <small><PolicyLink name={r.policy} />{place && `: ${place}`}</small>;
+  if (r.unmet) {
+    const value = r.values?.[0]?.value;
+    return <div class="reason">{r.unmet}{value !== null && value !== undefined && <>, but <b>{typeof value === "string" ? value : JSON.stringify(value)}</b></>} {where}</div>;
+  }
   return (
     <div class="reason">
-      {r.message && <div>{place && <small>{place}: </small>}{r.message}</div>}
-      {r.expression && <div><small>{place} fails: </small><code>{r.expression}</code></div>}
+      {r.message && <div>{r.field?.endsWith(".limit") && r.message === "chooses other clusters" ? "other clusters come first" : r.message} {where}</div>}
+      {r.expression && <div><code>{r.expression}</code> fails {where}</div>}
       {r.values?.map((v) => <div key={v.reference} class="facts"><code>{v.reference}</code> is <code>{v.value === null ? "undefined" : JSON.stringify(v.value)}</code></div>)}
       {r.because?.map((b, i) => <Reason key={i} of={b} />)}
     </div>
