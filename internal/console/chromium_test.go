@@ -1,0 +1,408 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/internal/console"
+)
+
+// chromium is a page in a browser that a test drives by the DevTools protocol, over pipes.
+type chromium struct {
+	t       *testing.T
+	in      *os.File
+	out     *bufio.Reader
+	last    int
+	session string
+	// requests are the addresses that the page requested, and problems what it reported: exceptions, and what the policy for content blocked.
+	requests, problems []string
+}
+
+// programs are the names of the browsers that the test can drive.
+var programs = []string{"chromium", "chromium-browser", "google-chrome"}
+
+// browserTimeout limits the whole test, in which the browser starts.
+const browserTimeout = 5 * time.Minute
+
+// uncheckedVariable is the environment variable that lets a run in CI pass although the machine lacks what checks the pages.
+const uncheckedVariable = "CONSOLE_UNCHECKED"
+
+// requiresTools reports whether a test has to fail if the machine lacks what checks the pages.
+func requiresTools() bool { return os.Getenv("CI") != "" && os.Getenv(uncheckedVariable) == "" }
+
+// startChromium starts a browser with an empty page, and with more variables in its environment. It skips the test if there is no browser, except in CI.
+func startChromium(t *testing.T, environment ...string) *chromium {
+	t.Helper()
+	i := slices.IndexFunc(programs, func(name string) bool {
+		_, err := exec.LookPath(name)
+		return err == nil
+	})
+	if i < 0 && !requiresTools() {
+		t.Skipf("there is none of %s: install one to test the pages", strings.Join(programs, ", "))
+	}
+	if i < 0 {
+		t.Fatalf("there is none of %s: install the package chromium, or set %s=allowed", strings.Join(programs, ", "), uncheckedVariable)
+	}
+	return openChromium(t, programs[i], environment)
+}
+
+// openChromium starts a browser for startChromium.
+func openChromium(t *testing.T, program string, environment []string) *chromium {
+	t.Helper()
+	dir := t.TempDir()
+	// The sandbox does not run as root. The pages are Berth's own.
+	cmd := exec.Command(program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+		"--disable-background-networking", "--remote-debugging-pipe", "--user-data-dir="+dir, "--window-size=1280,800", "about:blank")
+	read, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.ExtraFiles = []*os.File{read, write}
+	cmd.Env = append(os.Environ(), environment...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := &chromium{t: t, in: in, out: bufio.NewReader(out)}
+	kill := time.AfterFunc(browserTimeout, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() {
+		c.call("Browser.close", nil, nil)
+		kill.Stop()
+		// It writes its profile until it ends.
+		_ = cmd.Wait()
+		_ = in.Close()
+		_ = out.Close()
+	})
+	_, _ = read.Close(), write.Close()
+	var created struct{ TargetID string }
+	c.call("Target.createTarget", map[string]any{"url": "about:blank"}, &created)
+	var attached struct{ SessionID string }
+	c.call("Target.attachToTarget", map[string]any{"targetId": created.TargetID, "flatten": true}, &attached)
+	c.session = attached.SessionID
+	for _, domain := range []string{"Page", "Runtime", "Log", "Network", "Accessibility"} {
+		c.call(domain+".enable", nil, nil)
+	}
+	return c
+}
+
+// openConsole opens a console in a browser, and waits for the picture of the fleet. Scripts run before those of the page.
+func openConsole(t *testing.T, config console.Config, scripts ...string) *chromium {
+	t.Helper()
+	b, c := serve(t, config), startChromium(t)
+	for _, script := range scripts {
+		c.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": script}, nil)
+	}
+	c.call("Page.navigate", map[string]any{"url": b.guard.Link()}, nil)
+	c.await("document.querySelector('canvas')")
+	return c
+}
+
+// call calls a method, and decodes its result.
+func (c *chromium) call(method string, params map[string]any, result any) {
+	c.t.Helper()
+	if err := c.try(method, params, result); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// try is like call, and returns the error that the browser reports.
+func (c *chromium) try(method string, params map[string]any, result any) error {
+	c.t.Helper()
+	c.last++
+	message := map[string]any{"id": c.last, "method": method, "params": params}
+	if c.session != "" && method != "Browser.close" {
+		message["sessionId"] = c.session
+	}
+	text, err := json.Marshal(message)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.in.Write(append(text, 0)); err != nil {
+		c.t.Fatalf("%s: %v", method, err)
+	}
+	for {
+		text, err := c.out.ReadBytes(0)
+		if err != nil {
+			c.t.Fatalf("%s: %v", method, err)
+		}
+		var received struct {
+			ID     int
+			Result json.RawMessage
+			Error  *struct{ Message string }
+			Method string
+			Params json.RawMessage
+		}
+		if err := json.Unmarshal(text[:len(text)-1], &received); err != nil {
+			c.t.Fatal(err)
+		}
+		if received.ID != c.last {
+			c.observe(received.Method, received.Params)
+			continue
+		}
+		if received.Error != nil {
+			return fmt.Errorf("%s: %s", method, received.Error.Message)
+		}
+		if result == nil {
+			return nil
+		}
+		return json.Unmarshal(received.Result, result)
+	}
+}
+
+// observe keeps what an event says.
+func (c *chromium) observe(method string, params json.RawMessage) {
+	switch method {
+	case "Network.requestWillBeSent":
+		var sent struct{ Request struct{ URL string } }
+		// What is no such event has no address.
+		_ = json.Unmarshal(params, &sent)
+		c.requests = append(c.requests, sent.Request.URL)
+	case "Runtime.exceptionThrown":
+		c.problems = append(c.problems, string(params))
+	case "Log.entryAdded":
+		var added struct {
+			Entry struct{ Level, Text, URL string }
+		}
+		_ = json.Unmarshal(params, &added)
+		if added.Entry.Level == "error" {
+			c.problems = append(c.problems, added.Entry.Text+" "+added.Entry.URL)
+		}
+	}
+}
+
+// evaluate returns the value of an expression on the page. It waits for a promise.
+func evaluate[T any](c *chromium, expression string) (out T) {
+	c.t.Helper()
+	var evaluated struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails json.RawMessage
+	}
+	c.call("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &evaluated)
+	if evaluated.ExceptionDetails != nil {
+		c.t.Fatalf("%s: %s", expression, evaluated.ExceptionDetails)
+	}
+	if evaluated.Result.Value == nil {
+		return out
+	}
+	if err := json.Unmarshal(evaluated.Result.Value, &out); err != nil {
+		c.t.Fatalf("%s: %v: %s", expression, err, evaluated.Result.Value)
+	}
+	return out
+}
+
+// awaitTimeout is how long a page may take to reach a state.
+const awaitTimeout = time.Minute
+
+// await waits until a condition is true on the page, and on the next one if the page changes meanwhile.
+func (c *chromium) await(condition string) {
+	c.t.Helper()
+	var met struct{ Result struct{ Value bool } }
+	for end := time.Now().Add(awaitTimeout); time.Now().Before(end); {
+		// The browser reports an error if the page changes.
+		err := c.try("Runtime.evaluate", map[string]any{
+			"expression":   fmt.Sprintf("new Promise((resolve) => setTimeout(() => resolve(Boolean(%s)), 20))", condition),
+			"awaitPromise": true, "returnByValue": true,
+		}, &met)
+		if err == nil && met.Result.Value {
+			return
+		}
+	}
+	c.t.Fatalf("%s did not become true; the page:\n%s", condition, evaluate[string](c, "document.body.innerText"))
+}
+
+// visit shows a view, and waits for a condition.
+func (c *chromium) visit(hash, condition string) {
+	c.t.Helper()
+	evaluate[string](c, fmt.Sprintf("location.hash = %q", hash))
+	c.await(condition)
+}
+
+// keys are the codes of keys, and the texts that they type.
+var keys = map[string]struct {
+	code int
+	text string
+}{
+	"Tab": {9, ""}, "Enter": {13, "\r"}, "Escape": {27, ""}, " ": {32, " "},
+	"ArrowLeft": {37, ""}, "ArrowUp": {38, ""}, "ArrowRight": {39, ""}, "ArrowDown": {40, ""},
+}
+
+// press presses a key, such as Enter, or a character.
+func (c *chromium) press(key string) {
+	c.t.Helper()
+	params := map[string]any{"type": "keyDown", "key": key, "code": key}
+	if known, ok := keys[key]; ok {
+		params["windowsVirtualKeyCode"], params["text"] = known.code, known.text
+	} else {
+		params["text"] = key
+	}
+	if params["text"] == "" {
+		params["type"] = "rawKeyDown"
+	}
+	c.call("Input.dispatchKeyEvent", params, nil)
+	params["type"] = "keyUp"
+	delete(params, "text")
+	c.call("Input.dispatchKeyEvent", params, nil)
+}
+
+// write types a text into what has the focus.
+func (c *chromium) write(text string) {
+	c.t.Helper()
+	for _, r := range text {
+		c.press(string(r))
+	}
+}
+
+// click clicks with the mouse on a point.
+func (c *chromium) click(x, y float64) {
+	c.t.Helper()
+	for _, kind := range []string{"mouseMoved", "mousePressed", "mouseReleased"} {
+		c.call("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1}, nil)
+	}
+}
+
+// push pushes the first button with a text.
+func (c *chromium) push(text string) {
+	c.t.Helper()
+	c.await(fmt.Sprintf("[...document.querySelectorAll('button')].some((b) => b.textContent === %q)", text))
+	evaluate[any](c, fmt.Sprintf("[...document.querySelectorAll('button')].find((b) => b.textContent === %q).click()", text))
+}
+
+// resize sets the size of the window. Pictures have scale pixels for each of the page's.
+func (c *chromium) resize(width, height int, scale float64) {
+	c.t.Helper()
+	c.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": scale, "mobile": false}, nil)
+}
+
+// choose chooses a value of the list with a label.
+func (c *chromium) choose(label, value string) {
+	c.t.Helper()
+	evaluate[any](c, fmt.Sprintf(`(() => {
+		const list = [...document.querySelectorAll("label")].find((l) => l.textContent.startsWith(%q)).querySelector("select");
+		list.value = %q;
+		list.dispatchEvent(new Event("change", { bubbles: true }));
+	})()`, label, value))
+}
+
+// fill sets the text of the field with a name, as a user does who leaves the field then.
+func (c *chromium) fill(name, text string) {
+	c.t.Helper()
+	field := fmt.Sprintf("document.querySelector(%q)", fmt.Sprintf("[aria-label=%q]", name))
+	c.await(field)
+	evaluate[any](c, fmt.Sprintf(`(() => {
+		const field = %s;
+		field.value = %q;
+		for (const kind of ["input", "change"]) field.dispatchEvent(new Event(kind, { bubbles: true }));
+	})()`, field, text))
+}
+
+// shows is the condition that the page has a text.
+func shows(text string) string { return fmt.Sprintf("document.body.innerText.includes(%q)", text) }
+
+// useTheme shows the pages in a theme: light or dark.
+func (c *chromium) useTheme(theme string) {
+	c.t.Helper()
+	if evaluate[string](c, "document.documentElement.dataset.theme") != theme {
+		evaluate[any](c, "document.getElementById('theme').click()")
+	}
+	c.await(fmt.Sprintf("document.documentElement.dataset.theme === %q", theme))
+}
+
+// text is what the page shows.
+func (c *chromium) text() string {
+	return evaluate[string](c, "document.getElementById('main').innerText")
+}
+
+// checkNames checks that each control has a name that a screen reader says.
+func (c *chromium) checkNames() {
+	c.t.Helper()
+	var tree struct {
+		Nodes []struct {
+			Ignored    bool
+			Role, Name struct{ Value any }
+		}
+	}
+	c.call("Accessibility.getFullAXTree", nil, &tree)
+	for _, n := range tree.Nodes {
+		role := fmt.Sprint(n.Role.Value)
+		named := n.Name.Value != nil && n.Name.Value != ""
+		if !n.Ignored && !named && slices.Contains([]string{"application", "button", "combobox", "img", "link", "searchbox", "textbox"}, role) {
+			c.t.Errorf("%s: a %s has no name", evaluate[string](c, "location.hash"), role)
+		}
+	}
+}
+
+// edit replaces the text of the editor, as a user does who pastes it.
+func (c *chromium) edit(text string) {
+	c.t.Helper()
+	encoded, err := json.Marshal(text)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	evaluate[any](c, fmt.Sprintf(`(() => {
+		const content = document.querySelector(".editor").shadowRoot.querySelector(".cm-content");
+		content.focus();
+		content.dispatchEvent(new KeyboardEvent("keydown", { key: "a", code: "KeyA", keyCode: 65, ctrlKey: true, bubbles: true }));
+		const data = new DataTransfer();
+		data.setData("text/plain", %s);
+		content.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+	})()`, encoded))
+}
+
+// editorHas is the condition that the editor has a text.
+func editorHas(text string) string {
+	return fmt.Sprintf("document.querySelector('.editor')?.shadowRoot?.querySelector('.cm-content')?.innerText.includes(%q)", text)
+}
+
+// axePath is the file of the checker of accessibility, which npm installs.
+var axePath = filepath.Join("..", "..", "web", "node_modules", "axe-core", "axe.min.js")
+
+// checkAccessibility checks the page for what WCAG 2.2 AA requires, as far as a program can.
+func (c *chromium) checkAccessibility() {
+	c.t.Helper()
+	text, err := os.ReadFile(axePath)
+	if err != nil && requiresTools() {
+		c.t.Fatalf("%v: run npm ci in web, or set %s=allowed", err, uncheckedVariable)
+	}
+	if err != nil {
+		// Only machines with npm have it.
+		return
+	}
+	if !evaluate[bool](c, "typeof axe === 'object'") {
+		// The result of the script has no JSON form.
+		evaluate[any](c, string(text)+"; undefined")
+	}
+	violations := evaluate[[]string](c, `axe.run(document, {
+		runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], resultTypes: ["violations"],
+	}).then(({ violations }) => violations.map((v) => v.id + ": " + v.help + ": " +
+		v.nodes.map((n) => n.html + " (" + n.failureSummary + ")").slice(0, 3).join("; ")))`)
+	for _, violation := range violations {
+		c.t.Errorf("%s, theme %s: %s", evaluate[string](c, "location.hash"), evaluate[string](c, "document.documentElement.dataset.theme"), violation)
+	}
+}

@@ -1,0 +1,332 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-dev/berth/internal/console"
+	"github.com/berth-dev/berth/internal/decisionlog"
+)
+
+// spyOnCanvas has a page keep the texts of its picture, with their places, as drawn.
+const spyOnCanvas = `window.drawn = [];
+{
+	const picture = CanvasRenderingContext2D.prototype, { clearRect, fillText } = picture;
+	picture.clearRect = function (...area) {
+		window.drawn = [];
+		return clearRect.apply(this, area);
+	};
+	picture.fillText = function (text, x, y) {
+		window.drawn.push({ text, x: Math.round(x), y: Math.round(y), pale: this.globalAlpha < 1 });
+		return fillText.call(this, text, x, y);
+	};
+}`
+
+// drawn is the condition that the picture has texts, or their beginnings if there is little room.
+func drawn(texts ...string) string {
+	conditions := make([]string, len(texts))
+	for i, text := range texts {
+		conditions[i] = fmt.Sprintf("window.drawn.some((d) => d.text === %q || d.text.startsWith(%q))", text, text[:min(3, len(text))]+"…")
+	}
+	return strings.Join(conditions, " && ")
+}
+
+// places returns the texts of the picture with their places.
+func (c *chromium) places() string {
+	c.t.Helper()
+	evaluate[any](c, "new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
+	return evaluate[string](c, "JSON.stringify(window.drawn)")
+}
+
+// pale is the condition that the picture shows some clusters paler than others.
+func pale(cluster string, want bool) string {
+	return fmt.Sprintf("window.drawn.some((d) => d.text === %q && d.pale === %v)", cluster, want)
+}
+
+// TestPicture groups, sizes, filters, and zooms the picture of the fleet.
+func TestPicture(t *testing.T) {
+	c := openConsole(t, config(static(t, clusters+policies+workloads+quotas)), spyOnCanvas)
+	for _, tt := range []struct {
+		grouping string
+		groups   []string
+	}{
+		{"state", []string{"Violating", "no workloads"}},
+		{"policy", []string{"gold, region"}},
+		{"zone", []string{"eu-a, eu-b", "unknown zone"}},
+		{"none", []string{"all clusters"}},
+		{"region", []string{"eu", "us", "in no cluster"}},
+	} {
+		c.choose("Group", tt.grouping)
+		c.await(drawn(tt.groups...))
+	}
+	whole := c.places()
+	for _, size := range []string{"cpu", "equal", "workloads"} {
+		before := c.places()
+		c.choose("Size", size)
+		c.await(fmt.Sprintf("JSON.stringify(window.drawn) !== %q", before))
+	}
+	if again := c.places(); again != whole {
+		t.Errorf("the same grouping and size look different:\n%s\n%s", whole, again)
+	}
+	search := "Show clusters by name, region, zone, or policy"
+	c.fill(search, "US")
+	c.await(pale("us-1", false) + " && " + pale("eu-1", true) + " && document.getElementById('status').textContent === '1 cluster match'")
+	c.fill(search, "")
+	c.await(pale("eu-1", false))
+	states := "[...document.querySelectorAll('.toggle')]"
+	evaluate[any](c, states+".filter((b) => !b.textContent.includes('running')).forEach((b) => b.click())")
+	c.await(pale("eu-1", false) + " && " + pale("no cluster · 1", true))
+	evaluate[any](c, states+".filter((b) => b.getAttribute('aria-pressed') === 'false').forEach((b) => b.click())")
+	c.await(pale("eu-1", false))
+	c.testZoom(whole)
+	c.testChoice()
+}
+
+func (c *chromium) testZoom(whole string) {
+	c.t.Helper()
+	changes := func() string { return fmt.Sprintf("JSON.stringify(window.drawn) !== %q", c.places()) }
+	for _, zoom := range []func(){
+		func() { evaluate[any](c, "document.querySelector('[aria-label=\"Zoom in\"]').click()") },
+		func() { evaluate[any](c, "document.querySelector('[aria-label=\"Zoom out\"]').click()") },
+		func() {
+			c.call("Input.dispatchMouseEvent", map[string]any{"type": "mouseWheel", "x": 300, "y": 300, "deltaX": 0, "deltaY": -400}, nil)
+		},
+	} {
+		changed := changes()
+		zoom()
+		c.await(changed)
+	}
+	c.push("Fit")
+	c.await(fmt.Sprintf("JSON.stringify(window.drawn) === %q", whole))
+}
+
+// testChoice chooses a cluster with the mouse, and closes its details.
+func (c *chromium) testChoice() {
+	c.t.Helper()
+	at := evaluate[struct{ X, Y float64 }](c, `(() => {
+		const text = window.drawn.find((d) => d.text === "us-1"), bounds = document.querySelector("canvas").getBoundingClientRect();
+		return { x: bounds.left + text.x + 5, y: bounds.top + text.y };
+	})()`)
+	c.click(at.X, at.Y)
+	c.await("document.querySelector('.details h2')?.textContent === 'us-1'")
+	evaluate[any](c, "document.querySelector('.details .close').click()")
+	c.await("!document.querySelector('.details')")
+}
+
+// TestHistoryPage shows the decisions of a log.
+func TestHistoryPage(t *testing.T) {
+	log := &memoryLog{}
+	for i := range 250 {
+		log.add(fmt.Sprint("web-", i), "region")
+	}
+	from, to := `["eu-1","eu-2"]`, `["eu-2","us-1"]`
+	last := &log.entries[249]
+	last.Changes = []decisionlog.Change{{Field: "annotation placement.berth.dev/clusters", From: &from, To: &to, Policy: "region"}}
+	last.Causes, last.ApprovedBy = []string{"Cluster eu-1: label region \"eu\" → \"us\""}, []string{"dana"}
+	settings := config(static(t, clusters+policies+workloads+quotas))
+	settings.Log = log
+	c := openConsole(t, settings)
+	c.visit("#/history", "document.querySelectorAll('.page.history section:first-of-type tbody tr').length === 200")
+	first := evaluate[string](c, "document.querySelector('.page.history tbody tr').innerText")
+	for _, want := range []string{"shop/web-249", "patched", "eu-2", "−eu-1", "+us-1", "Cluster eu-1: label region", "approved by dana", "generation 1"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("the newest decision lacks %q:\n%s", want, first)
+		}
+	}
+	c.push("Older")
+	c.await("document.querySelectorAll('.page.history section:first-of-type tbody tr').length === 50")
+	c.fill("Show decisions by a part of the namespace or name", "web-24")
+	c.await("document.querySelectorAll('.page.history section:first-of-type tbody tr').length === 11")
+	evaluate[any](c, "document.querySelector('.page.history tbody th a, .page.history tbody td a').click()")
+	c.visit("#/history?resource=deployments.apps&namespace=shop&name=web-7", "document.querySelectorAll('.page.history tbody tr').length === 1")
+}
+
+// nodes are the nodes of the tests, and a policy that reads them.
+const nodes = `---
+apiVersion: v1
+kind: Node
+metadata: {name: node-1, labels: {disk: ssd}}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: disks}
+spec:
+  match:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]
+    objectSelector: {matchLabels: {region: eu}}
+  rego: |
+    package disks
+
+    # Is there a node with a fast disk?
+    labels.disk := "fast" if {
+      some node in data.nodes
+      node.metadata.labels.disk == "ssd"
+      not node.spec.unschedulable
+    }
+`
+
+// TestPlaygroundEdits tries a label of a cluster, a quota, and a node.
+func TestPlaygroundEdits(t *testing.T) {
+	c := openConsole(t, config(static(t, clusters+policies+workloads+quotas+nodes)))
+	c.visit("#/playground?policy=gold&cluster=us-1", "document.querySelector('.labels .row')")
+	c.fill("The value of the label region", "eu")
+	c.await(shows("kubectl label --overwrite clusters.cluster.karmada.io us-1 region=eu") + " && document.querySelector('.totals .moving, .totals .waiting')")
+	row := "document.querySelector('.labels .row')"
+	if got := evaluate[string](c, row+".innerText + "+row+".querySelector('input').value"); !strings.Contains(got, "was us") || !strings.HasSuffix(got, "eu") {
+		t.Errorf("the form shows %q", got)
+	}
+	c.push("Undo the changes")
+	c.await("!document.querySelector('.totals') && document.querySelector('.labels .row input').value === 'us'")
+	c.push("Remove us-1")
+	c.await(shows("kubectl delete clusters.cluster.karmada.io us-1"))
+	c.push("Undo the changes")
+
+	c.fill("The cluster or node to change", "node-1")
+	c.await("document.querySelector('.labels input[type=checkbox]')")
+	evaluate[any](c, "document.querySelector('.labels input[type=checkbox]').click()")
+	c.await(shows(`kubectl patch --type=merge nodes node-1 --patch '{"spec":{"unschedulable":true}}'`) + " && document.querySelector('.totals')")
+	if !evaluate[bool](c, "document.querySelector('.labels input[type=checkbox]').checked") {
+		t.Error("the form does not show that the node is cordoned")
+	}
+	c.push("Undo the changes")
+
+	c.visit("#/playground?resource=scopedquotas.placement.berth.dev&namespace=shop&name=compute", editorHas("kind: ScopedQuota"))
+	c.edit("apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: compute, namespace: shop}\nspec: {hard: {pods: \"20\"}}\n")
+	c.await(shows("kubectl apply --server-side -f changes.yaml") + " && document.querySelector('.totals')")
+}
+
+// TestRego shows a policy in Rego with its keywords highlighted, and the contract beside it.
+func TestRego(t *testing.T) {
+	c := openConsole(t, config(static(t, clusters+policies+workloads+quotas)))
+	c.visit("#/playground?policy=region", editorHas("package region"))
+	const colors = `Object.fromEntries([...document.querySelector(".editor").shadowRoot.querySelectorAll(".cm-line span")]
+		.map((e) => [e.textContent, getComputedStyle(e).color]))`
+	c.await(colors + `["package"] !== undefined`)
+	found := evaluate[map[string]string](c, colors)
+	plain := evaluate[string](c, `getComputedStyle(document.querySelector(".editor").shadowRoot.querySelector(".cm-content")).color`)
+	for _, word := range []string{"package", "some", "contains", "data", "kind"} {
+		if found[word] == "" || found[word] == plain {
+			t.Errorf("%s has the color %q, as the other text", word, found[word])
+		}
+	}
+	if found["package"] == found["kind"] || found["package"] == found["data"] {
+		t.Errorf("keywords have the color of keys, or of data: %v", found)
+	}
+	evaluate[any](c, "document.querySelector('.contract summary').click()")
+	c.await("document.querySelector('.contract').open && " + shows("data.clusters[name]"))
+}
+
+// TestExports saves a change as YAML and as a test.
+func TestExports(t *testing.T) {
+	c := openConsole(t, config(static(t, clusters+policies+workloads+quotas)))
+	dir := t.TempDir()
+	c.call("Browser.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": dir}, nil)
+	c.visit("#/playground?policy=gold", editorHas("name: gold"))
+	c.edit(onlyGold)
+	c.await("document.querySelector('.totals')")
+	c.push("Export the YAML")
+	if got := c.downloaded(filepath.Join(dir, "changes.yaml")); got != onlyGold {
+		t.Errorf("changes.yaml:\n%s", got)
+	}
+	c.push("Export a test")
+	c.await(shows("kubectl berth test changes_test.yaml"))
+	for _, want := range []string{"changes.yaml", "name: Deployment shop/api is moved", "eu-1"} {
+		if got := c.downloaded(filepath.Join(dir, "changes_test.yaml")); !strings.Contains(got, want) {
+			t.Errorf("changes_test.yaml lacks %q:\n%s", want, got)
+		}
+	}
+}
+
+// downloaded returns the content of a file when the browser has saved it.
+func (c *chromium) downloaded(path string) string {
+	c.t.Helper()
+	for range 200 {
+		// The browser gives the file its name at the end.
+		if content, err := os.ReadFile(path); err == nil {
+			return string(content)
+		}
+		evaluate[any](c, "new Promise((resolve) => setTimeout(resolve, 20))")
+	}
+	c.t.Fatalf("the browser did not save %s", path)
+	return ""
+}
+
+// TestPagesWithoutRights checks that pages say what the user may not read, and show the rest.
+func TestPagesWithoutRights(t *testing.T) {
+	for _, tt := range []struct {
+		resource string
+		pages    map[string]string
+	}{
+		{"deployments", map[string]string{"#/fleet": "you may not list deployments.apps"}},
+		{"scopedquotas", map[string]string{"#/quotas": "You may not list scopedquotas", "#/fleet": "workloads in 3 clusters"}},
+		{"clusters", map[string]string{
+			"#/fleet": "clusters", "#/policies": "only the status of the policies is known", "#/quotas": "shop/compute",
+			"#/playground?policy=gold": "Nothing is applied",
+		}},
+	} {
+		t.Run(tt.resource, func(t *testing.T) {
+			c := startChromium(t)
+			b := serve(t, config(withoutRights{static(t, clusters+policies+workloads+quotas), tt.resource}))
+			c.call("Page.navigate", map[string]any{"url": b.guard.Link()}, nil)
+			c.await("document.querySelector('nav')")
+			for hash, want := range tt.pages {
+				c.visit(hash, shows(want))
+			}
+			if tt.resource == "clusters" {
+				c.visit("#/playground?policy=gold", editorHas("name: gold"))
+				c.edit(onlyGold)
+				c.await(shows("What the change would do is not known") + " && document.querySelector('.result .note')")
+			}
+			c.checkAccessibility()
+		})
+	}
+}
+
+// TestSignInPage signs in to a shared console.
+func TestSignInPage(t *testing.T) {
+	api := startAPIServer(t, "alice")
+	server := httptest.NewServer(console.NewUsers(api.user(t)).Handler())
+	t.Cleanup(server.Close)
+	c := startChromium(t)
+	c.call("Page.navigate", map[string]any{"url": server.URL + "/"}, nil)
+	field := "document.querySelector('.sign-in input')"
+	c.focusOn(field)
+	c.checkNames()
+	c.checkAccessibility()
+	c.write("mallory")
+	c.press("Enter")
+	c.await("document.querySelector('.sign-in [role=alert]')")
+	c.checkAccessibility()
+	c.focusOn(field)
+	evaluate[any](c, field+".select()")
+	c.write("alice")
+	c.press("Enter")
+	c.await("document.querySelector('canvas') && document.getElementById('source').textContent.startsWith('alice')")
+	kept := evaluate[string](c, "JSON.stringify([location.href, document.cookie, { ...localStorage }, { ...sessionStorage }])")
+	if strings.Contains(kept, "alice") || slices.ContainsFunc(c.requests, func(address string) bool { return strings.Contains(address, "alice") }) {
+		t.Errorf("the page keeps the token, or it is in an address: %s, %q", kept, c.requests)
+	}
+	c.call("Page.reload", nil, nil)
+	c.await("document.querySelector('.sign-in')")
+}
