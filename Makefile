@@ -150,7 +150,8 @@ lint-fix: ## Run the linters and repair what they can repair.
 	cd hack/image && $(GOLANGCI_LINT) run --fix --config $(CURDIR)/.golangci.yml ./...
 	cd hack/prometheus && $(GOLANGCI_LINT) run --fix --config $(CURDIR)/.golangci.yml ./...
 
-# With npm and the packages that web/package-lock.json pins, make verify builds the pages of the console again.
+# With npm and the packages that web/package-lock.json pins, make verify builds the pages of the console again. In CI, it fails without them,
+# unless CONSOLE_UNCHECKED is set.
 NPM := $(shell command -v npm)
 
 web/node_modules/.package-lock.json: web/package.json web/package-lock.json
@@ -160,6 +161,10 @@ web/node_modules/.package-lock.json: web/package.json web/package-lock.json
 .PHONY: console
 console: console-types console-pages ## Build the pages of the console into internal/console/assets, and test their parts; needs Node.js and npm.
 	cd web && npm test
+
+.PHONY: screenshots
+screenshots: ## Make the pictures of the documentation again: docs/images; needs Chromium and the font Inter.
+	go test -count=1 -v -run='^TestScreenshots$$' ./internal/console -screenshots=$(CURDIR)/docs/images
 
 .PHONY: console-pages
 console-pages: web/node_modules/.package-lock.json
@@ -180,6 +185,8 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 	if [ -n '$(NPM)' ] && [ -d web/node_modules ]; then \
 	  rm -rf "$$tmp/regenerated/internal/console/assets"; cp -r --preserve=timestamps web/node_modules "$$tmp/regenerated/web/"; \
 	  $(MAKE) --no-print-directory --directory="$$tmp/regenerated" console-pages; rm -rf "$$tmp/regenerated/web/node_modules"; \
+	elif [ -n "$${CI:-}" ] && [ -z "$${CONSOLE_UNCHECKED:-}" ]; then \
+	  echo 'Error: without npm and web/node_modules, the pages of the console can not be built again: run npm ci in web, or set CONSOLE_UNCHECKED=allowed' >&2; exit 1; \
 	else echo 'The pages of the console are not built again, without npm and web/node_modules (cd web && npm ci)'; fi; \
 	if ! (cd "$$tmp" && diff --recursive --new-file --unified tree regenerated); then \
 	  echo "Error: generated files are stale (see above): run make generate manifests reference console chart bundle catalog (without npm, console-types in place of console), and delete what it no longer writes" >&2; exit 1; fi
