@@ -19,6 +19,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/fleet"
+	"github.com/berth-dev/berth/internal/simulation"
 )
 
 // fleetView is the response of /api/fleet.
@@ -69,7 +71,13 @@ func (c *Console) fleet(r *http.Request) (*fleetView, error) {
 	}
 	table := f.Table(fleet.ByCluster)
 	out := &fleetView{Source: s.Source, ReadAt: s.at, States: f.States(fleet.ByCluster), Places: []place{}, Notes: append([]string{}, f.Notes...)}
-	_, out.Live = s.Cluster.(follower)
+	var followed follower
+	if followed, out.Live = s.Cluster.(follower); out.Live {
+		for _, polled := range followed.Polled() {
+			out.Notes = append(out.Notes, fmt.Sprintf("You may list %s, but not watch them, so that what is shown of them may be %s old: "+
+				"ask for the right to watch them.", polled, simulation.PollInterval))
+		}
+	}
 	for _, n := range out.States {
 		out.Objects += n
 	}

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // follower is a cluster that follows its changes, such as simulation.Watched.
@@ -33,6 +34,8 @@ type follower interface {
 	Follow(ctx context.Context)
 	// Changes returns the number of changes so far, and a channel that is closed at the next one.
 	Changes() (n int, next <-chan struct{})
+	// Polled returns the types that it can't watch, and lists again at intervals.
+	Polled() []schema.GroupResource
 }
 
 // The pauses between readings while pages follow the cluster: at least minPause, and so long that computing takes at most a part of the

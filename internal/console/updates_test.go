@@ -26,6 +26,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
@@ -45,6 +47,11 @@ func (c *changing) Changes() (int, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.changes, c.next
+}
+
+// Polled returns a type that the user may not watch.
+func (c *changing) Polled() []schema.GroupResource {
+	return []schema.GroupResource{{Group: "apps", Resource: "deployments"}}
 }
 
 // Follow follows nothing: the test changes the cluster.
@@ -133,6 +140,9 @@ func TestUpdates(t *testing.T) {
 	}
 	if !get[struct{ Live bool }](t, b, "fleet").Live {
 		t.Error("the fleet is not live")
+	}
+	if notes := get[struct{ Notes []string }](t, b, "fleet").Notes; len(notes) != 1 || !strings.HasPrefix(notes[0], "You may list deployments.apps, but not watch them") {
+		t.Errorf("notes %q", notes)
 	}
 	first, leaveFirst := context.WithCancel(t.Context())
 	second, leaveSecond := context.WithCancel(t.Context())

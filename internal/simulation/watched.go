@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/klog/v2"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/notify"
@@ -54,6 +58,8 @@ type Watched struct {
 	lists     map[schema.GroupVersionResource]*watchedList
 	changes   int
 	next      chan struct{}
+
+	pollInterval time.Duration
 }
 
 var _ Cluster = (*Watched)(nil)
@@ -68,11 +74,15 @@ type watchedList struct {
 	sorted []*unstructured.Unstructured
 	// outdated reports whether the API server no longer has the changes after the version.
 	outdated bool
+	// polled reports whether the type is listed again at intervals.
+	polled bool
+	// stop ends what follows the list; nil if nothing did.
+	stop context.CancelFunc
 }
 
 // NewWatched returns the cluster. It follows nothing before Follow.
 func NewWatched(l *Live) *Watched {
-	return &Watched{Live: l, lists: map[schema.GroupVersionResource]*watchedList{}, next: make(chan struct{})}
+	return &Watched{Live: l, lists: map[schema.GroupVersionResource]*watchedList{}, next: make(chan struct{}), pollInterval: PollInterval}
 }
 
 // Changes returns the number of changes so far, and a channel that is closed at the next one.
@@ -95,7 +105,21 @@ func (w *Watched) Follow(ctx context.Context) {
 	defer w.mu.Unlock()
 	w.following = ctx
 	for resource, list := range w.lists {
-		go w.watch(ctx, resource, list)
+		w.start(ctx, resource, list)
+	}
+}
+
+// start starts following a list, until the context ends or another list replaces it. The caller holds mu.
+func (w *Watched) start(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) {
+	list.end()
+	ctx, list.stop = context.WithCancel(ctx)
+	go w.follow(ctx, resource, list)
+}
+
+// end ends what follows the list. The caller holds the mutex of the Watched.
+func (l *watchedList) end() {
+	if l.stop != nil {
+		l.stop()
 	}
 }
 
@@ -130,11 +154,25 @@ func (w *Watched) List(ctx context.Context, resource schema.GroupVersionResource
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if known != nil {
+		known.end()
+	}
 	w.lists[resource] = added
 	if w.following != nil && w.following.Err() == nil {
-		go w.watch(w.following, resource, added)
+		w.start(w.following, resource, added)
 	}
 	return valid(resource, added.list()), nil
+}
+
+// Get implements Cluster. An object of a type that was listed with all fields is that of the list.
+func (w *Watched) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	w.mu.Lock()
+	if list := w.lists[resource]; list != nil && list.fields == nil && !list.outdated {
+		defer w.mu.Unlock()
+		return list.objects[types.NamespacedName{Namespace: namespace, Name: name}], nil
+	}
+	w.mu.Unlock()
+	return w.Live.Get(ctx, resource, namespace, name)
 }
 
 func nameOf(obj *unstructured.Unstructured) types.NamespacedName {
@@ -155,43 +193,144 @@ func (l *watchedList) list() []*unstructured.Unstructured {
 	return l.sorted
 }
 
-// The pauses after a watch that failed: the first one, and the longest.
-const (
-	firstPause   = time.Second
-	longestPause = time.Minute
-)
+// retryPause is the pause after a watch that ended with an error that may pass, such as an expired token.
+const retryPause = 10 * time.Second
 
-// watch follows a list until the context ends, another list of the type replaces it, or its changes are lost.
-func (w *Watched) watch(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) {
-	keep := keptFields(watches.WithValidity(resource, list.fields))
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		w.mu.Lock()
-		version, current := list.version, w.lists[resource] == list && !list.outdated
-		w.mu.Unlock()
-		if !current || ctx.Err() != nil {
-			return
-		}
-		events, err := w.client.Resource(resource).Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
-		if err == nil {
-			var received bool
-			received, err = w.apply(ctx, resource, list, keep, events)
-			events.Stop()
-			if received {
-				pause = firstPause
-			}
-		}
+// follow follows a list until the context ends, or its changes are lost.
+func (w *Watched) follow(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) {
+	for {
+		err := w.watch(ctx, resource, list)
 		switch {
-		case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+		case ctx.Err() != nil:
+			return
+		case isLost(err):
 			w.lose(list)
 			return
-		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
-			// The list stays as it was read.
+		case isUnwatchable(err):
+			w.poll(ctx, resource, list)
 			return
 		}
-		if !notify.Sleep(ctx, pause) {
+		if !notify.Sleep(ctx, retryPause) {
 			return
 		}
 	}
+}
+
+// isLost reports whether an error means that the API server no longer has the changes after a version.
+func isLost(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// errNoVersion means that the API server did not say which version a list has.
+var errNoVersion = errors.New("the list has no version")
+
+// isUnwatchable reports whether an error means that a type can be listed alone.
+func isUnwatchable(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) || errors.Is(err, errNoVersion)
+}
+
+// watch applies the changes of a type to a list until an error ends the watch that a new connection does not correct. It returns the error,
+// or nil if the context has ended.
+func (w *Watched) watch(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	w.mu.Lock()
+	version := list.version
+	w.mu.Unlock()
+	open := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		events, err := w.client.Resource(resource).Watch(ctx, o)
+		if isLost(err) || isUnwatchable(err) || apierrors.IsUnauthorized(err) {
+			// The RetryWatcher repeats most of these requests without end.
+			end(err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		w.mu.Lock()
+		list.polled = false
+		w.mu.Unlock()
+		return withBookmarks(events), nil
+	}
+	// The pages show that there are no updates: a log would disturb the terminal of the user.
+	quiet := klog.NewContext(ctx, logr.Discard())
+	events, err := watchtools.NewRetryWatcherWithContext(quiet, version, &cache.ListWatch{WatchFuncWithContext: open})
+	if err != nil {
+		return errNoVersion
+	}
+	defer func() {
+		events.Stop()
+		<-events.Done()
+	}()
+	keep := keptFields(watches.WithValidity(resource, list.fields))
+	for event := range events.ResultChan() {
+		if event.Type == watch.Error {
+			return apierrors.FromObject(event.Object)
+		}
+		obj, ok := event.Object.(*unstructured.Unstructured)
+		if !ok {
+			return errors.New("a watch sent an object of an unexpected type")
+		}
+		if keep != nil {
+			obj = &unstructured.Unstructured{Object: keep.Project(obj.Object)}
+		}
+		w.apply(ctx, list, event.Type, obj)
+	}
+	return context.Cause(ctx)
+}
+
+// withBookmarks returns a watch whose bookmarks are changes of an object without a name, so that the RetryWatcher passes them on. With their
+// versions, the next page can go on from the last one.
+func withBookmarks(events watch.Interface) watch.Interface {
+	passed := make(chan watch.Event)
+	out := watch.NewProxyWatcher(passed)
+	go func() {
+		defer close(passed)
+		defer events.Stop()
+		for {
+			var event watch.Event
+			select {
+			case <-out.StopChan():
+				return
+			case received, ok := <-events.ResultChan():
+				if !ok {
+					return
+				}
+				event = received
+			}
+			if event.Type == watch.Bookmark {
+				event.Type = watch.Modified
+			}
+			select {
+			case <-out.StopChan():
+				return
+			case passed <- event:
+			}
+		}
+	}()
+	return out
+}
+
+// apply applies an event to a list, unless the context has ended, so that another one has taken over.
+func (w *Watched) apply(ctx context.Context, list *watchedList, kind watch.EventType, obj *unstructured.Unstructured) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	list.version = obj.GetResourceVersion()
+	name := nameOf(obj)
+	known := list.objects[name]
+	switch {
+	case name.Name == "":
+		// A bookmark has only a version.
+		return
+	case kind == watch.Deleted && known == nil, kind != watch.Deleted && known != nil && same(known, obj):
+		return
+	case kind == watch.Deleted:
+		delete(list.objects, name)
+	default:
+		list.objects[name] = obj
+	}
+	list.sorted = nil
+	w.changed()
 }
 
 // lose marks a list whose changes are lost, so that it is read again.
@@ -202,58 +341,70 @@ func (w *Watched) lose(list *watchedList) {
 	w.changed()
 }
 
-// apply applies the events of a watch to a list until the watch ends. received reports whether there was one.
-func (w *Watched) apply(
-	ctx context.Context, resource schema.GroupVersionResource, list *watchedList, keep *projection.FieldSet, events watch.Interface,
-) (received bool, err error) {
-	for event := range events.ResultChan() {
-		if event.Type == watch.Error {
-			return received, apierrors.FromObject(event.Object)
-		}
-		obj, ok := event.Object.(*unstructured.Unstructured)
-		if !ok {
-			return received, errors.New("a watch sent an object of an unexpected type")
-		}
-		received = true
-		if event.Type != watch.Bookmark && keep != nil {
-			obj = &unstructured.Unstructured{Object: keep.Project(obj.Object)}
-		}
-		if !w.applyOne(ctx, resource, list, event.Type, obj) {
-			return received, nil
-		}
-	}
-	return received, nil
-}
+// PollInterval is how often a type is listed again that can't be watched.
+const PollInterval = time.Minute
 
-// applyOne applies an event. It reports false if the context has ended, or if another list has replaced this one.
-func (w *Watched) applyOne(
-	ctx context.Context, resource schema.GroupVersionResource, list *watchedList, kind watch.EventType, obj *unstructured.Unstructured,
-) bool {
+// Polled returns the types that are listed again at intervals, because the user may not watch them, or the API server can't, sorted.
+func (w *Watched) Polled() []schema.GroupResource {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if ctx.Err() != nil || w.lists[resource] != list {
-		return false
+	var out []schema.GroupResource
+	for resource, list := range w.lists {
+		if list.polled {
+			out = append(out, resource.GroupResource())
+		}
 	}
-	list.version = obj.GetResourceVersion()
-	name := nameOf(obj)
-	switch kind {
-	case watch.Added, watch.Modified:
+	slices.SortFunc(out, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+	return out
+}
+
+// poll lists a type again at intervals until the context ends.
+func (w *Watched) poll(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) {
+	w.mu.Lock()
+	if !list.polled {
+		// The next reading says so.
+		list.polled = true
+		w.changed()
+	}
+	w.mu.Unlock()
+	tick := time.NewTicker(w.pollInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if objects, version, err := w.list(ctx, resource, list.fields); err == nil {
+			w.replace(ctx, list, objects, version)
+		}
+		// Otherwise, the list stays as it was read.
+	}
+}
+
+// replace replaces the objects of a list by those that were listed again, unless the context has ended.
+func (w *Watched) replace(ctx context.Context, list *watchedList, objects []*unstructured.Unstructured, version string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	list.version = version
+	changed := len(objects) != len(list.objects)
+	next := make(map[types.NamespacedName]*unstructured.Unstructured, len(objects))
+	for _, obj := range objects {
+		name := nameOf(obj)
 		if known := list.objects[name]; known != nil && same(known, obj) {
-			return true
+			obj = known
+		} else {
+			changed = true
 		}
-		list.objects[name] = obj
-	case watch.Deleted:
-		if list.objects[name] == nil {
-			return true
-		}
-		delete(list.objects, name)
-	default:
-		// A bookmark has only a version.
-		return true
+		next[name] = obj
 	}
-	list.sorted = nil
-	w.changed()
-	return true
+	if changed {
+		list.objects, list.sorted = next, nil
+		w.changed()
+	}
 }
 
 // same reports whether two versions of an object differ in nothing that a simulation reads.
