@@ -49,6 +49,7 @@ type Live struct {
 	discovery discovery.CachedDiscoveryInterface
 	mapper    meta.RESTMapper
 	client    dynamic.Interface
+	types     *schemas.Checker
 }
 
 var _ Cluster = (*Live)(nil)
@@ -71,6 +72,7 @@ func NewLive(ctx context.Context, config *rest.Config, inventories *replication.
 	}
 	cached := memory.NewMemCacheClient(discoveryClient)
 	out := &Live{catalog: watches.NewCatalog(cached, inventories), discovery: cached, client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(cached)}
+	out.types = schemas.NewChecker(out.catalog, cached.OpenAPIV3())
 	return out, out.catalog.Refresh(ctx)
 }
 
@@ -83,10 +85,8 @@ func (l *Live) Discovery() (Discovery, error) {
 	return Discovery{Groups: groups, Resources: resources}, nil
 }
 
-// TypeChecker returns a checker that compares policies with the schemas that the API server publishes.
-func (l *Live) TypeChecker() *schemas.Checker {
-	return schemas.NewChecker(l.catalog, l.discovery.OpenAPIV3())
-}
+// TypeChecker returns the checker that compares policies with the schemas that the API server publishes.
+func (l *Live) TypeChecker() *schemas.Checker { return l.types }
 
 // Catalog implements Cluster.
 func (l *Live) Catalog() *watches.Catalog { return l.catalog }

@@ -193,6 +193,7 @@ func (q *question) policyFindings(ctx context.Context, p *simulation.Policy) ([]
 		if err != nil {
 			return nil, fmt.Errorf("checking the types of %s: %w", object, err)
 		}
+		q.checked[p.Name] = report
 		for _, f := range report.Findings {
 			out = append(out, Finding{object, p.Spec.Strict, f.Text(p.Name)})
 		}

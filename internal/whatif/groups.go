@@ -19,6 +19,8 @@ package whatif
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/berth-dev/berth/internal/placement"
@@ -123,12 +125,8 @@ func (g *groups) join(p *placement.Policy, key any, index int, c *chosen) *group
 	return known
 }
 
-// each calls f for each group of a policy.
-func (g *groups) each(p *placement.Policy, f func(*group)) {
-	for _, known := range g.byPolicy[p] {
-		f(known)
-	}
-}
+// of returns the groups of a policy.
+func (g *groups) of(p *placement.Policy) []*group { return slices.Collect(maps.Values(g.byPolicy[p])) }
 
 // concerned calls mark with the members whose decision by a later evaluator of the policy may differ.
 func (g *group) concerned(ctx context.Context, before, after placement.Evaluator, mark func(index int)) {

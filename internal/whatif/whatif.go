@@ -67,6 +67,8 @@ type Session struct {
 	states  []*state
 	index   map[objectKey]int
 	groups  *groups
+	// checked are the last reports on the types of policies, by policy, which keep the schemas in memory that they used.
+	checked map[string]*schemas.Report
 }
 
 // NewSession reads the policies of a cluster, what they read, and the objects that they match, and decides these.
@@ -88,7 +90,7 @@ func newSession(ctx context.Context, cluster simulation.Cluster, o simulation.Op
 	}
 	s := &Session{
 		cluster: cached, options: o, before: before, partial: partial, index: map[objectKey]int{}, groups: newGroups(),
-		lists: map[schema.GroupVersionResource]listed{},
+		lists: map[schema.GroupVersionResource]listed{}, checked: map[string]*schemas.Report{},
 	}
 	for l, err := range before.MatchedLists(ctx) {
 		if s.mayLeaveOut(err) {
@@ -275,19 +277,28 @@ func (q *question) mark(ctx context.Context) error {
 			continue
 		}
 		after := q.after.Policy(before.Name)
-		if after == nil || !alike(before, after) {
+		if after == nil || !q.alike(before, after) {
 			for _, v := range before.Versions() {
-				q.groups.each(v.Policy, q.markAll)
+				for _, g := range q.groups.of(v.Policy) {
+					q.markAll(g)
+				}
 			}
 			continue
 		}
-		q.groups.each(before.Policy, func(g *group) {
-			g.concerned(ctx, before.Evaluator, after.Evaluator, func(index int) { q.marked[index] = true })
+		// No other group of the policy has the members of one.
+		groups := q.groups.of(before.Policy)
+		err := simulation.Parallel(len(groups), func(i int) error {
+			groups[i].concerned(ctx, before.Evaluator, after.Evaluator, func(index int) { q.marked[index] = true })
+			// An error of the policy is what happens to the objects.
+			return ctx.Err()
 		})
+		if err != nil {
+			return err
+		}
 	}
 	for _, after := range q.after.Policies() {
 		before := q.before.Policy(after.Name)
-		if before != nil && (!q.affected(after) || alike(before, after)) {
+		if before != nil && (!q.affected(after) || q.alike(before, after)) {
 			continue
 		}
 		if err := q.markMatched(ctx, after); err != nil {
@@ -297,6 +308,7 @@ func (q *question) mark(ctx context.Context) error {
 	return nil
 }
 
+// markAll marks the members of a group. No other group of the policy has them.
 func (q *question) markAll(g *group) {
 	for _, i := range g.members {
 		q.marked[i] = true
@@ -334,16 +346,18 @@ func (q *question) changesNamespaces() bool {
 	return len(q.changed.changed[namespaces]) > 0
 }
 
-// alike reports whether two versions of a policy match the same objects and treat equal decisions alike, and whether
-// the later one reads no more of objects than the earlier one. Then equal decisions on one member of each group mean that
-// nothing happens to the others.
-func alike(before, after *simulation.Policy) bool {
+// alike reports whether a policy before and after the changes matches the same objects and treats equal decisions alike, and whether it
+// reads no more of objects than before. Then equal decisions on one member of each group mean that nothing happens to the others.
+func (q *question) alike(before, after *simulation.Policy) bool {
 	text := func(spec placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
 		spec.Rules, spec.Rego, spec.RegoVersion, spec.Data, spec.Replicate = nil, "", "", nil, nil
 		return spec
 	}
 	decides := func(p *simulation.Policy) bool { return p.Err == nil && p.Assignment.Target != rollout.None }
-	return decides(before) && decides(after) && !before.NeedsNamespaces() && !after.NeedsNamespaces() &&
+	if q.changesNamespaces() && (before.NeedsNamespaces() || after.NeedsNamespaces()) {
+		return false
+	}
+	return decides(before) && decides(after) && !before.Assignment.Partial() && !after.Assignment.Partial() &&
 		before.Schedules == after.Schedules && before.Evaluator.Input().Covers(after.Evaluator.Input()) &&
 		equality.Semantic.DeepEqual(text(before.Spec), text(after.Spec))
 }
