@@ -42,8 +42,10 @@ type state struct {
 	decided   once[*fleet.Fleet]
 	tried     once[*whatif.Session]
 	named     once[*valuesView]
-	// asking is held while the session is in use, which answers one question after the other.
+	// asking is held while the session is in use, which answers one question after the other. It guards last, its last answer; nil before
+	// the first one.
 	asking sync.Mutex
+	last   *answered
 }
 
 func newState(r *Reading, computing slots) *state {

@@ -71,10 +71,11 @@ func (c *Console) testCase(r *http.Request, asked changes) (*testCaseView, error
 	if checked.fatal() {
 		return nil, problem{http.StatusBadRequest, "correct the errors first: " + checked.Mistakes[0].Message}
 	}
-	report, err := s.report(r, parsed)
+	answered, err := s.report(r, asked, parsed)
 	if err != nil {
 		return nil, err
 	}
+	report := answered.report
 	if len(report.Objects) == 0 {
 		return nil, problem{http.StatusBadRequest, "nothing would happen to any object, so that there is nothing to test"}
 	}

@@ -19,7 +19,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -42,6 +41,16 @@ type changes struct {
 	Delete []string `json:"delete"`
 }
 
+// question is the request of /api/whatif: changes, and which of the objects to which something would happen the response has.
+type question struct {
+	changes
+	// Transition selects the objects to which it would happen; empty for all. Of these, the response has the ones from Offset, Limit of them,
+	// or defaultObjects if Limit is 0.
+	Transition whatif.Transition `json:"transition,omitempty"`
+	Offset     int               `json:"offset,omitempty"`
+	Limit      int               `json:"limit,omitempty"`
+}
+
 // whatifView is the response of /api/whatif.
 type whatifView struct {
 	Mistakes []Mistake `json:"mistakes"`
@@ -59,20 +68,22 @@ type whatifView struct {
 	Milliseconds int64 `json:"milliseconds"`
 }
 
-func (c *Console) whatif(r *http.Request, asked changes) (*whatifView, error) {
+func (c *Console) whatif(r *http.Request, asked question) (*whatifView, error) {
 	started := time.Now()
 	s, err := c.current(r)
 	if err != nil {
 		return nil, err
 	}
 	out := &whatifView{Mistakes: []Mistake{}, Flows: []Flow{}, Notes: []string{}, Commands: []string{}}
-	parsed, err := c.parse(r, s, asked, out)
+	parsed, err := c.parse(r, s, asked.changes, out)
 	if err != nil {
 		return nil, err
 	}
 	if !out.fatal() {
-		out.Commands = commandsFor(asked, parsed)
-		if err := s.answer(r, parsed, out); err != nil {
+		if out.Commands, err = s.commandsFor(r.Context(), asked.changes, parsed); err != nil {
+			return nil, err
+		}
+		if err := s.answer(r, asked, parsed, out); err != nil {
 			return nil, err
 		}
 	}
@@ -174,8 +185,8 @@ func (c *Console) parseManifests(ctx context.Context, s *state, text string, par
 }
 
 // answer adds what the changes would do to the response.
-func (s *state) answer(r *http.Request, parsed whatif.Changes, out *whatifView) error {
-	report, err := s.report(r, parsed)
+func (s *state) answer(r *http.Request, asked question, parsed whatif.Changes, out *whatifView) error {
+	answered, err := s.report(r, asked.changes, parsed)
 	switch {
 	case apierrors.IsForbidden(err):
 		// The mistakes are known without it.
@@ -189,25 +200,48 @@ func (s *state) answer(r *http.Request, parsed whatif.Changes, out *whatifView) 
 	case err != nil:
 		return err
 	}
+	report := *answered.report
 	for _, missing := range report.Missing {
 		out.Notes = append(out.Notes, fmt.Sprintf("You may not list %s, so they are missing: ask for the right to list them.", missing))
 	}
-	out.Total, out.Moves = len(report.Objects), report.Moves()
-	values := make([][]whatif.Value, len(report.Objects))
-	for i, o := range report.Objects {
-		values[i] = o.Values
-	}
-	out.Flows = flowsOf(values)
-	report.Objects = report.Objects[:min(len(report.Objects), maxObjects)]
-	out.Report = report
+	out.Total, out.Moves, out.Flows = len(report.Objects), answered.moves, answered.flows
+	report.Objects = asked.page(report.Objects)
+	out.Report = &report
 	return nil
+}
+
+// page returns the objects that the response has.
+func (q question) page(objects []whatif.Object) []whatif.Object {
+	if q.Transition != "" {
+		// They are sorted by transition.
+		is := func(o whatif.Object) bool { return o.Transition == q.Transition }
+		first := max(0, slices.IndexFunc(objects, is))
+		objects = objects[first:]
+		if end := slices.IndexFunc(objects, func(o whatif.Object) bool { return !is(o) }); end >= 0 {
+			objects = objects[:end]
+		}
+	}
+	first := min(max(q.Offset, 0), len(objects))
+	limit := min(q.Limit, maxObjects)
+	if limit <= 0 {
+		limit = defaultObjects
+	}
+	return objects[first:min(first+limit, len(objects))]
+}
+
+// answered is the answer to changes, which the next pages of its objects need again.
+type answered struct {
+	changes changes
+	report  *whatif.Report
+	moves   int
+	flows   []Flow
 }
 
 // impossible is why changes can't be made.
 type impossible struct{ error }
 
-// report returns what the changes would do.
-func (s *state) report(r *http.Request, parsed whatif.Changes) (*whatif.Report, error) {
+// report returns what the changes would do. The caller must not change the answer.
+func (s *state) report(r *http.Request, asked changes, parsed whatif.Changes) (*answered, error) {
 	session, err := s.session(r.Context())
 	if err != nil {
 		return nil, err
@@ -218,65 +252,25 @@ func (s *state) report(r *http.Request, parsed whatif.Changes) (*whatif.Report, 
 		// The user has changed the text meanwhile.
 		return nil, err
 	}
+	if s.last != nil && asked.equal(s.last.changes) {
+		return s.last, nil
+	}
 	report, err := limited(r.Context(), s.computing, func() (*whatif.Report, error) { return session.WhatIf(r.Context(), parsed) })
-	if err != nil && !apierrors.IsForbidden(err) {
+	switch {
+	case apierrors.IsForbidden(err), r.Context().Err() != nil:
+		return nil, cmp.Or(err, r.Context().Err())
+	case err != nil:
 		return nil, impossible{err}
 	}
-	return report, err
+	values := make([][]whatif.Value, len(report.Objects))
+	for i, o := range report.Objects {
+		values[i] = o.Values
+	}
+	s.last = &answered{asked, report, report.Moves(), flowsOf(values)}
+	return s.last, nil
 }
 
-// commandsFor returns the commands that predict what changes do, and that then make them.
-func commandsFor(asked changes, parsed whatif.Changes) []string {
-	predict := []string{"kubectl", "berth", "whatif"}
-	var out []string
-	if strings.TrimSpace(asked.Manifests) != "" {
-		predict = append(predict, "-f", manifestFile)
-		out = append(out, shell("kubectl", "apply", "--server-side", "-f", manifestFile))
-	}
-	for _, text := range asked.Set {
-		predict = append(predict, "--set", text)
-	}
-	for _, text := range asked.Delete {
-		predict = append(predict, "--delete", text)
-	}
-	for _, a := range parsed.Set {
-		out = append(out, setCommand(a))
-	}
-	for _, r := range parsed.Delete {
-		out = append(out, shell(append([]string{"kubectl", "delete"}, wordsFor(r)...)...))
-	}
-	if len(out) == 0 {
-		return []string{}
-	}
-	return append([]string{shell(predict...)}, out...)
-}
-
-// manifestFile is the name of the file with the manifests, in which the page exports them.
-const manifestFile = "changes.yaml"
-
-// wordsFor returns the words by which kubectl names an object.
-func wordsFor(r whatif.Reference) []string {
-	out := []string{r.Resource.GroupResource().String(), r.Name}
-	if r.Namespace != "" {
-		out = append(out, "--namespace", r.Namespace)
-	}
-	return out
-}
-
-// setCommand returns the command that sets a label or another field.
-func setCommand(a whatif.Assignment) string {
-	if len(a.Path) == 3 && a.Path[0] == "metadata" && a.Path[1] == "labels" {
-		change := a.Path[2] + "-"
-		if a.Value != nil {
-			change = a.Path[2] + "=" + a.Text
-		}
-		return shell(slices.Concat([]string{"kubectl", "label", "--overwrite"}, wordsFor(a.Reference), []string{change})...)
-	}
-	patch := a.Value
-	for _, key := range slices.Backward(a.Path) {
-		patch = map[string]any{key: patch}
-	}
-	// The value comes from YAML, and so has a JSON form.
-	encoded, _ := json.Marshal(patch)
-	return shell(slices.Concat([]string{"kubectl", "patch", "--type=merge"}, wordsFor(a.Reference), []string{"--patch", string(encoded)})...)
+// equal reports whether two requests have the same changes.
+func (c changes) equal(other changes) bool {
+	return c.Manifests == other.Manifests && slices.Equal(c.Set, other.Set) && slices.Equal(c.Delete, other.Delete)
 }

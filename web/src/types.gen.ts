@@ -428,6 +428,15 @@ export interface PolicyView {
   approvals: Approval[] | null;
 }
 
+export interface Question {
+  manifests: string;
+  set: string[] | null;
+  delete: string[] | null;
+  transition?: WhatifTransition;
+  offset?: number;
+  limit?: number;
+}
+
 export interface QuotaAmount {
   resource: string;
   hard: string;
@@ -628,7 +637,7 @@ export interface Endpoints {
   "GET history": { request: undefined; response: HistoryView };
   "GET values": { request: undefined; response: ValuesView };
   "GET schema": { request: undefined; response: unknown };
-  "POST whatif": { request: Changes; response: WhatifView };
+  "POST whatif": { request: Question; response: WhatifView };
   "POST testcase": { request: Changes; response: TestCaseView };
   "POST refresh": { request: Record<string, never>; response: Refreshed };
 }

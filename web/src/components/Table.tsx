@@ -11,11 +11,11 @@ export interface Column<Row> {
 
 const step = 200;
 
-/** Table shows rows, some at first and more if the user wants. */
-export function Table<Row>({ caption, columns, rows, empty = "None.", more }: {
-  caption: string; columns: Column<Row>[]; rows: readonly Row[]; empty?: string; more?: ComponentChildren;
+/** Table shows rows, some at first and more if the user wants; all of them if the caller has only some. */
+export function Table<Row>({ caption, columns, rows, empty = "None.", more, all = false }: {
+  caption: string; columns: Column<Row>[]; rows: readonly Row[]; empty?: string; more?: ComponentChildren; all?: boolean;
 }) {
-  const [shown, setShown] = useState(step);
+  const [shown, setShown] = useState(all ? Infinity : step);
   const [order, setOrder] = useState<{ by: string; descending: boolean } | null>(null);
   const sorted = useMemo(() => {
     const of = columns.find((column) => column.title === order?.by)?.sort;

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, isAbort, messageOf, post, query } from "../api";
-import { Badge, Command, CopyButton, Lines, More, Note, Notes, Waiting, WorkloadLink } from "../components/basics";
+import { Badge, Command, CopyButton, Lines, Note, Notes, Waiting, WorkloadLink } from "../components/basics";
 import { Change } from "../components/Change";
 import { Editor } from "../components/Editor";
 import { Flows } from "../components/Flows";
@@ -41,7 +41,7 @@ let kept: Tried | undefined;
 let opened = "";
 
 /** delay is how long the user has to pause before a change is tried, in milliseconds. */
-const delay = 150;
+const delay = 50;
 
 /** Choice is an object whose manifest the user can edit. */
 interface Choice {
@@ -152,6 +152,8 @@ const none: Mistake[] = [];
 /** Attempt is the answer to the changes. */
 interface Attempt {
   answer?: WhatifView | undefined;
+  /** changes are those that the answer is for. */
+  changes?: Changes | undefined;
   error?: string | undefined;
   busy: boolean;
   isChanged: boolean;
@@ -159,7 +161,7 @@ interface Attempt {
 
 /** useAttempt finds out what changes would do, when the user pauses. */
 function useAttempt(tried: Tried): Attempt {
-  const [attempt, setAttempt] = useState<{ answer?: WhatifView; error?: string }>({}), [busy, setBusy] = useState(false);
+  const [attempt, setAttempt] = useState<{ answer?: WhatifView; changes?: Changes; error?: string }>({}), [busy, setBusy] = useState(false);
   const changes = changesOf(tried), key = JSON.stringify(changes);
   const isChanged = changes.manifests !== "" || tried.set.length > 0 || tried.remove.length > 0;
   useEffect(() => {
@@ -175,7 +177,7 @@ function useAttempt(tried: Tried): Attempt {
     const timer = setTimeout(() => {
       setBusy(true);
       post("whatif", changes, end.signal).then((answer) => {
-        setAttempt({ answer });
+        setAttempt({ answer, changes });
         setBusy(false);
       }, (err: unknown) => {
         if (isAbort(err)) return;
@@ -219,7 +221,7 @@ function Other({ tried, change }: { tried: Tried; change: (next: Partial<Tried>)
 
 /** Result shows what the changes would do. */
 function Result({ attempt, tried }: { attempt: Attempt; tried: Tried }) {
-  const { answer, error, busy, isChanged } = attempt;
+  const { answer, changes, error, busy, isChanged } = attempt;
   useEffect(() => {
     if (!answer) return;
     const errors = (answer.mistakes ?? []).filter((m) => m.error).length;
@@ -233,7 +235,7 @@ function Result({ attempt, tried }: { attempt: Attempt; tried: Tried }) {
       {isChanged && answer && (
         <>
           <Notes texts={answer.notes} />
-          {answer.report ? <Report answer={answer} report={answer.report} /> : (answer.mistakes?.length ?? 0) > 0 && <p class="empty">Correct the errors to see what the change would do.</p>}
+          {answer.report && changes ? <Report answer={answer} report={answer.report} changes={changes} /> : (answer.mistakes?.length ?? 0) > 0 && <p class="empty">Correct the errors to see what the change would do.</p>}
           {!answer.mistakes?.some((m) => m.error) && <Make answer={answer} tried={tried} />}
         </>
       )}
@@ -247,10 +249,32 @@ const columns: Column<WhatifObject>[] = [
   { title: "From and to", cell: (o) => <>{o.values?.map((v, i) => <Change key={i} of={v} />)}{o.reasons?.map((text) => <div key={text}><Lines text={text} /></div>)}</> },
 ];
 
-function Report({ answer, report }: { answer: WhatifView; report: WhatifReport }) {
+/** page is how many objects an answer has, and each request for more. */
+const page = 100;
+
+/** useRows returns the objects of an answer to which something would happen, and what reads more of them: the answer has only the first ones. */
+function useRows(answer: WhatifView, only: WhatifTransition | undefined, changes: Changes) {
+  const [read, setRead] = useState<{ of: WhatifView; only: WhatifTransition | undefined; rows: WhatifObject[] } | undefined>(undefined), [error, setError] = useState("");
+  const first = answer.report?.objects ?? [], total = only ? answer.report?.totals?.[only] ?? 0 : answer.total;
+  // The objects are sorted by what happens to them, so the first ones that are chosen are the first of all that are.
+  const rows = read?.of === answer && read.only === only ? read.rows : only ? first.filter((o) => o.transition === only) : first;
+  const more = () => {
+    post("whatif", { ...changes, ...(only ? { transition: only } : {}), offset: rows.length, limit: page }).then((next) => {
+      setRead({ of: answer, only, rows: [...rows, ...(next.report?.objects ?? [])] });
+    }, (err: unknown) => setError(messageOf(err)));
+  };
+  useEffect(() => {
+    setError("");
+    if (total > 0 && rows.length === 0) more();
+  }, [answer, only]);
+  return { rows, total, more, error };
+}
+
+function Report({ answer, report, changes }: { answer: WhatifView; report: WhatifReport; changes: Changes }) {
   const [only, setOnly] = useState<WhatifTransition | undefined>(undefined);
-  const happens = whatifTransitions.filter((t) => (report.totals?.[t] ?? 0) > 0), objects = report.objects ?? [];
+  const happens = whatifTransitions.filter((t) => (report.totals?.[t] ?? 0) > 0);
   const chosen = only && happens.includes(only) ? only : undefined;
+  const { rows, total, more, error } = useRows(answer, chosen, changes);
   return (
     <>
       <h2>What would happen</h2>
@@ -267,10 +291,11 @@ function Report({ answer, report }: { answer: WhatifView; report: WhatifReport }
         <ul class="facts">{report.rules.map((r) => <li key={`${r.policy} ${r.rule}`}>{r.policy}: the rule {r.rule} decides {count(r.after, "object")}{r.before !== r.after && ` (before: ${r.before})`}</li>)}</ul>
       )}
       {happens.length === 0 && <p>Nothing would happen to any workload.</p>}
+      {error !== "" && <Note kind="error" text={error} />}
       <Flows flows={answer.flows} />
       {happens.length > 0 && (
-        <Table caption="Objects to which something would happen" rows={chosen ? objects.filter((o) => o.transition === chosen) : objects} columns={columns} empty="None of those that are listed."
-          more={<More shown={objects.length} total={answer.total} />} />
+        <Table all caption="Objects to which something would happen" rows={rows} columns={columns} empty="Reading them…"
+          more={rows.length < total && <button type="button" onClick={more}>Show {Math.min(page, total - rows.length)} more of {total.toLocaleString("en")}</button>} />
       )}
     </>
   );
