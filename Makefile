@@ -310,7 +310,7 @@ flakes: $(assets) $(engine) ## Run a spec many times at once, and say how often 
 BENCH ?= .
 BENCH_COUNT ?= 6
 BENCHTIME ?= 300ms
-BENCH_PACKAGES ?= ./test/bench ./controllers/remediator ./webhooks/placementmutator ./test/bench/endtoend
+BENCH_PACKAGES ?= ./test/bench ./controllers/remediator ./webhooks/placementmutator ./internal/console ./test/bench/endtoend
 BENCH_RUN = go run ./test/bench/runner -bench='$(BENCH)' -benchtime=$(BENCHTIME)
 # Any budget above 1 stands for worlds of full size.
 bench bench-results: export BERTH_TEST_BUDGET = 2

@@ -19,7 +19,9 @@ package console_test
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,14 +29,18 @@ import (
 
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/test/budget"
+	"github.com/berth-dev/berth/test/growth"
 )
 
 // The sizes of the large fleet.
 const (
-	manyClusters  = 1_000
-	manyWorkloads = 100_000
-	manyRegions   = 40
+	manyClusters = 1_000
+	manyRegions  = 40
 )
+
+// manyWorkloads is how many workloads it has, a multiple of the number of regions.
+var manyWorkloads = budget.Size(30_000, 100_000)
 
 const regionPolicy = `apiVersion: placement.berth.dev/v1alpha1
 kind: PlacementPolicy
@@ -50,8 +56,13 @@ spec:
     }
 `
 
-// largeSnapshot returns the text of a snapshot of a large fleet.
-func largeSnapshot(t testing.TB) []byte {
+// withoutCluster returns the policy without one of the clusters.
+func withoutCluster(i int) string {
+	return strings.Replace(regionPolicy, "      c.labels", fmt.Sprintf("      name != \"cluster-%d\"\n      c.labels", i%manyClusters), 1)
+}
+
+// largeSnapshot returns the text of a snapshot of a large fleet with a number of workloads, each of which has the clusters of its region.
+func largeSnapshot(t testing.TB, workloads int) []byte {
 	t.Helper()
 	var objects []*unstructured.Unstructured
 	object := func(apiVersion, kind, namespace, name string, labels map[string]string) *unstructured.Unstructured {
@@ -70,7 +81,7 @@ func largeSnapshot(t testing.TB) []byte {
 		names[region] = append(names[region], name)
 		object("multicluster.x-k8s.io/v1alpha1", "ClusterProfile", "fleet", name, map[string]string{"region": region, "topology.kubernetes.io/region": region})
 	}
-	for i := range manyWorkloads {
+	for i := range workloads {
 		region := fmt.Sprintf("region-%d", i%manyRegions)
 		slices.Sort(names[region])
 		list, err := json.Marshal(names[region])
@@ -107,64 +118,161 @@ func largeSnapshot(t testing.TB) []byte {
 	return text
 }
 
+// openSnapshot opens a console that shows a snapshot.
+func openSnapshot(t testing.TB, text []byte) *browser {
+	t.Helper()
+	recorded, err := simulation.DecodeSnapshot(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := recorded.Cluster(replication.Known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serve(t, config(cluster))
+}
+
+// measure measures work. It reports the processor time, garbage collection included, which depends less than the time on what else the
+// machine does.
+func measure(b *testing.B, work func()) {
+	b.Helper()
+	b.ReportAllocs()
+	runtime.GC()
+	n, start := 0, growth.ProcessorTime(b)
+	for b.Loop() {
+		work()
+		n++
+	}
+	b.ReportMetric(float64(growth.ProcessorTime(b)-start)/float64(n), "cpu-ns/op")
+}
+
 // BenchmarkConsole is the console for 100,000 workloads of 40 projections and 1,000 clusters.
 //
-//   - part=First is the time from the text of a snapshot to the first response of the fleet.
-//   - part=Edit is the time for an edit of the policy. It reports the 95th percentile, too.
+//   - part=First is the work from the text of a snapshot to the first response of the fleet, and part=First/workloads=1000 the same for
+//     fewer workloads.
+//   - part=Edit is that for an edit of the policy, and its bytes the size of the response.
 //   - part=Workloads is a search for workloads, and part=Workload an explanation with the reasons for all clusters.
 func BenchmarkConsole(b *testing.B) {
-	text := largeSnapshot(b)
-	start := func(b *testing.B) *browser {
-		b.Helper()
-		recorded, err := simulation.DecodeSnapshot(text)
-		if err != nil {
-			b.Fatal(err)
-		}
-		cluster, err := recorded.Cluster(replication.Known())
-		if err != nil {
-			b.Fatal(err)
-		}
-		return serve(b, config(cluster)).open(b)
-	}
+	text := largeSnapshot(b, manyWorkloads)
 	b.Run("part=First", func(b *testing.B) {
-		for b.Loop() {
-			if got := get[struct{ Objects int }](b, start(b), "fleet"); got.Objects != manyWorkloads {
+		measure(b, func() {
+			if got := get[struct{ Objects int }](b, openSnapshot(b, text).open(b), "fleet"); got.Objects != manyWorkloads {
 				b.Fatalf("%d objects", got.Objects)
 			}
-		}
+		})
+	})
+	b.Run("part=Few", func(b *testing.B) {
+		few := largeSnapshot(b, 1000)
+		measure(b, func() { get[any](b, openSnapshot(b, few).open(b), "fleet") })
 	})
 	b.Run("part=Edit", func(b *testing.B) {
-		console, i := start(b), 0
-		var times []time.Duration
+		console, i, size := openSnapshot(b, text).open(b), 0, 0
 		edit := func() {
 			i++
-			edited := regionPolicy + fmt.Sprintf("      name != \"cluster-%d\"\n    }\n", i%manyClusters)
-			edited = regionPolicy[:len(regionPolicy)-len("    }\n")] + edited[len(regionPolicy):]
-			started := time.Now()
-			got := post[answer](b, console, "whatif", map[string]any{"manifests": edited})
-			times = append(times, time.Since(started))
-			if got.Total != manyWorkloads/manyRegions || len(got.Mistakes) > 0 {
+			status, response := console.do(b, "POST", console.guard.URL()+"api/whatif", string(marshal(b, map[string]any{"manifests": withoutCluster(i)})), nil)
+			got := decoded[answer](b, status, response)
+			if size = len(response); got.Total != manyWorkloads/manyRegions || len(got.Mistakes) > 0 {
 				b.Fatalf("%d objects, mistakes %v", got.Total, got.Mistakes)
 			}
 		}
 		edit()
-		times = nil
-		for b.Loop() {
-			edit()
-		}
-		slices.Sort(times)
-		b.ReportMetric(float64(times[len(times)*95/100].Milliseconds()), "p95-ms")
+		measure(b, edit)
+		b.ReportMetric(float64(size), "B/response")
 	})
 	b.Run("part=Workloads", func(b *testing.B) {
-		console := start(b)
-		for b.Loop() {
-			get[any](b, console, "objects?q=web-9999")
-		}
+		console := openSnapshot(b, text).open(b)
+		measure(b, func() { get[any](b, console, "objects?q=web-9999") })
 	})
 	b.Run("part=Workload", func(b *testing.B) {
-		console := start(b)
-		for b.Loop() {
+		console := openSnapshot(b, text).open(b)
+		measure(b, func() {
 			get[any](b, console, "workload?resource=deployments.apps&namespace=team-1&name=web-1&limit=1000")
-		}
+		})
 	})
+}
+
+// BenchmarkPages is an edit in the playground in a real browser, for 100,000 workloads of 40 projections and 1,000 clusters: from the change
+// of the text to the picture with the new list of moves. It reports the median and the 95th percentile of edits one after the other.
+func BenchmarkPages(b *testing.B) {
+	const edits = 40
+	server := openSnapshot(b, largeSnapshot(b, manyWorkloads))
+	c := startChromium(b)
+	c.call("Page.navigate", map[string]any{"url": server.guard.Link()}, nil)
+	c.await("document.querySelector('canvas')")
+	c.visit("#/playground?policy=region", editorHas("name: region"))
+	c.edit(withoutCluster(0))
+	c.await("document.querySelector('.result tbody tr')")
+	i := 0
+	var times []time.Duration
+	for b.Loop() {
+		for range edits {
+			i++
+			// The next cluster is one of the next region, whose workloads have other names.
+			times = append(times, time.Duration(c.timeOf(withoutCluster(i))*float64(time.Millisecond)))
+		}
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2]), "p50-ns")
+	b.ReportMetric(float64(times[len(times)*95/100]), "p95-ns")
+}
+
+// timeOf returns the time from an edit to the next picture with another list of moves, in milliseconds.
+func (c *chromium) timeOf(text string) float64 {
+	c.t.Helper()
+	encoded := string(marshal(c.t, text))
+	return evaluate[float64](c, `new Promise((resolve) => {
+		const first = () => document.querySelector(".result tbody tr")?.textContent ?? "", before = first();
+		const content = document.querySelector(".editor").shadowRoot.querySelector(".cm-content");
+		content.focus();
+		content.dispatchEvent(new KeyboardEvent("keydown", { key: "a", code: "KeyA", keyCode: 65, ctrlKey: true, bubbles: true }));
+		const data = new DataTransfer();
+		data.setData("text/plain", `+encoded+`);
+		const start = performance.now();
+		content.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+		const look = () => requestAnimationFrame(() => {
+			if (first() === before || first() === "") look();
+			else requestAnimationFrame(() => resolve(performance.now() - start));
+		});
+		look();
+	})`)
+}
+
+// maxHeap is how much the console keeps for each workload at most, with the fleet, the playground, and the last answer, in bytes. So 100,000
+// workloads take at most 800 MB.
+const maxHeap = 8_000
+
+// TestMemory checks that what the console keeps is bounded by the number of workloads, also after many edits and readings.
+func TestMemory(t *testing.T) {
+	workloads := budget.Size(20_000, 100_000)
+	text := largeSnapshot(t, workloads)
+	before := heapInUse()
+	b := openSnapshot(t, text).open(t)
+	for i := range 5 {
+		get[any](t, b, "fleet")
+		get[any](t, b, "objects?q=web-1")
+		for edit := range 5 {
+			if got := post[answer](t, b, "whatif", map[string]any{"manifests": withoutCluster(10*i + edit)}); got.Total != workloads/manyRegions {
+				t.Fatalf("%d objects", got.Total)
+			}
+		}
+		post[any](t, b, "refresh", map[string]any{})
+	}
+	post[answer](t, b, "whatif", map[string]any{"manifests": withoutCluster(1)})
+	if per := (heapInUse() - before) / int64(workloads); per > maxHeap {
+		t.Errorf("the console keeps %d bytes for each workload, more than %d", per, maxHeap)
+	} else {
+		t.Logf("the console keeps %d bytes for each workload", per)
+	}
+	// The console is in use until here.
+	get[any](t, b, "schema")
+}
+
+// heapInUse returns how much the heap holds.
+func heapInUse() int64 {
+	// What finalizers hold goes with the second collection.
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
 }

@@ -33,7 +33,7 @@ import (
 
 // chromium is a page in a browser that a test drives by the DevTools protocol, over pipes.
 type chromium struct {
-	t       *testing.T
+	t       testing.TB
 	in      *os.File
 	out     *bufio.Reader
 	last    int
@@ -55,7 +55,7 @@ const uncheckedVariable = "CONSOLE_UNCHECKED"
 func requiresTools() bool { return os.Getenv("CI") != "" && os.Getenv(uncheckedVariable) == "" }
 
 // startChromium starts a browser with an empty page, and with more variables in its environment. It skips the test if there is no browser, except in CI.
-func startChromium(t *testing.T, environment ...string) *chromium {
+func startChromium(t testing.TB, environment ...string) *chromium {
 	t.Helper()
 	i := slices.IndexFunc(programs, func(name string) bool {
 		_, err := exec.LookPath(name)
@@ -71,7 +71,7 @@ func startChromium(t *testing.T, environment ...string) *chromium {
 }
 
 // openChromium starts a browser for startChromium.
-func openChromium(t *testing.T, program string, environment []string) *chromium {
+func openChromium(t testing.TB, program string, environment []string) *chromium {
 	t.Helper()
 	dir := t.TempDir()
 	// The sandbox does not run as root. The pages are Berth's own.
@@ -113,7 +113,7 @@ func openChromium(t *testing.T, program string, environment []string) *chromium 
 }
 
 // openConsole opens a console in a browser, and waits for the picture of the fleet. Scripts run before those of the page.
-func openConsole(t *testing.T, config console.Config, scripts ...string) *chromium {
+func openConsole(t testing.TB, config console.Config, scripts ...string) *chromium {
 	t.Helper()
 	b, c := serve(t, config), startChromium(t)
 	for _, script := range scripts {
