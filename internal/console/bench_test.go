@@ -191,8 +191,8 @@ func BenchmarkConsole(b *testing.B) {
 	})
 }
 
-// BenchmarkPages is an edit in the playground in a real browser, for 100,000 workloads of 40 projections and 1,000 clusters: from the change
-// of the text to the picture with the new list of moves. It reports the median and the 95th percentile of edits one after the other.
+// BenchmarkPages is an edit in the playground in a real browser, for 100,000 workloads of 40 projections and 1,000 clusters: from the
+// change of the text to the picture with the new list of moves. It reports the median and the 95th percentile of edits one after the other.
 func BenchmarkPages(b *testing.B) {
 	const edits = 40
 	server := openSnapshot(b, largeSnapshot(b, manyWorkloads))
@@ -237,8 +237,8 @@ func (c *chromium) timeOf(text string) float64 {
 	})`)
 }
 
-// maxHeap is how much the console keeps for each workload at most, with the fleet, the playground, and the last answer, in bytes. So 100,000
-// workloads take at most 800 MB.
+// maxHeap is how much the console keeps for each workload at most, with the fleet, the playground, and the last answer, in bytes. So
+// 100,000 workloads take at most 800 MB.
 const maxHeap = 8_000
 
 // TestMemory checks that what the console keeps is bounded by the number of workloads, also after many edits and readings.

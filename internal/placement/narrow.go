@@ -434,8 +434,8 @@ func (a askedClusters) join(shares []clusterShare) (*string, error) {
 // more, and the names of a small object with many terms take gigabytes.
 const maxListed = 1 << 16
 
-// narrow returns the terms with the allowed names alone, which are sorted. A term that names no clusters gets all of them, and so does each term if
-// narrows is false. A term with the same names stays as it is written. narrow returns an error if there are too many names.
+// narrow returns the terms with the allowed names alone, which are sorted. A term that names no clusters gets all of them, and so does
+// each term if narrows is false. A term with the same names stays as it is written. narrow returns an error if there are too many names.
 func (a askedClusters) narrow(own clusterlist.Names, allowed []string, narrows bool) (clusterlist.Names, error) {
 	open := 0
 	for _, term := range own.Terms {

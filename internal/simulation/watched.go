@@ -276,8 +276,8 @@ func (w *Watched) watch(ctx context.Context, resource schema.GroupVersionResourc
 	return context.Cause(ctx)
 }
 
-// withBookmarks returns a watch whose bookmarks are changes of an object without a name, so that the RetryWatcher passes them on. With their
-// versions, the next page can go on from the last one.
+// withBookmarks returns a watch whose bookmarks are changes of an object without a name, so that the RetryWatcher passes them on. With
+// their versions, the next page can go on from the last one.
 func withBookmarks(events watch.Interface) watch.Interface {
 	passed := make(chan watch.Event)
 	out := watch.NewProxyWatcher(passed)

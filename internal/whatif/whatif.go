@@ -427,7 +427,7 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 		return result{unmatched: true}, nil
 	}
 	if err := ctx.Err(); err != nil {
-		// Nobody waits for the answer.
+		// The client has given up the request.
 		return result{}, err
 	}
 	decides := q.after
