@@ -113,10 +113,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) bool {
 // assessObject sets the outcome and the decisions, as if Berth updated the object without a change. If engines were queried, it decides the
 // object again with their responses, because policies and namespaces may have changed meanwhile.
 func (c *Controller) assessObject(ctx context.Context, s *scope) (err error) {
-	request := placement.Request{
-		Resource: s.key.Resource, Namespace: s.key.Namespace, Object: s.object, Old: s.object, Evaluate: c.evaluator(s),
-		Admission: placement.AdmissionOf(admissionv1.Update, s.key.Resource, s.key.Namespace, s.object, c.Identity),
-	}
+	request := c.request(s)
 	for {
 		if s.task != nil {
 			s.task.again.Store(false)
@@ -133,6 +130,14 @@ func (c *Controller) assessObject(ctx context.Context, s *scope) (err error) {
 				response.Err = v.Err
 			}
 		}
+	}
+}
+
+// request returns the request of an update of the object without a change, by Berth.
+func (c *Controller) request(s *scope) placement.Request {
+	return placement.Request{
+		Resource: s.key.Resource, Namespace: s.key.Namespace, Object: s.object, Old: s.object, Evaluate: c.evaluator(s),
+		Admission: placement.AdmissionOf(admissionv1.Update, s.key.Resource, s.key.Namespace, s.object, c.Identity),
 	}
 }
 
