@@ -54,7 +54,8 @@ const uncheckedVariable = "CONSOLE_UNCHECKED"
 // requiresTools reports whether a test has to fail if the machine lacks what checks the pages.
 func requiresTools() bool { return os.Getenv("CI") != "" && os.Getenv(uncheckedVariable) == "" }
 
-// startChromium starts a browser with an empty page, and with more variables in its environment. It skips the test if there is no browser, except in CI.
+// startChromium starts a browser with an empty page, and with more variables in its environment. It skips the test if there is no browser,
+// except in CI.
 func startChromium(t testing.TB, environment ...string) *chromium {
 	t.Helper()
 	i := slices.IndexFunc(programs, func(name string) bool {

@@ -61,8 +61,8 @@ type Cursor struct {
 	Lines int
 }
 
-// ReadOn returns the entries after a cursor, at which the reader has to be, and moves the cursor past them. A last line that does not end yet
-// stays after the cursor, unless it has a whole entry. ReadOn ends at an error, and leaves the cursor before the line of the error.
+// ReadOn returns the entries after a cursor, at which the reader has to be, and moves the cursor past them. A last line that does not end
+// yet stays after the cursor, unless it has a whole entry. ReadOn ends at an error, and leaves the cursor before the line of the error.
 func ReadOn(r io.Reader, at *Cursor) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		lines := bufio.NewScanner(r)

@@ -93,8 +93,8 @@ type Successor interface {
 	TakeOver(ctx context.Context, earlier Evaluator)
 }
 
-// Chooser is an Evaluator that can tell what a policy decides on all equal objects from the clusters that it chooses for each of them by its
-// path (rules.ObjectPath).
+// Chooser is an Evaluator that can tell what a policy decides on all equal objects from the clusters that it chooses for each of them by
+// its path (rules.ObjectPath).
 type Chooser interface {
 	Evaluator
 	// Open returns what the policy decides on an input apart from the choice of clusters, and the path of the object. It evaluates

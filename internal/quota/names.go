@@ -34,9 +34,9 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// CheckSpec returns the mistakes for which the API server would refuse a ResourceQuota and that the schema of quotas does not find: names in
-// hard that are not for quotas, and scopes that do not apply to them. before is the spec before an update, whose mistakes may stay; nil for
-// a new quota.
+// CheckSpec returns the mistakes for which the API server would refuse a ResourceQuota and that the schema of quotas does not find: names
+// in hard that are not for quotas, and scopes that do not apply to them. before is the spec before an update, whose mistakes may stay; nil
+// for a new quota.
 func CheckSpec(spec, before *placementv1.QuotaSpec, served *match.ServedTypes) field.ErrorList {
 	path := field.NewPath("spec")
 	var out field.ErrorList

@@ -36,9 +36,9 @@ import (
 	"github.com/berth-dev/berth/internal/printable"
 )
 
-// A policy with mode Approved makes only the moves of an approved plan: the leader permits no others (Ledger.Permit), and names those in the
-// field manager of its patch, because the webhook, which makes the changes, may know newer data (PermitsOf). If several such policies move
-// an object, it waits until the plans of all of them are approved: what one of them moves alone may differ from what the plans say.
+// A policy with mode Approved makes only the moves of an approved plan: the leader permits no others (Ledger.Permit), and names those in
+// the field manager of its patch, because the webhook, which makes the changes, may know newer data (PermitsOf). If several such policies
+// move an object, it waits until the plans of all of them are approved: what one of them moves alone may differ from what the plans say.
 
 // Plan is what remediation of a policy had to do when all objects that a change concerns were decided, before the first patch.
 type Plan struct {

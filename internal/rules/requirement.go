@@ -448,8 +448,8 @@ func (q requirement) reason() string {
 	}
 }
 
-// Unmet words what a cluster lacks that does not meet a requirement, as a denial of the object does, such as "label pci-level not at least 3".
-// The object is as its developer requested it. Unmet returns nothing if the object lacks the value to compare with.
+// Unmet words what a cluster lacks that does not meet a requirement, as a denial of the object does, such as "label pci-level not at least
+// 3". The object is as its developer requested it. Unmet returns nothing if the object lacks the value to compare with.
 func Unmet(q placementv1.Requirement, object map[string]any) string {
 	if q.Reason != "" {
 		return q.Reason

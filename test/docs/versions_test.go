@@ -67,8 +67,8 @@ func contents(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestModulesShareVersions checks that what the operator shares with the control plane of tests, with Helm, and with OPA has the same version
-// there. Otherwise, Go compiles it and all that imports it once more, which takes minutes with an empty cache.
+// TestModulesShareVersions checks that what the operator shares with the control plane of tests, with Helm, and with OPA has the same
+// version there. Otherwise, Go compiles it and all that imports it once more, which takes minutes with an empty cache.
 func TestModulesShareVersions(t *testing.T) {
 	// These need newer versions, which few packages import.
 	excepted := map[string][]string{
