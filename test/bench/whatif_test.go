@@ -134,6 +134,40 @@ func BenchmarkChoosingWhatIf(b *testing.B) {
 	}
 }
 
+// BenchmarkChoosingWhatIfNext is part=Next of BenchmarkWhatIf by the same policies: one cluster of a region that is not preferred gets into
+// one that is, so that the Deployments move that it is best for.
+func BenchmarkChoosingWhatIfNext(b *testing.B) {
+	for _, one := range choosing[:4] {
+		b.Run("by="+one.by, func(b *testing.B) {
+			s, err := whatif.NewSession(b.Context(), simulatedCluster(b, encoded(b, choosingPolicy(b, one.rule))), simulation.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			moves := 0
+			measure(b, func(i int) {
+				// The regions of the clusters with the numbers from 10 to 39 are not preferred.
+				cluster := 40*(i%25) + 10 + i%30
+				report, err := s.WhatIf(b.Context(), whatif.Changes{Set: []whatif.Assignment{{
+					Reference: whatif.Reference{
+						Resource:       schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"},
+						NamespacedName: types.NamespacedName{Namespace: fixture.FleetNamespace, Name: fmt.Sprintf("cluster-%d", cluster)},
+					},
+					Path: []string{"metadata", "labels", "region"}, Value: "region-1",
+				}}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				moves += report.Totals[whatif.Moved]
+			})
+			moved := float64(moves) / float64(b.N)
+			if chooses := strings.Contains(one.rule, "prefer"); chooses == (moved == 0) || moved > float64(simulatedDeployments)/100 {
+				b.Fatalf("%g Deployments move", moved)
+			}
+			b.ReportMetric(moved, "moved/op")
+		})
+	}
+}
+
 // snapshotText returns the snapshot of a cluster.
 func snapshotText(b *testing.B, cluster simulation.Cluster) []byte {
 	b.Helper()
