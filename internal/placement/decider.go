@@ -98,7 +98,8 @@ type Successor interface {
 type Chooser interface {
 	Evaluator
 	// Open returns what the policy decides on an input apart from the choice of clusters, and the path of the object. It evaluates
-	// nothing: ok is false until Evaluate has decided an equal input on the present data, and for inputs of which that is not known apart.
+	// nothing: ok is false until Evaluate has decided an equal input on the present data, and for inputs of which that is not known
+	// apart.
 	Open(input map[string]any) (open OpenDecision, path string, ok bool)
 	// OpenInput returns the fields of the input that open decisions depend on, always the same. It returns nil if Open returns none.
 	OpenInput() *projection.FieldSet
