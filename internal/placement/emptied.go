@@ -36,7 +36,8 @@ func (c Change) Empties() bool {
 	if c.Field == fieldClusters {
 		return selectsClusters(c.From) && !selectsClusters(c.To)
 	}
-	return c.Field == fieldAnnotations && namesClusters(c.Key, c.From) && !namesClusters(c.Key, c.To)
+	// Most changes leave clusters, so that the value before has not to be parsed.
+	return c.Field == fieldAnnotations && !namesClusters(c.Key, c.To) && namesClusters(c.Key, c.From)
 }
 
 // MovesClusters reports whether the change is one of the clusters of the object, in an annotation or in a placement object.
