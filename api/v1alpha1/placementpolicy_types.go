@@ -535,8 +535,9 @@ type Remediation struct {
 }
 
 // RemediationBudget bounds how fast Berth patches existing objects. An object that several policies change waits for
-// the budgets of all of them. An object is being moved until its patch is done, its rollout is complete or has failed, and
-// it runs in its new clusters, if a system of spec.delivery reports that. An evicted Pod is, until it is gone.
+// the budgets of all of them. An object is being moved from its patch until the patch is done; if the patch changes the
+// pod template, until the rollout is complete or has failed; and if a system of spec.delivery reports where the object
+// runs, until it runs in its new clusters. An evicted Pod is being moved until it is gone.
 //
 // +kubebuilder:validation:MinProperties=1
 type RemediationBudget struct {
@@ -583,10 +584,11 @@ type RemediationBudget struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
 	// pauseAfterFailures is the number of failed objects after which Berth patches no more objects of their namespaces, or
-	// none of the policy if they are in three namespaces. Failures that others may share, such as an unavailable webhook,
-	// do not count. Patches go on when the annotation placement.berth.dev/resume-after-failures is status.failures.pause,
-	// or with the next generation. 0 stops all patches at the first failure, and Never stops none. Must be from 0 to 100,
-	// or Never. Defaults to 10.
+	// none of the policy if they are in three namespaces. An object fails if the API server refuses its patch, its rollout
+	// fails, or moveTimeout passes. Failures that others may share, such as an unavailable webhook, do not count. Patches
+	// go on when the annotation placement.berth.dev/resume-after-failures is status.failures.pause, or with the next
+	// generation. 0 stops all patches at the first failure, and Never stops none. Must be from 0 to 100, or Never.
+	// Defaults to 10.
 	// +optional
 	// +default=10
 	// +kubebuilder:validation:XIntOrString

@@ -154,8 +154,8 @@ var _ = Describe("Data whose watch stands still", Serial, func() {
 	})
 })
 
-// expectAlive creates objects, which a policy decides that reads Services, until a replica has received a confirmation of the Services a
-// bound later than the last one. All of them must be decided, although nothing happens to Services.
+// expectAlive creates objects, which a policy decides that reads Services, until the Services of a replica were confirmed a bound later
+// than when it is called. All of them must be decided, although nothing happens to Services.
 func expectAlive(ctx context.Context, m *framework.Manager, namespace string, bound time.Duration) {
 	GinkgoHelper()
 	confirmed := func() float64 {

@@ -57,8 +57,8 @@ func churn(ctx context.Context, f *framework.Framework) {
 	}
 }
 
-// revisionLists returns how often an API server has listed ControllerRevisions. Berth reads the revision of the host cluster's store from
-// that.
+// revisionLists returns how often an API server has listed ControllerRevisions, by which Berth follows the revision of the host cluster's
+// store.
 func revisionLists(ctx context.Context, f *framework.Framework) (n int) {
 	GinkgoHelper()
 	series := regexp.MustCompile(`(?m)^apiserver_request_total\{.*resource="controllerrevisions".*verb="LIST".*\} (\d+)$`)

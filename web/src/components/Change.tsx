@@ -22,24 +22,37 @@ function listOf(text: string | null): string[] | undefined {
   }
 }
 
+/** most is how many of the clusters are shown that an object keeps. */
+const most = 4;
+
 /** Change shows a value before and after. In lists of clusters, it marks the names that come and go. */
 export function Change({ of: v }: { of: Changed }) {
   const before = listOf(v.from), after = listOf(v.to);
   const later = v.pending && <small>{v.waits ? `it waits ${v.waits}` : "at its next update"}</small>;
   if ((v.field === "clusters" || v.key === "placement.berth.dev/clusters") && before && after) {
-    return <div class="change"><Names before={before} after={after} />{later}</div>;
+    return <div class="change"><Names before={before} after={after} most={most} />{later}</div>;
   }
   return <div class="change"><Joined by=" " items={[<small>{v.field} {v.key}:</small>, <Value text={v.from} />, "→", <Value text={v.to} />, later]} /></div>;
 }
 
 const kinds = ["kept", "gone", "new"] as const, signs = { gone: "−", new: "+", kept: "" };
 
-/** Names shows the names of clusters before and after: those that stay, then those that go, then those that come. */
-function Names({ before, after }: { before: string[]; after: string[] }) {
-  const names = [...new Set([...before, ...after])].sort();
-  const kind = (name: string) => (!after.includes(name) ? "gone" : !before.includes(name) ? "new" : "kept");
+/** Names shows the names of clusters before and after: those that stay, at most most of them, then those that go, then those that come. */
+function Names({ before, after, most = Infinity }: { before: string[]; after: string[]; most?: number }) {
+  const was = new Set(before), is = new Set(after), names = [...was.union(is)].sort();
   if (names.length === 0) return <>no clusters</>;
-  return <>{kinds.map((k) => names.filter((name) => kind(name) === k).map((name) => <span key={name} class={`${k} ${nameClass(name)}`}>{signs[k]}{name}</span>))}</>;
+  const kept = names.filter((name) => was.has(name) && is.has(name)), more = kept.length - most;
+  const lists = { kept: kept.slice(0, most), gone: names.filter((name) => !is.has(name)), new: names.filter((name) => !was.has(name)) };
+  return (
+    <>
+      {kinds.map((kind) => (
+        <>
+          {lists[kind].map((name) => <span key={name} class={`${kind} ${nameClass(name)}`}>{signs[kind]}{name}</span>)}
+          {kind === "kept" && more > 0 && ` and ${more} more`}
+        </>
+      ))}
+    </>
+  );
 }
 
 /** KeyValue shows the value of a key: a list of clusters by their names. It marks what differs from an earlier value, if that is given. */

@@ -176,7 +176,7 @@ function useAttempt(tried: Tried): Attempt {
     const end = new AbortController();
     const timer = setTimeout(() => {
       setBusy(true);
-      post("whatif", changes, end.signal).then((answer) => {
+      post("whatif", { ...changes, limit: page }, end.signal).then((answer) => {
         setAttempt({ answer, changes });
         setBusy(false);
       }, (err: unknown) => {
@@ -250,7 +250,7 @@ const columns: Column<WhatifObject>[] = [
 ];
 
 /** page is how many objects an answer has, and each request for more. */
-const page = 100;
+const page = 50;
 
 /** useRows returns the objects of an answer to which something would happen, and what reads more of them: the answer has only the first ones. */
 function useRows(answer: WhatifView, only: WhatifTransition | undefined, changes: Changes) {
