@@ -39,7 +39,7 @@ const kinds = ["kept", "gone", "new"] as const, signs = { gone: "−", new: "+",
 
 /** Names shows the names of clusters before and after: those that stay, at most most of them, then those that go, then those that come. */
 function Names({ before, after, most = Infinity }: { before: string[]; after: string[]; most?: number }) {
-  const was = new Set(before), is = new Set(after), names = [...was.union(is)].sort();
+  const was = new Set(before), is = new Set(after), names = [...new Set([...before, ...after])].sort();
   if (names.length === 0) return <>no clusters</>;
   const kept = names.filter((name) => was.has(name) && is.has(name)), more = kept.length - most;
   const lists = { kept: kept.slice(0, most), gone: names.filter((name) => !is.has(name)), new: names.filter((name) => !was.has(name)) };
