@@ -225,12 +225,9 @@ const awaitTimeout = time.Minute
 func (c *chromium) await(condition string) {
 	c.t.Helper()
 	var met struct{ Result struct{ Value bool } }
-	for end := time.Now().Add(awaitTimeout); time.Now().Before(end); {
+	for end := time.Now().Add(awaitTimeout); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
 		// The browser reports an error if the page changes.
-		err := c.try("Runtime.evaluate", map[string]any{
-			"expression":   fmt.Sprintf("new Promise((resolve) => setTimeout(() => resolve(Boolean(%s)), 20))", condition),
-			"awaitPromise": true, "returnByValue": true,
-		}, &met)
+		err := c.try("Runtime.evaluate", map[string]any{"expression": fmt.Sprintf("Boolean(%s)", condition), "returnByValue": true}, &met)
 		if err == nil && met.Result.Value {
 			return
 		}

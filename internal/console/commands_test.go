@@ -18,6 +18,7 @@ package console_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -105,9 +106,7 @@ func TestPages(t *testing.T) {
 	}
 	ask := func(more map[string]any) view {
 		body := map[string]any{"manifests": strings.Replace(onlyGold, "values: [gold]", "values: [none]", 1)}
-		for key, value := range more {
-			body[key] = value
-		}
+		maps.Copy(body, more)
 		return post[view](t, b, "whatif", body)
 	}
 	all := ask(map[string]any{"limit": 1000})

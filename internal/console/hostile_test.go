@@ -79,13 +79,13 @@ status:
   conditions: [{type: EVIL, status: "False", reason: EVIL, message: EVIL, lastTransitionTime: "2026-01-01T12:00:00Z"},
     {type: Ready, status: "False", reason: LONG, message: LONG}]
   waiting: [{reason: EVIL, objects: 1, message: EVIL}, {reason: LONG, objects: 2, message: LONG}]
-  findings: [{line: 1, message: EVIL}, {message: LONG}]
+  findings: [EVIL, LONG]
   rules: [{name: EVIL, objects: 2}]
-  moving: [{resource: EVIL, namespace: EVIL, name: LONG, since: "2026-01-01T12:00:00Z"}]
-  failures: {objects: 1, sample: [{resource: EVIL, namespace: EVIL, name: EVIL, reason: EVIL, message: LONG}]}
+  moving: [{object: EVIL, since: "2026-01-01T12:00:00Z"}]
+  failures: {objects: 1, sample: [{object: EVIL, reason: EVIL, message: LONG}]}
   rollout: {stage: EVIL, message: EVIL, reached: 1, stages: [{name: EVIL}, {name: LONG}]}
   plan:
-    {digest: EVIL, state: WaitingForApproval, reason: EVIL, message: EVIL, causes: [EVIL, LONG], startTime: "2026-01-01T12:00:00Z", moves: 1, done: 0,
+    {digest: EVIL, state: WaitingForApproval, message: EVIL, causes: [EVIL, LONG], startTime: "2026-01-01T12:00:00Z", moves: 1, done: 0,
      approval: {user: EVIL, time: "2026-01-01T12:00:00Z"}}
 ---
 apiVersion: placement.berth.dev/v1alpha1

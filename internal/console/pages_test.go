@@ -71,7 +71,7 @@ func TestPicture(t *testing.T) {
 		grouping string
 		groups   []string
 	}{
-		{"state", []string{"Violating", "no workloads"}},
+		{"state", []string{"Violating", "Waiting"}},
 		{"policy", []string{"gold, region"}},
 		{"zone", []string{"eu-a, eu-b", "unknown zone"}},
 		{"none", []string{"all clusters"}},
@@ -96,7 +96,7 @@ func TestPicture(t *testing.T) {
 	c.await(pale("eu-1", false))
 	states := "[...document.querySelectorAll('.toggle')]"
 	evaluate[any](c, states+".filter((b) => !b.textContent.includes('running')).forEach((b) => b.click())")
-	c.await(pale("eu-1", false) + " && " + pale("no cluster · 1", true))
+	c.await(pale("eu-1", false) + " && " + pale("no cluster", true))
 	evaluate[any](c, states+".filter((b) => b.getAttribute('aria-pressed') === 'false').forEach((b) => b.click())")
 	c.await(pale("eu-1", false))
 	c.testZoom(whole)
@@ -180,7 +180,7 @@ spec:
 
     # Is there a node with a fast disk?
     labels.disk := "fast" if {
-      some node in data.nodes
+      some node in data.kubernetes.nodes
       node.metadata.labels.disk == "ssd"
       not node.spec.unschedulable
     }
@@ -189,17 +189,17 @@ spec:
 // TestPlaygroundEdits tries a label of a cluster, a quota, and a node.
 func TestPlaygroundEdits(t *testing.T) {
 	c := openConsole(t, config(static(t, clusters+policies+workloads+quotas+nodes)))
-	c.visit("#/playground?policy=gold&cluster=us-1", "document.querySelector('.labels .row')")
-	c.fill("The value of the label region", "eu")
-	c.await(shows("kubectl label --overwrite clusters.cluster.karmada.io us-1 region=eu") + " && document.querySelector('.totals .moving, .totals .waiting')")
+	c.visit("#/playground?policy=gold&cluster=eu-2", "document.querySelector('.labels .row')")
+	c.fill("The value of the label region", "us")
+	c.await(shows("kubectl label --overwrite clusters.cluster.karmada.io eu-2 region=us") + " && document.querySelector('.totals .moving, .totals .waiting')")
 	row := "document.querySelector('.labels .row')"
-	if got := evaluate[string](c, row+".innerText + "+row+".querySelector('input').value"); !strings.Contains(got, "was us") || !strings.HasSuffix(got, "eu") {
+	if got := evaluate[string](c, row+".innerText + "+row+".querySelector('input').value"); !strings.Contains(got, "was eu") || !strings.HasSuffix(got, "us") {
 		t.Errorf("the form shows %q", got)
 	}
 	c.push("Undo the changes")
-	c.await("!document.querySelector('.totals') && document.querySelector('.labels .row input').value === 'us'")
-	c.push("Remove us-1")
-	c.await(shows("kubectl delete clusters.cluster.karmada.io us-1"))
+	c.await("!document.querySelector('.totals') && document.querySelector('.labels .row input').value === 'eu'")
+	c.push("Remove eu-2")
+	c.await(shows("kubectl delete clusters.cluster.karmada.io eu-2"))
 	c.push("Undo the changes")
 
 	c.fill("The cluster or node to change", "node-1")

@@ -666,7 +666,7 @@ func waitingObjects(w remediation.Waiting, plan *placementv1.RemediationPlan) []
 // moving lists the objects that were moved to other clusters and do not run there yet.
 func moving(w remediation.Waiting) (out []placementv1.MovingObject) {
 	for _, m := range w.Moves[:min(len(w.Moves), maxMoving)] {
-		next := placementv1.MovingObject{Object: m.Key.Reference(), Since: metav1.NewTime(m.Since.Truncate(time.Second))}
+		next := placementv1.MovingObject{Object: m.Reference(), Since: metav1.NewTime(m.Since.Truncate(time.Second))}
 		if !m.Deadline.IsZero() {
 			next.Deadline = new(metav1.NewTime(m.Deadline.Truncate(time.Second)))
 		}
@@ -683,7 +683,7 @@ func failures(w remediation.Waiting) *placementv1.MoveFailures {
 	out := &placementv1.MoveFailures{Objects: new(int32(len(w.Failures))), Pause: w.Pause, PausedNamespaces: w.PausedIn}
 	for _, f := range w.Failures[:min(len(w.Failures), maxFailures)] {
 		next := placementv1.FailedMove{
-			Object: f.Key.Reference(), Reason: placementv1.PatchRefused,
+			Object: f.Reference(), Reason: placementv1.PatchRefused,
 			Message: printable.Truncate(f.Reason, maxFailureMessage),
 		}
 		if f.Rollout {

@@ -111,7 +111,7 @@ func TestChangesOfOpenDecisions(t *testing.T) {
 		same, differ, all := 0, 0, 0
 		for range 60 {
 			decide(t, ev, ruledObject("web"))
-			was, path, ok := ev.Open(ruledObject("web"))
+			was, _, ok := ev.Open(ruledObject("web"))
 			if !ok {
 				t.Fatal("there is no open decision")
 			}
@@ -129,7 +129,7 @@ func TestChangesOfOpenDecisions(t *testing.T) {
 				continue
 			}
 			for n := range 50 {
-				path = fmt.Sprintf("Deployment/shop/web-%d", n)
+				path := fmt.Sprintf("Deployment/shop/web-%d", n)
 				before, after := was.Complete(path), is.Complete(path)
 				if before.Equal(after) == concerns(path, before.Clusters) {
 					t.Fatalf("%s: from %v to %v, concerned: %t", path, before.Clusters, after.Clusters, concerns(path, before.Clusters))

@@ -244,7 +244,7 @@ func (w *applied) policies(ctx context.Context) []string {
 // manifest returns the text of a policy in the editor of the playground.
 func (w *applied) manifest(ctx context.Context, policy string) string {
 	GinkgoHelper()
-	_, text := w.console.request(ctx, http.MethodPost, "refresh", "{}")
+	w.console.request(ctx, http.MethodPost, "refresh", "{}")
 	status, text := w.console.request(ctx, http.MethodGet, "policy?name="+policy, "")
 	Expect(status).To(Equal(http.StatusOK), text)
 	var got struct{ Manifest string }

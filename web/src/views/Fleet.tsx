@@ -85,9 +85,11 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
   }, [matches]);
   const place = chosen === undefined ? undefined : places.find((p) => p.name === chosen);
   const toggle = (state: FleetState) => {
-    const next = new Set(hidden);
-    if (!next.delete(state)) next.add(state);
-    setHidden(next);
+    setHidden((before) => {
+      const next = new Set(before);
+      if (!next.delete(state)) next.add(state);
+      return next;
+    });
   };
   return (
     <div class={`page fleet ${place ? "open" : ""}`}>
