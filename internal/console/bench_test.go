@@ -177,7 +177,7 @@ func BenchmarkConsole(b *testing.B) {
 		}
 		edit()
 		measure(b, edit)
-		b.ReportMetric(float64(size), "B/response")
+		b.ReportMetric(float64(size), "B/answer")
 	})
 	b.Run("part=Workloads", func(b *testing.B) {
 		console := openSnapshot(b, text).open(b)

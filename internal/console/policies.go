@@ -43,8 +43,9 @@ type policyView struct {
 	Priority    int32                       `json:"priority"`
 	Remediation placementv1.RemediationMode `json:"remediation"`
 	// Rules are the names of its rules; nil if it has Rego or a remote engine.
-	Rules  []string `json:"rules"`
-	Remote string   `json:"remote,omitempty"`
+	Rules []string `json:"rules"`
+	// Remote is the URL of its remote engine; empty if it has none.
+	Remote string `json:"remote,omitempty"`
 	// Stages are the names of the stages of its rollout.
 	Stages []string `json:"stages"`
 	// States count the placed objects that it matches by state; nil if they are unknown.

@@ -403,7 +403,8 @@ func memoryIsShort() bool {
 // Credentials add the token of a user to requests to the API server, while a request of the user is under way. They are safe for concurrent
 // use.
 type Credentials struct {
-	mu       sync.Mutex
+	mu sync.Mutex
+	// token is empty while no request of the user is under way. requests is the number of those that are.
 	token    string
 	requests int
 }

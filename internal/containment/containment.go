@@ -76,7 +76,8 @@ func (s Scope) Covers(other Scope) bool {
 // Never is the limit of failures that stop nothing.
 const Never = -1
 
-// LimitOf returns the limit that pauseAfterFailures stands for. unset is the limit if it is nil.
+// LimitOf returns the number of failures that the API field pauseAfterFailures has, Never if it is a string, and unset if it is nil. The
+// only valid string is "Never".
 func LimitOf(pauseAfterFailures *intstr.IntOrString, unset int) int {
 	switch {
 	case pauseAfterFailures == nil:

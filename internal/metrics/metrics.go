@@ -105,6 +105,7 @@ type Metrics struct {
 
 	ofPolicies owners[string]
 
+	// decisions, duration, and errors describe evaluations of policies. requests has the durations of admission requests.
 	decisions        *prometheus.CounterVec
 	duration         *prometheus.HistogramVec
 	errors           *prometheus.CounterVec

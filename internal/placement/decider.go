@@ -668,7 +668,8 @@ func (d *Decider) podSpec(r *Request, id identity, verdicts []*Verdict) ([]strin
 	return path, r.Source.Fill(SchedulingFields(path))
 }
 
-// schedulable returns an error that says why policies cannot decide on scheduling for the object; nil if they can.
+// schedulable returns an error if policies cannot decide on scheduling for the object, because Berth does not know where its pod
+// template is or cannot read it; nil if they can.
 func (d *Decider) schedulable(r *Request, current *intent) error {
 	var err error
 	if _, known := d.Templates.Path(r.Resource.GroupResource()); !known {

@@ -121,8 +121,8 @@ func (f *FieldSet) MemberNames() (names []string, ok bool) {
 // EveryMember returns the sealed fields that a sealed set has of every member; nil if it has no such fields.
 func (f *FieldSet) EveryMember() *FieldSet { return f.each }
 
-// NamedMembers returns the named members in a sealed set, sorted by name, with their fields. The fields include those
-// of every member.
+// NamedMembers returns the members that a sealed set has by name, sorted, each with its fields. These include the fields
+// that the set has of every member.
 func (f *FieldSet) NamedMembers() iter.Seq2[string, *FieldSet] {
 	return func(yield func(string, *FieldSet) bool) {
 		for _, n := range f.names {

@@ -515,7 +515,7 @@ type Judgment struct {
 	Stability Stability
 	// TooOften reports whether the object was patched too often within a minute, so that it must not be patched although it may settle.
 	TooOften bool
-	// Due are the verdicts with changes that are not made any more.
+	// Due are the verdicts that require changes, if Berth stops making them because they do not last; nil if it does not stop.
 	Due Due
 	// Began reports whether the object had another stability before.
 	Began bool

@@ -288,8 +288,8 @@ func (q requirement) converter() string {
 	}
 }
 
-// precondition returns the expression, without variables, that is true if clusters can meet the requirement at all. The result is
-// empty for requirements that do not depend on the object.
+// precondition returns a Rego expression without variables that is true if the object has the value that clusters are compared with.
+// Otherwise no cluster can meet the requirement. The result is empty for requirements that do not read the object.
 func (q requirement) precondition() string {
 	if !q.fromObject() {
 		return ""

@@ -95,7 +95,7 @@ type Simulation struct {
 type Policy struct {
 	// Version is the version that decides. In the midst of a rollout, it is the one that decides in the stages that are reached.
 	Version
-	// Before is the version that decides in all other namespaces; nil if none does.
+	// Before is the version that decides in the namespaces that no reached stage has; nil if none does.
 	Before *Version
 	// Object is the PlacementPolicy from which the versions were built.
 	Object *placementv1.PlacementPolicy
