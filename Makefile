@@ -182,7 +182,7 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/regenerated"; \
 	rm -rf "$$tmp"/regenerated/{config/{crd/bases,schema/placementpolicy.json,rbac/role.yaml},web/src/types.gen.ts,docs/{metrics,reference}.md,bundle,bundle.Dockerfile*,catalog/berth,charts/berth/{crds,files}}; \
 	for target in generate manifests reference console-types chart bundle catalog; do $(MAKE) --no-print-directory --directory="$$tmp/regenerated" "$$target"; done; \
-	if [ -n '$(NPM)' ] && [ -d web/node_modules ]; then \
+	if [ -n '$(NPM)' ] && [ -f web/node_modules/.package-lock.json ]; then \
 	  rm -rf "$$tmp/regenerated/internal/console/assets"; cp -r --preserve=timestamps web/node_modules "$$tmp/regenerated/web/"; \
 	  $(MAKE) --no-print-directory --directory="$$tmp/regenerated" console-pages; rm -rf "$$tmp/regenerated/web/node_modules"; \
 	elif [ -n "$${CI:-}" ] && [ -z "$${CONSOLE_UNCHECKED:-}" ]; then \

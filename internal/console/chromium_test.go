@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/internal/console"
+	testbrowser "github.com/berth-dev/berth/test/browser"
 )
 
 // chromium is a page in a browser that a test drives by the DevTools protocol, over pipes.
@@ -48,12 +49,6 @@ var programs = []string{"chromium", "chromium-browser", "google-chrome"}
 // browserTimeout limits the whole test, in which the browser starts.
 const browserTimeout = 5 * time.Minute
 
-// uncheckedVariable is the environment variable that lets a run in CI pass although the machine lacks what checks the pages.
-const uncheckedVariable = "CONSOLE_UNCHECKED"
-
-// requiresTools reports whether a test has to fail if the machine lacks what checks the pages.
-func requiresTools() bool { return os.Getenv("CI") != "" && os.Getenv(uncheckedVariable) == "" }
-
 // startChromium starts a browser with an empty page, and with more variables in its environment. It skips the test if there is no browser,
 // except in CI.
 func startChromium(t testing.TB, environment ...string) *chromium {
@@ -62,11 +57,11 @@ func startChromium(t testing.TB, environment ...string) *chromium {
 		_, err := exec.LookPath(name)
 		return err == nil
 	})
-	if i < 0 && !requiresTools() {
+	if i < 0 && !testbrowser.Required() {
 		t.Skipf("there is none of %s: install one to test the pages", strings.Join(programs, ", "))
 	}
 	if i < 0 {
-		t.Fatalf("there is none of %s: install the package chromium, or set %s=allowed", strings.Join(programs, ", "), uncheckedVariable)
+		t.Fatalf("there is none of %s: install the package chromium, or set CONSOLE_UNCHECKED=allowed", strings.Join(programs, ", "))
 	}
 	return openChromium(t, programs[i], environment)
 }
@@ -385,8 +380,8 @@ var axePath = filepath.Join("..", "..", "web", "node_modules", "axe-core", "axe.
 func (c *chromium) checkAccessibility() {
 	c.t.Helper()
 	text, err := os.ReadFile(axePath)
-	if err != nil && requiresTools() {
-		c.t.Fatalf("%v: run npm ci in web, or set %s=allowed", err, uncheckedVariable)
+	if err != nil && testbrowser.Required() {
+		c.t.Fatalf("%v: run npm ci in web, or set CONSOLE_UNCHECKED=allowed", err)
 	}
 	if err != nil {
 		// Only machines with npm have it.

@@ -17,6 +17,7 @@ limitations under the License.
 package console
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -123,11 +124,15 @@ func wayToApply(existing *unstructured.Unstructured) []string {
 	applied := func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager == "kubectl" && m.Operation == metav1.ManagedFieldsOperationApply
 	}
+	// What another program set of the spec would stay, or conflict.
+	shared := func(m metav1.ManagedFieldsEntry) bool {
+		return !applied(m) && m.Subresource == "" && m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.Raw, []byte(`"f:spec"`))
+	}
 	switch own := existing.GroupVersionKind().Group == placementv1.GroupVersion.Group; {
 	case len(managed) == 0:
 		// Files do not say how the object was written.
 		return nil
-	case own && !slices.ContainsFunc(managed, applied):
+	case own && (!slices.ContainsFunc(managed, applied) || slices.ContainsFunc(managed, shared)):
 		return replace
 	case own:
 		return applyOnServer

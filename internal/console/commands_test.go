@@ -33,6 +33,10 @@ func TestCommandsOfManifests(t *testing.T) {
 		metadata := map[string]string{
 			"another program": "managedFields: [{manager: argo, operation: Apply}, {manager: kubectl, operation: Update}]",
 			"on the server":   "managedFields: [{manager: kubectl, operation: Apply}]",
+			"on the server, and patched": "managedFields: [{manager: kubectl, operation: Apply}, " +
+				"{manager: kubectl-patch, operation: Update, fieldsType: FieldsV1, fieldsV1: {'f:spec': {'f:priority': {}}}}]",
+			"on the server, with a status": "managedFields: [{manager: kubectl, operation: Apply}, " +
+				"{manager: berth, operation: Update, subresource: status, fieldsType: FieldsV1, fieldsV1: {'f:status': {}}}]",
 			"by the client":   "managedFields: [{manager: kubectl-client-side-apply, operation: Update}], annotations: {kubectl.kubernetes.io/last-applied-configuration: '{}'}",
 		}[by]
 		return strings.Replace(policies, "metadata: {name: gold}", "metadata: {name: gold, "+metadata+"}", 1)
@@ -45,6 +49,8 @@ func TestCommandsOfManifests(t *testing.T) {
 		{"another program", another, "kubectl apply --server-side"},
 		{"another program", onlyGold + "---\n" + another, "kubectl apply --server-side --force-conflicts"},
 		{"on the server", onlyGold + "---\n" + another, "kubectl apply --server-side"},
+		{"on the server, and patched", onlyGold, "kubectl replace"},
+		{"on the server, with a status", onlyGold, "kubectl apply --server-side"},
 		{"by the client", onlyGold, "kubectl apply"},
 		{"by the client", onlyGold + "---\n" + another, "kubectl apply"},
 		{"on the server", node, "kubectl apply"},

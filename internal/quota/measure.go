@@ -104,6 +104,11 @@ func (e *Evaluators) Types(spec *placementv1.QuotaSpec) (types map[schema.GroupR
 
 // counted returns the types of the objects that a resource name counts; none if the name counts nothing.
 func (e *Evaluators) counted(name corev1.ResourceName) []schema.GroupResource {
+	// CheckSpec refuses such a name. It may have been stored while no replica checked it, and would make a rule of a webhook that is invalid,
+	// or that matches all types.
+	if len(checkName(name, nil)) > 0 {
+		return nil
+	}
 	// The pod evaluator mistakes the name of a storage class that begins with "requests." for an extended resource, for
 	// which it measures nothing.
 	for _, alone := range []schema.GroupResource{claims, services} {

@@ -42,7 +42,7 @@ func CheckSpec(spec, before *placementv1.QuotaSpec, served *match.ServedTypes) f
 	var out field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
 		at := path.Child("hard").Key(string(name))
-		errs := validation.ValidateResourceQuotaResourceName(core.ResourceName(name), at)
+		errs := checkName(name, at)
 		switch _, had := hardOf(before)[name]; {
 		case had || len(errs) == 0:
 		case strings.Contains(string(name), "/") || name == "":
@@ -63,6 +63,11 @@ func CheckSpec(spec, before *placementv1.QuotaSpec, served *match.ServedTypes) f
 		}
 	}
 	return out
+}
+
+// checkName returns the errors for which the API server would refuse a name in the hard amounts of a ResourceQuota.
+func checkName(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	return validation.ValidateResourceQuotaResourceName(core.ResourceName(name), path)
 }
 
 func hardOf(spec *placementv1.QuotaSpec) corev1.ResourceList {

@@ -223,10 +223,11 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%s: untracked %v, -want +got:\n%s", name, untracked, diff)
 		}
 	}
-	// Extended resources are only counted by their requests. Types that are never matched must not be counted.
+	// Extended resources are only counted by their requests. Types that are never matched must not be counted, nor what is no name.
 	for _, name := range []corev1.ResourceName{
 		"nvidia.com/gpu", "limits.nvidia.com/gpu", "count/events", "count/events.events.k8s.io",
 		"count/leases.coordination.k8s.io", "count/scopedquotas.placement.berth.dev", "storage",
+		"count/", "count/*", "count/*.*", "count/*.coordination.k8s.io", "",
 	} {
 		types, untracked := e.Types(&placementv1.QuotaSpec{Hard: corev1.ResourceList{name: {}}})
 		if diff := cmp.Diff([]corev1.ResourceName{name}, untracked); diff != "" || len(types) != 0 {

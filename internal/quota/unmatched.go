@@ -100,7 +100,7 @@ func ExplainUntracked(name corev1.ResourceName, served *match.ServedTypes) strin
 	if meant := meantDevices(name); meant != "" {
 		return fmt.Sprintf(" (did you mean %s?)", meant)
 	}
-	// Names without a slash are standard names: CheckSpec rejects others.
+	// Names without a slash are standard names, unless they were stored while CheckSpec could not refuse them.
 	before, after, _ := strings.Cut(string(name), "/")
 	for _, part := range []string{before, after} {
 		t := schema.ParseGroupResource(part)

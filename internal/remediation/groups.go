@@ -296,10 +296,19 @@ func (g *Groups) join(m *membership, decision *PolicyDecision) (again []Key) {
 	return []Key{first.object.key}
 }
 
-// joinChoosing moves a membership to the group of its open decision, which it creates for the first such object.
+// maxChoosing is the maximum number of groups of a policy with an open decision: each keeps the clusters that it chooses from, and a sweep
+// evaluates one after the other. Objects in no group are decided individually.
+const maxChoosing = 256
+
+// joinChoosing moves a membership to the group of its open decision, which it creates for the first such object. If there are too many such
+// groups, it moves the membership to rest.
 func (m *membership) joinChoosing(decision *PolicyDecision) {
 	in := m.group.in
 	to := in.choosing[string(decision.key)]
+	if to == nil && len(in.choosing) >= maxChoosing {
+		m.move(in.rest)
+		return
+	}
 	if to == nil {
 		to = &group{
 			in: in, key: string(decision.key), input: decision.fields.Project(decision.input), chooses: true, open: decision.open,

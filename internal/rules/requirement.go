@@ -79,6 +79,8 @@ func nounOf(s placementv1.Subject) string {
 		return "allocatable " + s.Allocatable
 	case s.Free != "":
 		return "free " + s.Free
+	case s.Score != "":
+		return "score " + s.Score
 	}
 	return string(s.Field)
 }
@@ -101,7 +103,7 @@ func (g *generator) operandOf(s placementv1.Subject) operand {
 	case s.Score != "":
 		object, name, _ := strings.Cut(s.Score, "/")
 		ref := fmt.Sprintf("%s(cluster.name, %s, %s)", g.use(functionScore), quote(object), quote(name))
-		return operand{ref: ref, exists: fmt.Sprintf("%s(%s)", g.use(functionText), ref), mixed: true, noun: "score " + s.Score}
+		return operand{ref: ref, exists: fmt.Sprintf("%s(%s)", g.use(functionText), ref), mixed: true, noun: noun}
 	case s.Allocatable != "":
 		return member("allocatable", s.Allocatable)
 	case s.Free != "":

@@ -35,6 +35,7 @@ func TestUnmet(t *testing.T) {
 		"label tier one of a, b":      {Subject: label("tier"), Operator: placementv1.OperatorNotIn, Values: []string{"a", "b"}},
 		"without annotation a":        {Subject: placementv1.Subject{Annotation: "a"}, Operator: placementv1.OperatorExists},
 		"property p":                  {Subject: placementv1.Subject{Property: "p"}, Operator: placementv1.OperatorDoesNotExist},
+		"without score s/cpu":         {Subject: placementv1.Subject{Score: "s/cpu"}, Operator: placementv1.OperatorExists},
 		"free cpu not above 8":        {Subject: placementv1.Subject{Free: "cpu"}, Operator: placementv1.OperatorGt, Values: []string{"8"}},
 		"allocatable cpu not below 8": {Subject: placementv1.Subject{Allocatable: "cpu"}, Operator: placementv1.OperatorLt, Values: []string{"8"}},
 		"label pci not at least 3":    {Subject: label("pci"), Operator: placementv1.OperatorGte, ValueFrom: from(placementv1.ObjectValue{Label: "pci"})},

@@ -39,12 +39,12 @@ const pageTimeout = 3 * time.Minute
 // page is a page of the console in a browser.
 type page struct{ *browser.Page }
 
-// openPage opens the console in a browser. It skips the spec if there is none, except in CI.
+// openPage opens the console in a browser. It skips the spec if there is none, unless it is required.
 func openPage(ctx context.Context) page {
 	GinkgoHelper()
 	// The directory outlives the browser, whose cleanup is registered later. The spec's context ends before.
 	opened, err := browser.Start(context.WithoutCancel(ctx), GinkgoT().TempDir())
-	if errors.Is(err, browser.ErrMissing) && os.Getenv("CI") == "" {
+	if errors.Is(err, browser.ErrMissing) && !browser.Required() {
 		Skip(err.Error())
 	}
 	Expect(err).NotTo(HaveOccurred())

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, isAbort, messageOf, post, query } from "../api";
 import { Badge, Command, CopyButton, Lines, Note, Notes, Waiting, WorkloadLink } from "../components/basics";
 import { Change } from "../components/Change";
@@ -7,7 +7,7 @@ import { Flows } from "../components/Flows";
 import { type Column, Table } from "../components/Table";
 import type { Known, Schema } from "../editor/completion";
 import type { Editing } from "../editor/editor";
-import { useData } from "../hooks";
+import { Reading, useData } from "../hooks";
 import { Contract } from "../playground/Contract";
 import { Objects } from "../playground/Objects";
 import { edited } from "../playground/rules";
@@ -162,7 +162,7 @@ interface Attempt {
 /** useAttempt finds out what changes would do, when the user pauses. */
 function useAttempt(tried: Tried): Attempt {
   const [attempt, setAttempt] = useState<{ answer?: WhatifView; changes?: Changes; error?: string }>({}), [busy, setBusy] = useState(false);
-  const changes = changesOf(tried), key = JSON.stringify(changes);
+  const changes = changesOf(tried), key = JSON.stringify(changes), reading = useContext(Reading);
   const isChanged = changes.manifests !== "" || tried.set.length > 0 || tried.remove.length > 0;
   useEffect(() => {
     // The first question decides all objects, so that the answers to the next ones come at once. An error is shown with the first answer.
@@ -189,7 +189,7 @@ function useAttempt(tried: Tried): Attempt {
       clearTimeout(timer);
       end.abort();
     };
-  }, [key]);
+  }, [key, reading]);
   return { ...attempt, busy, isChanged };
 }
 
@@ -258,12 +258,17 @@ function useRows(answer: WhatifView, only: WhatifTransition | undefined, changes
   const first = answer.report?.objects ?? [], total = only ? answer.report?.totals?.[only] ?? 0 : answer.total;
   // The objects are sorted by what happens to them, so the first ones that are chosen are the first of all that are.
   const rows = read?.of === answer && read.only === only ? read.rows : only ? first.filter((o) => o.transition === only) : first;
+  // What answers an earlier question would replace the rows of a later one.
+  const last = useRef<object | undefined>(undefined);
   const more = () => {
+    const question = {};
+    last.current = question;
     post("whatif", { ...changes, ...(only ? { transition: only } : {}), offset: rows.length, limit: page }).then((next) => {
-      setRead({ of: answer, only, rows: [...rows, ...(next.report?.objects ?? [])] });
+      if (last.current === question) setRead({ of: answer, only, rows: [...rows, ...(next.report?.objects ?? [])] });
     }, (err: unknown) => setError(messageOf(err)));
   };
   useEffect(() => {
+    last.current = undefined;
     setError("");
     if (total > 0 && rows.length === 0) more();
   }, [answer, only]);
