@@ -177,7 +177,7 @@ func BenchmarkConsole(b *testing.B) {
 		}
 		edit()
 		measure(b, edit)
-		b.ReportMetric(float64(size), "B/answer")
+		b.ReportMetric(float64(size), "B/page")
 	})
 	b.Run("part=Workloads", func(b *testing.B) {
 		console := openSnapshot(b, text).open(b)
