@@ -86,7 +86,7 @@ spec:
     errors contains "no region" if not input.metadata.labels.region
 status:
   waiting: [{reason: Approval, objects: 1, message: for an approval of the plan of PlacementPolicy region}]
-  plan: {digest: abc, state: WaitingForApproval, causes: [ClusterProfile fleet/eu-1 changed], startTime: "2026-01-01T12:00:00Z", moves: 1, done: 0}
+  plan: {digest: abc, state: WaitingForApproval, message: data changed, causes: [ClusterProfile fleet/eu-1 changed], startTime: "2026-01-01T12:00:00Z", moves: 1, done: 0}
 ---
 apiVersion: placement.berth.dev/v1alpha1
 kind: PlacementPolicy

@@ -206,5 +206,9 @@ func planText(plan *placementv1.RemediationPlan) string {
 	if plan.Done != nil {
 		done = *plan.Done
 	}
-	return fmt.Sprintf("plan %s because %s: %d of %d objects done", plan.Digest, plan.Message, done, plan.Moves)
+	because := ""
+	if plan.Message != "" {
+		because = " because " + plan.Message
+	}
+	return fmt.Sprintf("plan %s%s: %d of %d objects done", plan.Digest, because, done, plan.Moves)
 }
