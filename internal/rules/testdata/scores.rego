@@ -43,7 +43,7 @@ clusters := chosen_idle if {
 	count(chosen_idle) > 0
 }
 
-# spec.rules[0]: the first thing that each cluster lacks.
+# spec.rules[0]: the first thing that each cluster lacks: a text, or a taint.
 lacks_idle[name] := found[0] if {
 	some name, cluster in data.clusters
 	not name in eligible_idle
@@ -55,7 +55,7 @@ lacks_idle[name] := found[0] if {
 		# spec.rules[0].require[1]
 		["with score resource-usage/state -100" | add_on_score(cluster.name, "resource-usage", "state") in {"-100", -100}],
 		# spec.rules[0].tolerate
-		[concat("", ["with untolerated taint ", repelling(cluster)]) | name in repelled],
+		[repelling(cluster) | name in repelled],
 	])
 }
 
@@ -99,16 +99,13 @@ repelled contains name if {
 	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 }
 
-# The first taint of a cluster that repels objects.
-repelling(cluster) := min({taint_text(taint) |
+# The first taint of a cluster that repels objects: its key, effect, and value.
+repelling(cluster) := min({taint_parts(taint) |
 	some taint in cluster.taints
 	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 })
 
-# A taint as a text, as in key=value:effect.
-taint_text(taint) := trim_suffix(sprintf("%v:%v", [labelled, object.get(taint, "effect", "")]), ":") if {
-	labelled := trim_suffix(sprintf("%v=%v", [object.get(taint, "key", ""), object.get(taint, "value", "")]), "=")
-}
+taint_parts(taint) := [object.get(taint, "key", ""), object.get(taint, "effect", ""), object.get(taint, "value", "")]
 
 # A value as a text. Inventories may have numbers and booleans.
 text(value) := value if is_string(value)
@@ -163,12 +160,29 @@ several(objects) := concat(" and ", array.concat(
 	[sprintf("%d more", [count(objects) - 3]) | count(objects) > 3],
 ))
 
+# What a cluster lacks, as a text. Taints that differ in their value alone are one group, which is named without a value.
+lack_text(lack, _) := lack if is_string(lack)
+
+lack_text([key, effect, _], varied) := taint_text(key, "", effect) if [key, effect] in varied
+
+lack_text([key, effect, value], varied) := taint_text(key, value, effect) if not [key, effect] in varied
+
+# A taint, as in key=value:effect.
+taint_text(key, value, effect) := concat("", [
+	"with untolerated taint ",
+	trim_suffix(sprintf("%v:%v", [trim_suffix(sprintf("%v=%v", [key, value]), "="), effect]), ":"),
+])
+
 reasons(_, 0) := concat("", [": no inventory has a cluster" | count(ambiguous_names) == 0])
 
 reasons(lacks, clusters) := text if {
 	clusters > 0
-	texts := {text | some text in lacks}
-	groups := sort([[0 - count([1 | some other in lacks; other == text]), text] | some text in texts])
+	varied := {taint |
+		some taint in {[key, effect] | some [key, effect, _] in lacks}
+		count({value | some [key, effect, value] in lacks; [key, effect] == taint}) > 1
+	}
+	texts := [text | some lack in lacks; text := lack_text(lack, varied)]
+	groups := sort([[0 - count([1 | some other in texts; other == text]), text] | some text in {text | some text in texts}])
 	shown := [sprintf("%d %s", [0 - n, text]) | some [n, text] in array.slice(groups, 0, 5)]
 	others := 0 - sum([n | some [n, _] in array.slice(groups, 5, count(groups))])
 	rest := [sprintf("%d for other reasons", [others]) | others > 0]

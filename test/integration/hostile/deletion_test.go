@@ -126,8 +126,8 @@ var _ = Describe("An object that says that it is being deleted", func() {
 		Eventually(violations).WithContext(ctx).WithArguments(p.Name).Should(And(
 			HaveField("Matched", HaveValue(BeEquivalentTo(3))), HaveField("Violations", HaveValue(BeEquivalentTo(2))),
 			HaveField("ViolationSample", ConsistOf(
-				And(HaveField("Name", "relabeled"), HaveField("Message", ContainSubstring("being deleted"))),
-				And(HaveField("Name", "violating"), HaveField("Message", ContainSubstring("forbidden content"))),
+				And(HaveField("Object", placementv1.ObjectReference("configmaps "+namespace+"/relabeled")), HaveField("Message", ContainSubstring("being deleted"))),
+				And(HaveField("Object", placementv1.ObjectReference("configmaps "+namespace+"/violating")), HaveField("Message", ContainSubstring("forbidden content"))),
 			)),
 		))
 		versions := func(ctx context.Context) []string {

@@ -166,7 +166,7 @@ var _ = Describe("Running Pods whose scheduling violates a decision", func() {
 		run(ctx, "web", nil)
 		apply(ctx, nil)
 		Eventually(status).WithContext(ctx).Should(HaveField("Failures", PointTo(HaveField("Sample", ConsistOf(And(
-			HaveField("Name", "web"), HaveField("Reason", placementv1.PatchRefused), HaveField("Message", ContainSubstring("more than one PodDisruptionBudget")),
+			HaveField("Object", placementv1.ObjectReference("pods "+namespace+"/web")), HaveField("Reason", placementv1.PatchRefused), HaveField("Message", ContainSubstring("more than one PodDisruptionBudget")),
 		))))))
 		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.ReasonRemediationFailed).Should(ContainElement(ContainSubstring("more than one PodDisruptionBudget")))
 		Expect(evicted(ctx)).To(BeEmpty())
