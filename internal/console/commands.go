@@ -17,7 +17,6 @@ limitations under the License.
 package console
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -126,7 +125,7 @@ func wayToApply(existing *unstructured.Unstructured) []string {
 	}
 	// What another program set of the spec would stay, or conflict.
 	shared := func(m metav1.ManagedFieldsEntry) bool {
-		return !applied(m) && m.Subresource == "" && m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.Raw, []byte(`"f:spec"`))
+		return !applied(m) && m.Subresource == "" && m.FieldsV1 != nil && strings.Contains(m.FieldsV1.GetRawString(), `"f:spec"`)
 	}
 	switch own := existing.GroupVersionKind().Group == placementv1.GroupVersion.Group; {
 	case len(managed) == 0:

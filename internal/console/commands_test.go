@@ -37,7 +37,7 @@ func TestCommandsOfManifests(t *testing.T) {
 				"{manager: kubectl-patch, operation: Update, fieldsType: FieldsV1, fieldsV1: {'f:spec': {'f:priority': {}}}}]",
 			"on the server, with a status": "managedFields: [{manager: kubectl, operation: Apply}, " +
 				"{manager: berth, operation: Update, subresource: status, fieldsType: FieldsV1, fieldsV1: {'f:status': {}}}]",
-			"by the client":   "managedFields: [{manager: kubectl-client-side-apply, operation: Update}], annotations: {kubectl.kubernetes.io/last-applied-configuration: '{}'}",
+			"by the client": "managedFields: [{manager: kubectl-client-side-apply, operation: Update}], annotations: {kubectl.kubernetes.io/last-applied-configuration: '{}'}",
 		}[by]
 		return strings.Replace(policies, "metadata: {name: gold}", "metadata: {name: gold, "+metadata+"}", 1)
 	}
