@@ -222,7 +222,9 @@ clusters contains name if {
 			MaxConcurrent: 2, PauseAfterFailures: new(intstr.FromInt32(1)), MoveTimeout: &metav1.Duration{Duration: 15 * time.Second},
 		})
 		choose(ctx, "us")
-		underWay := And(HaveField("Object", HavePrefix("deployments.apps "+namespace+"/")), HaveField("Since.Time", Not(BeZero())), HaveField("Deadline", Not(BeNil())))
+		text := func(o placementv1.ObjectReference) string { return string(o) }
+		ofNamespace := HaveField("Object", WithTransform(text, HavePrefix("deployments.apps "+namespace+"/")))
+		underWay := And(ofNamespace, HaveField("Since.Time", Not(BeZero())), HaveField("Deadline", Not(BeNil())))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(HaveField("Status.Moving", HaveExactElements(underWay, underWay)))
 		operator.Stop()
 		Expect(f.Policy(ctx, p.Name)).To(And(HaveField("Status.Moving", HaveLen(2)), HaveField("Status.Failures", BeNil())))

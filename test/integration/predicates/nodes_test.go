@@ -121,7 +121,9 @@ var _ = Describe("Existing workloads", func() {
 			p, err := f.Policy(ctx, byField.Name)
 			return p.Status.ViolationSample, err
 		}
-		Eventually(violations).WithContext(ctx).Should(ConsistOf(And(HaveField("Object", HaveSuffix("/two")), HaveField("Message", ContainSubstring("0/1 nodes fit: 1 Insufficient cpu")))))
+		text := func(o placementv1.ObjectReference) string { return string(o) }
+		two := HaveField("Object", WithTransform(text, HaveSuffix("/two")))
+		Eventually(violations).WithContext(ctx).Should(ConsistOf(And(two, HaveField("Message", ContainSubstring("0/1 nodes fit: 1 Insufficient cpu")))))
 		remove(ctx, pod)
 		both(0)
 
