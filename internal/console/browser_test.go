@@ -48,15 +48,15 @@ func TestBrowser(t *testing.T) {
 	if after := evaluate[string](c, "document.documentElement.dataset.theme"); after != "light" && after != "dark" {
 		t.Errorf("theme %q, then %q", before, after)
 	}
-	for _, address := range c.requests {
+	for _, address := range c.Requests {
 		if parsed, err := url.Parse(address); err != nil || address != "about:blank" && "http://"+parsed.Host+"/" != b.guard.URL() {
 			t.Errorf("the page requested %s", address)
 		}
 	}
-	if len(c.requests) < 20 {
-		t.Errorf("only %d requests were seen", len(c.requests))
+	if len(c.Requests) < 20 {
+		t.Errorf("only %d requests were seen", len(c.Requests))
 	}
-	for _, problem := range c.problems {
+	for _, problem := range c.Problems {
 		t.Errorf("the page reports: %s", problem)
 	}
 }

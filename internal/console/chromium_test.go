@@ -17,95 +17,49 @@ limitations under the License.
 package console_test
 
 import (
-	"bufio"
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/berth-dev/berth/internal/console"
-	testbrowser "github.com/berth-dev/berth/test/browser"
+	browserpage "github.com/berth-dev/berth/test/browser"
 )
 
-// chromium is a page in a browser that a test drives by the DevTools protocol, over pipes.
+// chromium is a page in a browser for a test, which fails if the page can't be used.
 type chromium struct {
-	t       testing.TB
-	in      *os.File
-	out     *bufio.Reader
-	last    int
-	session string
-	// requests are the addresses that the page requested, and problems what it reported: exceptions, and what the policy for content blocked.
-	requests, problems []string
+	*browserpage.Page
+	t testing.TB
 }
-
-// programs are the names of the browsers that the test can drive.
-var programs = []string{"chromium", "chromium-browser", "google-chrome"}
 
 // browserTimeout limits the whole test, in which the browser starts.
 const browserTimeout = 5 * time.Minute
 
 // startChromium starts a browser with an empty page, and with more variables in its environment. It skips the test if there is no browser,
-// except in CI.
+// unless it is required.
 func startChromium(t testing.TB, environment ...string) *chromium {
 	t.Helper()
-	i := slices.IndexFunc(programs, func(name string) bool {
-		_, err := exec.LookPath(name)
-		return err == nil
-	})
-	if i < 0 && !testbrowser.Required() {
-		t.Skipf("there is none of %s: install one to test the pages", strings.Join(programs, ", "))
-	}
-	if i < 0 {
-		t.Fatalf("there is none of %s: install the package chromium, or set CONSOLE_UNCHECKED=allowed", strings.Join(programs, ", "))
-	}
-	return openChromium(t, programs[i], environment)
-}
-
-// openChromium starts a browser for startChromium.
-func openChromium(t testing.TB, program string, environment []string) *chromium {
-	t.Helper()
-	dir := t.TempDir()
-	// The sandbox does not run as root. The pages are Berth's own.
-	cmd := exec.Command(program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-		"--disable-background-networking", "--remote-debugging-pipe", "--user-data-dir="+dir, "--window-size=1280,800", "about:blank")
-	read, in, err := os.Pipe()
+	// The context of the test ends before its cleanups.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), browserTimeout)
+	page, err := browserpage.Start(ctx, t.TempDir(), environment...)
 	if err != nil {
+		cancel()
+		if errors.Is(err, browserpage.ErrMissing) && !browserpage.Required() {
+			t.Skip(err)
+		}
 		t.Fatal(err)
 	}
-	out, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.ExtraFiles = []*os.File{read, write}
-	cmd.Env = append(os.Environ(), environment...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c := &chromium{t: t, in: in, out: bufio.NewReader(out)}
-	kill := time.AfterFunc(browserTimeout, func() { _ = cmd.Process.Kill() })
 	t.Cleanup(func() {
-		c.call("Browser.close", nil, nil)
-		kill.Stop()
-		// It writes its profile until it ends.
-		_ = cmd.Wait()
-		_ = in.Close()
-		_ = out.Close()
+		defer cancel()
+		if err := page.Close(); err != nil {
+			t.Error(err)
+		}
 	})
-	_, _ = read.Close(), write.Close()
-	var created struct{ TargetID string }
-	c.call("Target.createTarget", map[string]any{"url": "about:blank"}, &created)
-	var attached struct{ SessionID string }
-	c.call("Target.attachToTarget", map[string]any{"targetId": created.TargetID, "flatten": true}, &attached)
-	c.session = attached.SessionID
-	for _, domain := range []string{"Page", "Runtime", "Log", "Network", "Accessibility"} {
-		c.call(domain+".enable", nil, nil)
-	}
-	return c
+	return &chromium{page, t}
 }
 
 // openConsole opens a console in a browser, and waits for the picture of the fleet. Scripts run before those of the page.
@@ -123,92 +77,16 @@ func openConsole(t testing.TB, config console.Config, scripts ...string) *chromi
 // call calls a method, and decodes its result.
 func (c *chromium) call(method string, params map[string]any, result any) {
 	c.t.Helper()
-	if err := c.try(method, params, result); err != nil {
+	if err := c.Call(method, params, result); err != nil {
 		c.t.Fatal(err)
-	}
-}
-
-// try is like call, and returns the error that the browser reports.
-func (c *chromium) try(method string, params map[string]any, result any) error {
-	c.t.Helper()
-	c.last++
-	message := map[string]any{"id": c.last, "method": method, "params": params}
-	if c.session != "" && method != "Browser.close" {
-		message["sessionId"] = c.session
-	}
-	text, err := json.Marshal(message)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if _, err := c.in.Write(append(text, 0)); err != nil {
-		c.t.Fatalf("%s: %v", method, err)
-	}
-	for {
-		text, err := c.out.ReadBytes(0)
-		if err != nil {
-			c.t.Fatalf("%s: %v", method, err)
-		}
-		var received struct {
-			ID     int
-			Result json.RawMessage
-			Error  *struct{ Message string }
-			Method string
-			Params json.RawMessage
-		}
-		if err := json.Unmarshal(text[:len(text)-1], &received); err != nil {
-			c.t.Fatal(err)
-		}
-		if received.ID != c.last {
-			c.observe(received.Method, received.Params)
-			continue
-		}
-		if received.Error != nil {
-			return fmt.Errorf("%s: %s", method, received.Error.Message)
-		}
-		if result == nil {
-			return nil
-		}
-		return json.Unmarshal(received.Result, result)
-	}
-}
-
-// observe keeps what an event says.
-func (c *chromium) observe(method string, params json.RawMessage) {
-	switch method {
-	case "Network.requestWillBeSent":
-		var sent struct{ Request struct{ URL string } }
-		// What is no such event has no address.
-		_ = json.Unmarshal(params, &sent)
-		c.requests = append(c.requests, sent.Request.URL)
-	case "Runtime.exceptionThrown":
-		c.problems = append(c.problems, string(params))
-	case "Log.entryAdded":
-		var added struct {
-			Entry struct{ Level, Text, URL string }
-		}
-		_ = json.Unmarshal(params, &added)
-		if added.Entry.Level == "error" {
-			c.problems = append(c.problems, added.Entry.Text+" "+added.Entry.URL)
-		}
 	}
 }
 
 // evaluate returns the value of an expression on the page. It waits for a promise.
 func evaluate[T any](c *chromium, expression string) (out T) {
 	c.t.Helper()
-	var evaluated struct {
-		Result           struct{ Value json.RawMessage }
-		ExceptionDetails json.RawMessage
-	}
-	c.call("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &evaluated)
-	if evaluated.ExceptionDetails != nil {
-		c.t.Fatalf("%s: %s", expression, evaluated.ExceptionDetails)
-	}
-	if evaluated.Result.Value == nil {
-		return out
-	}
-	if err := json.Unmarshal(evaluated.Result.Value, &out); err != nil {
-		c.t.Fatalf("%s: %v: %s", expression, err, evaluated.Result.Value)
+	if err := c.Evaluate(expression, &out); err != nil {
+		c.t.Fatal(err)
 	}
 	return out
 }
@@ -219,15 +97,11 @@ const awaitTimeout = time.Minute
 // await waits until a condition is true on the page, and on the next one if the page changes meanwhile.
 func (c *chromium) await(condition string) {
 	c.t.Helper()
-	var met struct{ Result struct{ Value bool } }
-	for end := time.Now().Add(awaitTimeout); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
-		// The browser reports an error if the page changes.
-		err := c.try("Runtime.evaluate", map[string]any{"expression": fmt.Sprintf("Boolean(%s)", condition), "returnByValue": true}, &met)
-		if err == nil && met.Result.Value {
-			return
-		}
+	ctx, cancel := context.WithTimeout(c.t.Context(), awaitTimeout)
+	defer cancel()
+	if err := c.Await(ctx, condition); err != nil {
+		c.t.Fatal(err)
 	}
-	c.t.Fatalf("%s did not become true; the page:\n%s", condition, evaluate[string](c, "document.body.innerText"))
 }
 
 // visit shows a view, and waits for a condition.
@@ -351,21 +225,12 @@ func (c *chromium) checkNames() {
 	}
 }
 
-// edit replaces the text of the editor, as a user does who pastes it.
+// edit replaces the text of the editor.
 func (c *chromium) edit(text string) {
 	c.t.Helper()
-	encoded, err := json.Marshal(text)
-	if err != nil {
+	if err := c.Paste(text); err != nil {
 		c.t.Fatal(err)
 	}
-	evaluate[any](c, fmt.Sprintf(`(() => {
-		const content = document.querySelector(".editor").shadowRoot.querySelector(".cm-content");
-		content.focus();
-		content.dispatchEvent(new KeyboardEvent("keydown", { key: "a", code: "KeyA", keyCode: 65, ctrlKey: true, bubbles: true }));
-		const data = new DataTransfer();
-		data.setData("text/plain", %s);
-		content.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
-	})()`, encoded))
 }
 
 // editorHas is the condition that the editor has a text.
@@ -380,7 +245,7 @@ var axePath = filepath.Join("..", "..", "web", "node_modules", "axe-core", "axe.
 func (c *chromium) checkAccessibility() {
 	c.t.Helper()
 	text, err := os.ReadFile(axePath)
-	if err != nil && testbrowser.Required() {
+	if err != nil && browserpage.Required() {
 		c.t.Fatalf("%v: run npm ci in web, or set CONSOLE_UNCHECKED=allowed", err)
 	}
 	if err != nil {

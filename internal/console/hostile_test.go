@@ -258,7 +258,7 @@ func TestHostileTexts(t *testing.T) {
 	c.edit(fmt.Sprintf("apiVersion: placement.berth.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: decides, annotations: {mistake: %q}}\n", attack))
 	c.await("document.querySelector('.mistakes li')")
 	check("mistakes")
-	for _, problem := range c.problems {
+	for _, problem := range c.Problems {
 		if !strings.Contains(problem, "404 (Not Found)") {
 			t.Errorf("the page reports: %s", problem)
 		}

@@ -324,8 +324,8 @@ func TestSignInPage(t *testing.T) {
 	c.press("Enter")
 	c.await("document.querySelector('canvas') && document.getElementById('source').textContent.startsWith('alice')")
 	kept := evaluate[string](c, "JSON.stringify([location.href, document.cookie, { ...localStorage }, { ...sessionStorage }])")
-	if strings.Contains(kept, "alice") || slices.ContainsFunc(c.requests, func(address string) bool { return strings.Contains(address, "alice") }) {
-		t.Errorf("the page keeps the token, or it is in an address: %s, %q", kept, c.requests)
+	if strings.Contains(kept, "alice") || slices.ContainsFunc(c.Requests, func(address string) bool { return strings.Contains(address, "alice") }) {
+		t.Errorf("the page keeps the token, or it is in an address: %s, %q", kept, c.Requests)
 	}
 	c.call("Page.reload", nil, nil)
 	c.await("document.querySelector('.sign-in')")

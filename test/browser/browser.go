@@ -33,7 +33,7 @@ import (
 var programs = []string{"chromium", "chromium-browser", "google-chrome"}
 
 // ErrMissing means that no browser is installed.
-var ErrMissing = errors.New("there is none of " + strings.Join(programs, ", ") + ": install the package chromium")
+var ErrMissing = errors.New("there is none of " + strings.Join(programs, ", ") + ": install the package chromium, or set " + uncheckedVariable + "=allowed")
 
 // uncheckedVariable is the environment variable that lets a run in CI pass although the machine lacks what checks the pages.
 const uncheckedVariable = "CONSOLE_UNCHECKED"
@@ -48,12 +48,14 @@ type Page struct {
 	reader  *bufio.Reader
 	last    int
 	session string
-	// Problems are the exceptions that the page reported.
-	Problems []string
+	// Requests are the addresses that the page requested. Problems are what it reported: exceptions, failed requests, and what the policy for
+	// content blocked.
+	Requests, Problems []string
 }
 
-// Start starts a browser with an empty page. The browser keeps its profile in a directory, and ends with the context.
-func Start(ctx context.Context, dir string) (*Page, error) {
+// Start starts a browser with an empty page, and with more variables in its environment. The browser keeps its profile in a directory, and
+// ends with the context.
+func Start(ctx context.Context, dir string, environment ...string) (*Page, error) {
 	program := ""
 	for _, name := range programs {
 		if path, err := exec.LookPath(name); err == nil {
@@ -76,6 +78,7 @@ func Start(ctx context.Context, dir string) (*Page, error) {
 		return nil, errors.Join(err, read.Close(), in.Close())
 	}
 	cmd.ExtraFiles = []*os.File{read, write}
+	cmd.Env = append(os.Environ(), environment...)
 	err = cmd.Start()
 	err = errors.Join(err, read.Close(), write.Close())
 	if err != nil {
@@ -96,7 +99,12 @@ func (p *Page) attach() error {
 		return err
 	}
 	p.session = attached.SessionID
-	return errors.Join(p.Call("Page.enable", nil, nil), p.Call("Runtime.enable", nil, nil))
+	for _, domain := range []string{"Page", "Runtime", "Log", "Network", "Accessibility"} {
+		if err := p.Call(domain+".enable", nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close ends the browser.
@@ -137,15 +145,35 @@ func (p *Page) Call(method string, params map[string]any, result any) error {
 			return err
 		}
 		switch {
-		case received.Method == "Runtime.exceptionThrown":
-			p.Problems = append(p.Problems, string(received.Params))
 		case received.ID != p.last:
+			p.observe(received.Method, received.Params)
 		case received.Error != nil:
 			return fmt.Errorf("%s: %s", method, received.Error.Message)
 		case result == nil:
 			return nil
 		default:
 			return json.Unmarshal(received.Result, result)
+		}
+	}
+}
+
+// observe keeps what an event says.
+func (p *Page) observe(method string, params json.RawMessage) {
+	switch method {
+	case "Network.requestWillBeSent":
+		var sent struct{ Request struct{ URL string } }
+		// What is no such event has no address.
+		_ = json.Unmarshal(params, &sent)
+		p.Requests = append(p.Requests, sent.Request.URL)
+	case "Runtime.exceptionThrown":
+		p.Problems = append(p.Problems, string(params))
+	case "Log.entryAdded":
+		var added struct {
+			Entry struct{ Level, Text, URL string }
+		}
+		_ = json.Unmarshal(params, &added)
+		if added.Entry.Level == "error" {
+			p.Problems = append(p.Problems, added.Entry.Text+" "+added.Entry.URL)
 		}
 	}
 }
@@ -169,7 +197,7 @@ func (p *Page) Evaluate(expression string, result any) error {
 }
 
 // pollInterval is how often Await looks.
-const pollInterval = 50 * time.Millisecond
+const pollInterval = 20 * time.Millisecond
 
 // Await waits until a condition is true on the page, also if the page changes meanwhile. The error has what the page shows.
 func (p *Page) Await(ctx context.Context, condition string) error {
