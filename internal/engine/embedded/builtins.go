@@ -55,11 +55,11 @@ var builtins = []func(*rego.Rego){
 // maxExpression bounds the length of a CEL expression, in bytes.
 const maxExpression = 4096
 
-// evaluateCEL evaluates a CEL expression on an object. An expression that fails ends the evaluation: it is neither true nor false.
+// evaluateCEL returns the boolean that a CEL expression has for an object. An error of the expression ends the evaluation of the policy.
 func evaluateCEL(bctx rego.BuiltinContext, expression, object *ast.Term) (*ast.Term, error) {
 	text, ok := expression.Value.(ast.String)
 	if !ok {
-		return nil, fmt.Errorf("%s is not a text", expression)
+		return nil, fmt.Errorf("the expression %s is not a string", expression)
 	}
 	if n := len(text); n > maxExpression {
 		return nil, rego.NewHaltError(&engine.LimitError{Function: language.CEL.Name, Operand: "operand 1", Size: n, Limit: maxExpression, Unit: "bytes"})
@@ -80,7 +80,8 @@ func evaluateCEL(bctx rego.BuiltinContext, expression, object *ast.Term) (*ast.T
 	return ast.BooleanTerm(result), nil
 }
 
-// celValue converts a value to the Go types of unstructured content, as the API server gives objects to CEL.
+// celValue converts a value of the policy language to the Go types that the API server gives to CEL: whole numbers to int64, others to
+// float64.
 func celValue(v ast.Value) (any, error) {
 	switch v := v.(type) {
 	case ast.Null:
@@ -103,7 +104,7 @@ func celValue(v ast.Value) (any, error) {
 		err := v.Iter(func(key, value *ast.Term) error {
 			name, ok := key.Value.(ast.String)
 			if !ok {
-				return fmt.Errorf("the key %s is not a text", key)
+				return fmt.Errorf("the key %s is not a string", key)
 			}
 			converted, err := celValue(value.Value)
 			out[string(name)] = converted
@@ -119,9 +120,10 @@ func celValue(v ast.Value) (any, error) {
 		})
 		return out, err
 	}
-	return nil, fmt.Errorf("%s is not a value of JSON", v)
+	return nil, fmt.Errorf("%s can't be written as JSON", v)
 }
 
+// quantityFunction implements the builtin function b: apply returns its result for its two operands, which are read as quantities.
 func quantityFunction(b *ast.Builtin, apply func(x, y resource.Quantity) *ast.Term) func(*rego.Rego) {
 	function := &rego.Function{Name: b.Name, Decl: b.Decl}
 	return rego.Function2(function, func(_ rego.BuiltinContext, x, y *ast.Term) (*ast.Term, error) {

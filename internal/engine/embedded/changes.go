@@ -28,33 +28,35 @@ import (
 // State is the content of Data at one time. The zero State has no content.
 type State struct{ snapshot *snapshot }
 
-// State returns the present content.
+// State returns the current content.
 func (d *Data) State() State { return State{d.current.Load()} }
 
-// Since returns what changed from an earlier state to this one. Nothing is compared before it is read.
+// Since returns the changes from the state earlier to s. It compares nothing: the methods of Changes compare when they are called.
 func (s State) Since(earlier State) *Changes { return &Changes{from: earlier, to: s} }
 
 // Changes are the differences between two states. They keep both states in memory. They are safe for concurrent use.
 type Changes struct {
 	from, to State
-	// records has, for each type, the function that returns its changed records, which are compared once for all policies.
+	// records has, by type (schema.GroupVersionResource), a function that returns the type's changed records. All policies share its result.
 	records sync.Map
 }
 
-// Between reports whether the changes are those between two states.
+// Between reports whether c has the changes from the state earlier to the state later.
 func (c *Changes) Between(earlier, later State) bool { return c.from == earlier && c.to == later }
 
-// ObjectChange is an object that was created, deleted, or changed.
+// ObjectChange is one object that was created, deleted, or changed between two states.
 type ObjectChange struct {
 	Namespace, Name  string
 	Created, Deleted bool
-	// Fields are the fields of the object that differ, and Normal those of its normal form. More reports whether others differ as well.
+	// Fields are the fields of a changed object that differ, and Normal those of its normal form. More reports whether further fields
+	// differ. All are empty for an object that was created or deleted.
 	Fields, Normal []projection.Difference
 	More           bool
 }
 
-// Objects returns objects of a type that were created or deleted, or that changed in some fields of prepared objects: at most limit
-// objects, with as many fields each. more reports whether there are others. There are none if one of the states does not have the fields.
+// Objects returns the objects of a type that were created or deleted, or that differ in some of the fields: at most limit objects, each
+// with at most limit differing fields of either form. more reports whether there are further objects. The result is empty if one of the
+// states does not have the fields.
 func (c *Changes) Objects(resource schema.GroupVersionResource, fields *projection.FieldSet, limit int) (out []ObjectChange, more bool) {
 	if c.from.snapshot == nil || c.to.snapshot == nil || c.from == c.to {
 		return nil, false
@@ -87,13 +89,14 @@ func (c *Changes) Objects(resource schema.GroupVersionResource, fields *projecti
 	return out, false
 }
 
-// recordChange is a record of which the projection differs between two tables.
+// recordChange is an object of which the projection differs between two tables, with its projections in both; nil if a table lacks it.
 type recordChange struct {
 	record
 	change
 }
 
-// changedRecords returns the records that differ between two tables. Most records of both are the same, so that only pointers are compared.
+// changedRecords returns the objects that only one of two tables has, or that have different projections in them. It compares projections
+// by pointer, so an equal projection at another address counts as different.
 func changedRecords(old, next *table) (out []recordChange) {
 	created := 0
 	next.records.Ascend(func(r record) bool {

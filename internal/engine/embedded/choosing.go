@@ -44,8 +44,8 @@ const (
 	maxCandidates = 64
 )
 
-// chooseClusters implements language.ChooseClusters and language.SpreadClusters. An error ends the evaluation: if the call were undefined
-// instead, a policy could silently decide something else.
+// chooseClusters implements the builtin function b: language.ChooseClusters or language.SpreadClusters. An error ends the evaluation: if
+// the call were undefined instead, a policy could silently decide something else.
 func chooseClusters(b *ast.Builtin) func(*rego.Rego) {
 	return rego.FunctionDyn(&rego.Function{Name: b.Name, Decl: b.Decl}, func(c rego.BuiltinContext, operands []*ast.Term) (*ast.Term, error) {
 		out, err := choose(c.Context, b, operands)
@@ -56,8 +56,9 @@ func chooseClusters(b *ast.Builtin) func(*rego.Rego) {
 	})
 }
 
-// choose chooses clusters for the operands of a function. The first one is the object, the second one the scores, and the last one the
-// options. An operand between them has the domains.
+// choose returns the result of a call of the builtin function b: the set of the chosen clusters, or an object with the clusters and the
+// domains. The operands are the path of the object, the scores of the clusters, their domains (only for language.SpreadClusters), and the
+// options.
 func choose(ctx context.Context, b *ast.Builtin, operands []*ast.Term) (*ast.Term, error) {
 	object, ok := operands[0].Value.(ast.String)
 	if !ok {
@@ -94,6 +95,7 @@ var (
 	domainsTerm  = ast.InternedTerm("domains")
 )
 
+// textSet returns the set of the texts as a value of the policy language.
 func textSet(texts []string) ast.Set {
 	out := ast.NewSetWithCapacity(len(texts))
 	for _, text := range texts {
@@ -102,13 +104,14 @@ func textSet(texts []string) ast.Set {
 	return out
 }
 
-// choice is what clusters are chosen from, and how many are. It is immutable.
+// choice has the clusters from which a call chooses, and the limits on how many it chooses. It is immutable.
 type choice struct {
 	*candidates
 	bounds ranking.Bounds
 }
 
-// of returns the names of the clusters that are chosen for an object, and the domains that are used, in no particular order.
+// of returns the names of the clusters that are chosen for an object with a path, and the domains that have them; nil domains if the
+// clusters have none. They are in no particular order.
 func (c choice) of(object string) (clusters, domains []string) {
 	if c.domains == nil {
 		return c.list.Best(object, c.bounds.Limit), nil
@@ -116,7 +119,7 @@ func (c choice) of(object string) (clusters, domains []string) {
 	return c.domains.Choose(object, c.bounds)
 }
 
-// changesTo returns the changes to a later choice with the same bounds; nil if the two can't be compared.
+// changesTo returns the changes from c to a later choice with the same bounds; nil if the two can't be compared.
 func (c choice) changesTo(later *choice) *ranking.Changes {
 	switch {
 	case (c.domains == nil) != (later.domains == nil):
@@ -127,32 +130,32 @@ func (c choice) changesTo(later *choice) *ranking.Changes {
 	return c.domains.ChangesTo(later.domains, c.bounds)
 }
 
-// choices are the choices in one evaluation. They are not safe for concurrent use.
+// choices collects the choices of clusters in one evaluation of a policy. It is not safe for concurrent use.
 type choices struct {
 	// rules is the rule cache; nil for none.
 	rules *ruleView
-	// made are the choices of one cluster or more.
+	// made are the choices that chose at least one cluster.
 	made []choice
 }
 
-// choicesKey is the key of the choices in an evaluation's context.
+// choicesKey is the key of the *choices in an evaluation's context.
 type choicesKey struct{}
 
-// add adds a choice of clusters.
+// add records a choice and the clusters that it chose. It ignores a choice of no clusters.
 func (c *choices) add(one choice, clusters []string) {
 	if c != nil && len(clusters) > 0 {
 		c.made = append(c.made, one)
 	}
 }
 
-// choiceOptions are the options of a choice.
+// choiceOptions are the options operand of a choice.
 type choiceOptions struct {
 	bounds      ranking.Bounds
-	minGain     int64
-	minClusters int
+	minGain     int64 // scores count as equal within steps of this size, from the highest score down
+	minClusters int   // how many clusters a domain must have to be used
 }
 
-// choiceOptionsOf converts the options of a choice. spread reports whether it is one of clusters in domains.
+// choiceOptionsOf reads the options operand of a choice. spread reports whether the options are those of language.SpreadClusters.
 func choiceOptionsOf(v ast.Value, spread bool) (choiceOptions, error) {
 	given, ok := v.(ast.Object)
 	if !ok {
@@ -202,14 +205,15 @@ var (
 
 // candidates are the clusters that a function chooses from, prepared for many objects. They are immutable.
 type candidates struct {
+	// list has the clusters in the order of their levels. It is empty if they have domains.
 	list ranking.List
-	// domains is nil if the clusters are not in domains.
+	// domains has the clusters by domain; nil if they have no domains.
 	domains *ranking.Domains
-	// names are the names of the clusters.
+	// names are the names of all of the clusters.
 	names []string
 }
 
-// valid reports whether decisions may have all of the names.
+// valid reports whether each name may be the name of a cluster in a decision.
 func (c *candidates) valid() bool {
 	return !slices.ContainsFunc(c.names, func(name string) bool { return len(placement.ClusterNameProblems(name)) > 0 })
 }
@@ -222,15 +226,15 @@ func (c *candidates) size() (n int) {
 	return n
 }
 
-// candidatesKey is what candidates are prepared from. The values are compared by identity.
+// candidatesKey has the operands from which candidates are prepared. The values are compared by identity.
 type candidatesKey struct {
 	// scores is an array, a set, or an object, and domains an object or nil.
 	scores, domains ast.Value
-	minGain         int64
-	minClusters     int
+	minGain         int64 // as in choiceOptions
+	minClusters     int   // as in choiceOptions; 0 without domains
 }
 
-// prepare returns the candidates.
+// prepare returns the candidates. The error names the operand that is invalid.
 func (k candidatesKey) prepare() (*candidates, error) {
 	scores, err := scoresOf(k.scores)
 	if err != nil {
@@ -254,7 +258,7 @@ var (
 	errDomains = errors.New("must be an object whose values are strings")
 )
 
-// scoresOf returns the scores in a value, by name.
+// scoresOf returns the score of each cluster by name: the numbers of an object, or 0 for each name in an array or a set.
 func scoresOf(v ast.Value) (map[string]int64, error) {
 	if err := checkTree(v, 1); err != nil {
 		return nil, err
@@ -285,7 +289,7 @@ func scoresOf(v ast.Value) (map[string]int64, error) {
 	return out, nil
 }
 
-// domainsOf returns the domains in a value, by the names of the clusters.
+// domainsOf returns the domain of each cluster by the name of the cluster.
 func domainsOf(v ast.Value) (map[string]string, error) {
 	if err := checkTree(v, 2); err != nil {
 		return nil, err
@@ -307,8 +311,8 @@ func domainsOf(v ast.Value) (map[string]string, error) {
 	return out, nil
 }
 
-// candidates returns the candidates of a key. It keeps them for other evaluations if they are prepared from values that the rule cache
-// keeps, because those are immutable and are found again.
+// candidates returns the candidates of a key. If the rule cache has the key's values, which are then immutable, the candidates are kept for
+// later evaluations.
 func (c *choices) candidates(key candidatesKey) (*candidates, error) {
 	var v *ruleView
 	if c != nil {
@@ -328,7 +332,7 @@ func (c *choices) candidates(key candidatesKey) (*candidates, error) {
 	return out, err
 }
 
-// has reports whether a collection is the value of one of the cached rules.
+// has reports whether a collection is identical to the value of one of the cached rules.
 func (v *ruleView) has(value ast.Value) bool {
 	if _, ok := value.(interface{ Len() int }); !ok {
 		return false
@@ -341,12 +345,13 @@ func (v *ruleView) has(value ast.Value) bool {
 	return false
 }
 
-// candidatesTable keeps candidates. It is safe for concurrent use.
+// candidatesTable keeps at most maxCandidates candidates. It is safe for concurrent use.
 type candidatesTable struct {
 	mu   sync.RWMutex
 	kept map[candidatesKey]*candidates
 }
 
+// get returns the kept candidates of a key; nil for none.
 func (t *candidatesTable) get(key candidatesKey) *candidates {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

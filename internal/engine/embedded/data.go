@@ -50,7 +50,8 @@ type Data struct {
 	current atomic.Pointer[snapshot]
 
 	// mu serializes the publication of snapshots and guards the fields below.
-	mu     sync.Mutex
+	mu sync.Mutex
+	// stores has the state of each type that the type's writer changes.
 	stores map[schema.GroupVersionResource]*store
 	// fieldSets are the field sets of each type, by fieldSet.index.
 	fieldSets map[schema.GroupVersionResource][]weak.Pointer[fieldSet]
@@ -88,10 +89,10 @@ type table struct {
 type fieldSet struct {
 	resource schema.GroupVersionResource
 	fields   *projection.FieldSet
-	index    int
+	index    int // the index of its revision in table.revisions
 }
 
-// form is a form of an object. Policies find the forms at different places of `data`.
+// form is a form of an object: its own or its normal form. Policies find the two at different places of `data`.
 type form int
 
 const (
@@ -116,6 +117,7 @@ func recordLess(a, b record) bool {
 	return a.name < b.name
 }
 
+// recordKey returns a record without a projection, to look up the object with this namespace and name.
 func recordKey(namespace, name string) record {
 	return record{namespace: unique.Make(namespace), name: name}
 }
@@ -134,11 +136,13 @@ const noData uint64 = 1
 // again never repeats a revision.
 var revisions atomic.Uint64
 
+// nextRevision returns a new revision, which is greater than all earlier ones and than noData.
 func nextRevision() uint64 { return noData + revisions.Add(1) }
 
 // store is the mutable state that the writer of a resource type works on.
 type store struct {
-	mu     sync.Mutex
+	mu sync.Mutex
+	// fields are the fields that are kept of the objects.
 	fields *projection.FieldSet
 	pool   *projectionPool
 	// records is nil while the type is not complete.
@@ -154,6 +158,7 @@ func (s *store) table() *table {
 	return t
 }
 
+// store returns the store of a resource type. It creates the store if there is none.
 func (d *Data) store(resource schema.GroupVersionResource) *store {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,8 +174,8 @@ func (d *Data) store(resource schema.GroupVersionResource) *store {
 // path.
 const degree = 16
 
-// Load replaces the content of a resource type with the objects and marks the type as complete. Only the given fields of
-// these objects and of all later ones are kept. fields is a sealed set, and the objects contain these fields.
+// Load replaces the content of a resource type with the objects and marks the type as complete. It reports whether the kept data changed.
+// Only the given fields of these objects and of all later ones are kept. fields is a sealed set, and the objects contain these fields.
 func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) bool {
 	s := d.store(resource)
 	s.mu.Lock()
@@ -213,8 +218,8 @@ func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.Fie
 // change is an object's old and new projection.
 type change struct{ old, next *projectedObject }
 
-// compare returns the objects whose projections differ between two trees. names reports whether the trees have
-// different sets of objects.
+// compare returns the changes of the objects that both trees have and of which the fields differ. names reports whether one tree has an
+// object that the other one lacks; the changes are then incomplete.
 func compare(old, next *btree.BTree[record], fields *projection.FieldSet) (changes []change, names bool) {
 	if old.Len() != next.Len() {
 		return nil, true
@@ -231,7 +236,7 @@ func compare(old, next *btree.BTree[record], fields *projection.FieldSet) (chang
 	return changes, names
 }
 
-// Put adds or replaces one object of a resource type that is complete.
+// Put adds or replaces one object. It reports whether the kept data changed. It does nothing if the resource type is not complete.
 func (d *Data) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) bool {
 	s := d.store(resource)
 	s.mu.Lock()
@@ -257,7 +262,7 @@ func (d *Data) Put(resource schema.GroupVersionResource, o *unstructured.Unstruc
 	return true
 }
 
-// Delete removes one object.
+// Delete removes one object, and reports whether it was there.
 func (d *Data) Delete(resource schema.GroupVersionResource, namespace, name string) bool {
 	s := d.store(resource)
 	s.mu.Lock()
@@ -274,7 +279,7 @@ func (d *Data) Delete(resource schema.GroupVersionResource, namespace, name stri
 	return true
 }
 
-// Drop removes a resource type. Policies that read it get an *engine.NotReplicatedError from then on.
+// Drop removes a resource type, and reports whether it was complete. Policies that read it get an *engine.NotReplicatedError from then on.
 func (d *Data) Drop(resource schema.GroupVersionResource) bool {
 	s := d.store(resource)
 	s.mu.Lock()
@@ -313,7 +318,8 @@ func (d *Data) publish(resource schema.GroupVersionResource, next *table, change
 	d.current.Store(published)
 }
 
-// revision returns the field set's revision in the table next, which replaces old. old may be nil.
+// revision returns the field set's revision in the table next, which replaces old; 0 if next does not keep the fields. old may be nil.
+// changed reports whether the fields have another content in next.
 func (l *fieldSet) revision(old, next *table, changed func(*fieldSet) bool) uint64 {
 	before := uint64(0)
 	if old != nil {
@@ -403,6 +409,7 @@ func (d *Data) Size(resource schema.GroupVersionResource) (objects int, bytes in
 	return t.records.Len(), t.bytes, true
 }
 
+// valueOf returns the value of a term; nil if the term is nil.
 func valueOf(term *ast.Term) ast.Value {
 	if term == nil {
 		return nil
@@ -410,7 +417,7 @@ func valueOf(term *ast.Term) ast.Value {
 	return term.Value
 }
 
-// document returns the collection as data.kubernetes.<plural> shows it: by namespace and name, or only by name for
+// document returns all objects in the form show, as data.kubernetes.<plural> has them: by namespace and name, or only by name for
 // cluster-scoped resources.
 func (t *table) document(show form) ast.Value {
 	out := ast.NewObject()
@@ -443,15 +450,14 @@ func (t *table) document(show form) ast.Value {
 	return sorted(out)
 }
 
-// sorted prepares an object for use by several goroutines. OPA sorts an object's members on first ordered access,
-// without synchronization with concurrent readers of the unsorted members, such as a copy. sorted makes that access
-// now.
+// sorted prepares an object for use by several goroutines, and returns it. OPA sorts an object's members on first ordered access, without
+// synchronization with concurrent readers of the unsorted members, such as a copy. sorted makes that access now.
 func sorted(o ast.Object) ast.Value {
 	o.Foreach(func(_, _ *ast.Term) {})
 	return o
 }
 
-// namespaceDocument returns the objects of one namespace; nil if there are none.
+// namespaceDocument returns the objects of one namespace in the form show, by name; nil if there are none.
 func (t *table) namespaceDocument(namespace string, show form) ast.Value {
 	out := ast.NewObject()
 	first := recordKey(namespace, "")
@@ -470,7 +476,7 @@ func (t *table) namespaceDocument(namespace string, show form) ast.Value {
 	return out
 }
 
-// inventories is the list of inventories that data.clusters is made of, in order of precedence. Equal lists are the
+// inventories are the resource types whose objects represent the clusters in data.clusters, in order of precedence. Equal lists are the
 // same pointer.
 type inventories struct {
 	resources []schema.GroupVersionResource
@@ -498,17 +504,17 @@ type merged struct {
 	// document is the form that policies read. predicateSnapshot is the form that predicates are evaluated on.
 	document          func() mergedDocument
 	predicateSnapshot func() *predicates.Snapshot
-	// tolerant is the last document that tolerating returned. Most objects that stay in clusters that are not ready stay in the same.
+	// tolerant is the last document that tolerating returned; nil before the first call.
 	tolerant atomic.Pointer[tolerantDocument]
 }
 
-// tolerantDocument is data.clusters in which the clusters with some names have no readiness taints.
+// tolerantDocument is data.clusters without the taints by which the named clusters are marked as not ready.
 type tolerantDocument struct {
 	names    []any
 	clusters ast.Value
 }
 
-// tolerating returns data.clusters in which the clusters with some names have no readiness taints.
+// tolerating returns data.clusters without the taints by which the named clusters are marked as not ready. The names are strings, sorted.
 func (m *merged) tolerating(names []any) ast.Value {
 	last := m.tolerant.Load()
 	if last == nil || !slices.Equal(last.names, names) {
@@ -518,16 +524,17 @@ func (m *merged) tolerating(names []any) ast.Value {
 	return last.clusters
 }
 
-// mergedDocument has data.clusters, and the names that are not in it.
+// mergedDocument has data.clusters, and the names of clusters that are not in it because several objects have them.
 type mergedDocument struct {
 	clusters  ast.Value
 	ambiguous []replication.Ambiguity
 	// ambiguousNames is data.berth.ambiguousclusters.
 	ambiguousNames ast.Value
-	// unready are the clusters that are marked as not ready, with the time since when; nil if there are none.
+	// unready are the clusters that are marked as not ready, by name, with the time since when, zero if unknown; nil if there are none.
 	unready map[string]time.Time
 }
 
+// clusters returns the merged form of the inventories. It is computed once for all snapshots with the same inventory data.
 func (s *snapshot) clusters(of *inventories) *merged {
 	existing, ok := s.merged.Load(of)
 	if !ok {
@@ -555,7 +562,8 @@ func clusterSnapshot(document ast.Value) *predicates.Snapshot {
 // nameField is the field of the normal form that holds a cluster's name, and managerField the one that holds a ClusterProfile's manager.
 var nameField, managerField = ast.StringTerm("name"), ast.StringTerm(replication.ManagerField)
 
-// merge merges the inventories. A name that several objects have that count is ambiguous: it is not in data.clusters.
+// merge computes data.clusters from the inventories. A name is ambiguous, and not in data.clusters, if several objects count as its cluster
+// (replication.Counting).
 func (s *snapshot) merge(of *inventories) mergedDocument {
 	all, twice, unready := ast.NewObject(), false, map[string]time.Time(nil)
 	s.ascend(of, func(name, cluster *ast.Term, _ replication.Claim) {
@@ -585,7 +593,8 @@ func (s *snapshot) merge(of *inventories) mergedDocument {
 	return mergedDocument{clusters: sorted(unique), ambiguous: ambiguous, ambiguousNames: ambiguousDocument(ambiguous), unready: unready}
 }
 
-// ascend calls f with each object of the inventories that represents a cluster, and the cluster's name.
+// ascend calls f with each object of the inventories that represents a cluster: the cluster's name, the normal form of the object, and what
+// identifies the object.
 func (s *snapshot) ascend(of *inventories, f func(name, cluster *ast.Term, claim replication.Claim)) {
 	for _, inventory := range of.resources {
 		t, ok := s.tables[inventory]
@@ -613,7 +622,7 @@ func (s *snapshot) ascend(of *inventories, f func(name, cluster *ast.Term, claim
 	}
 }
 
-// nameOf returns the name of a cluster as a text; "" if there is none.
+// nameOf returns the string of a term; "" if the term is nil or not a string.
 func nameOf(name *ast.Term) string {
 	if name == nil {
 		return ""
@@ -654,7 +663,7 @@ func (d *Data) Profile(cluster string) (namespace string, ok bool) {
 	return found[0], true
 }
 
-// ambiguousDocument returns data.berth.ambiguousclusters.
+// ambiguousDocument returns data.berth.ambiguousclusters: the objects that have each ambiguous name, as texts.
 func ambiguousDocument(all []replication.Ambiguity) ast.Value {
 	out := ast.NewObject()
 	for _, a := range all {

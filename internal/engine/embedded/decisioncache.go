@@ -64,12 +64,13 @@ type cachedDecision struct {
 	reports []*predicates.Report
 	// nodes is the revision of the nodes at which the decision was last found to hold.
 	nodes atomic.Uint64
-	// choice chooses the clusters of the decision for an object. It is nil if the decision is complete.
+	// choice is how to choose the clusters of an open decision for an object; nil if the decision has no clusters left to choose.
 	choice *choice
-	// path is that of the object that an open decision was made for.
+	// path is the path of the object for which an open decision was made; empty for other decisions.
 	path string
 }
 
+// newCachedDecision returns a cached decision with the result of an evaluation in a state.
 func newCachedDecision(state evaluationState, a evaluation) *cachedDecision {
 	out := &cachedDecision{decision: a.decision, reports: a.reports}
 	out.markValid(state)
@@ -83,12 +84,12 @@ func (r *cachedDecision) markValid(state evaluationState) {
 	}
 }
 
-// validAt reports whether the decision is known to hold in a state with the same data.
+// validAt reports whether the decision is known to hold in a state that has the same replica data: no report on nodes can be outdated.
 func (r *cachedDecision) validAt(state evaluationState) bool {
 	return len(r.reports) == 0 || state.nodes != nil && r.nodes.Load() == state.nodes.Revision()
 }
 
-// revalidate evaluates the predicates again and reports whether all reports are unchanged. It returns false if a
+// revalidate evaluates the predicates again on the nodes of a state and reports whether all reports are unchanged. It returns false if a
 // predicate fails; the evaluation that follows returns the error.
 func (r *cachedDecision) revalidate(ctx context.Context, set *predicates.Set, state evaluationState) bool {
 	for _, report := range r.reports {
@@ -129,13 +130,15 @@ type decisionCache struct {
 	// limit is the maximum size of each generation in bytes.
 	limit int
 
-	mu         sync.RWMutex
+	mu sync.RWMutex
+	// revision is the revision of the data for which all of the decisions were made. young and old are the two generations, by key, and size
+	// is the size of young in bytes.
 	revision   uint64
 	young, old map[string]*cachedDecision
 	size       int
 }
 
-// get returns the cached decision of a key; nil if there is none.
+// get returns the cached decision of a key at a revision; nil if there is none. It also adds the decision to the young generation.
 func (m *decisionCache) get(revision uint64, key []byte) *cachedDecision {
 	r, young := m.find(revision, key)
 	if r != nil && !young {
@@ -144,7 +147,7 @@ func (m *decisionCache) get(revision uint64, key []byte) *cachedDecision {
 	return r
 }
 
-// find returns the cached decision of a key. young reports whether it is in the generation that put adds to.
+// find returns the cached decision of a key at a revision; nil if there is none. young reports whether it is in the young generation.
 func (m *decisionCache) find(revision uint64, key []byte) (r *cachedDecision, young bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -182,7 +185,7 @@ func (m *decisionCache) put(revision uint64, key []byte, r *cachedDecision) {
 	m.size += size
 }
 
-// takeOver adds the decisions of another cache that were made at a revision and that keep accepts.
+// takeOver adds the decisions of another cache for which keep returns true. It adds none if they were made at another revision.
 func (m *decisionCache) takeOver(from *decisionCache, revision uint64, keep func(placement.Decision) bool) {
 	from.mu.RLock()
 	defer from.mu.RUnlock()

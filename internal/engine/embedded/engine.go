@@ -65,7 +65,8 @@ type Options struct {
 // Engine evaluates policies over its Data.
 type Engine struct {
 	Options
-	data  *Data
+	data *Data
+	// slots grants the evaluation slots.
 	slots *queue
 	// queries are the prepared queries by the digest of the policy's text. Policies with the same text share one.
 	queries weakcache.Cache[rego.PreparedEvalQuery]
@@ -146,8 +147,8 @@ func (e *Engine) sharedQuery(ctx context.Context, m *policy.Module) (*rego.Prepa
 	return e.queries.Get(strings.Join(append([]string{m.Digest}, askedRules(m)...), " "), prepare)
 }
 
-// PrepareGenerated returns the rules of a module that Berth itself generated. Such a module terminates by construction
-// and reads no data. It does not wait for an evaluation slot, so no policy can delay it.
+// PrepareGenerated returns the rules of a module that Berth itself generated. Such a module terminates by construction and reads no data.
+// Its evaluations do not wait for a slot, so no policy can delay them.
 func (*Engine) PrepareGenerated(ctx context.Context, name string, m *policy.Module) (policy.Rules, error) {
 	prepared, err := prepareQuery(ctx, m, rego.StrictBuiltinErrors(true))
 	if err != nil {
@@ -202,14 +203,16 @@ type evaluator struct {
 	module *policy.Module
 	// binding is what the module's references to data are bound to.
 	binding *policy.Binding
-	query   *rego.PreparedEvalQuery
-	view    *view
+	// query is the query of the contract's rules; nil if the policy has none of them. view is the policy's `data`.
+	query *rego.PreparedEvalQuery
+	view  *view
 	// fieldSets are the field sets of the resource types that the policy reads.
 	fieldSets []*fieldSet
-	missing   []string
+	// missing are the resource types that the policy reads and the API server does not serve, as the Rego names them.
+	missing []string
 	// decisionCache is the decision cache; nil if the policy reads all of the input.
 	decisionCache *decisionCache
-	// openDecisions has what was decided on objects before clusters were chosen for them; nil if that is not known apart.
+	// openDecisions caches decisions without the choice of clusters; nil if more of the policy's decisions depends on the object's path.
 	openDecisions *openDecisions
 	// ruleCache is the rule cache; nil if every rule reads as much as the policy.
 	ruleCache *ruleCache
@@ -223,7 +226,7 @@ type evaluationState struct {
 	*snapshot
 	// nodes is the snapshot that predicates are evaluated on; nil for a policy that does not call predicates on nodes.
 	nodes *predicates.Snapshot
-	// tolerated are the names of the clusters that have no readiness taints in data.clusters, sorted.
+	// tolerated are the names of the clusters that have no taints in data.clusters which mark them as not ready, sorted.
 	tolerated []any
 }
 
@@ -335,9 +338,8 @@ type evaluation struct {
 	fromCache bool
 }
 
-// evaluate evaluates the policy on some fields of the input. It waits for an evaluation
-// slot. before is a cached decision for the same input and data, whose node reports may be outdated; nil for
-// none.
+// evaluate evaluates the policy on some fields of the input. It waits for an evaluation slot. before is a cached decision for the same
+// input and data, whose node reports may be outdated; nil for none.
 func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields *projection.FieldSet, input map[string]any,
 	before *cachedDecision) (evaluation, error) {
 	if err := engine.CheckInput(fields, input, p.module.InputBytes); err != nil {
@@ -361,8 +363,8 @@ func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields 
 	return a, err
 }
 
-// run waits for a slot and evaluates the policy in it. The wait has a deadline of its own, so that the time that other
-// policies take does not count against this one.
+// run waits for a slot and evaluates the policy in it, unless before still holds. The wait has a deadline of its own, so that the time that
+// other policies take does not count against this one.
 func (p *evaluator) run(ctx context.Context, state evaluationState, input ast.Value, rules *ruleView, before *cachedDecision) (evaluation, error) {
 	namespace := placement.NamespaceOf(ctx)
 	wait, cancel := context.WithTimeout(ctx, p.engine.Timeout)
@@ -412,6 +414,7 @@ func (p *evaluator) checkReplicated(snap *snapshot) error {
 	return nil
 }
 
+// decide returns the cached decision before if its reports on nodes still hold. Otherwise it evaluates the policy. The caller has a slot.
 func (p *evaluator) decide(ctx context.Context, state evaluationState, input ast.Value, known *ruleView, before *cachedDecision) (evaluation, error) {
 	if before != nil && before.revalidate(ctx, p.predicates, state) {
 		return evaluation{decision: before.decision, fromCache: true}, nil
@@ -436,7 +439,7 @@ func (p *evaluator) newCaller(state evaluationState) *predicateCaller {
 }
 
 // evaluateRules evaluates the decision contract's rules on the caller's snapshot, with the rule cache of chosen. It adds the choices of
-// clusters.
+// clusters that the rules make to chosen.
 func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, input ast.Value, chosen *choices,
 	more ...rego.EvalOption) (placement.Decision, error) {
 	if p.query == nil {
@@ -472,6 +475,7 @@ func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, 
 // evaluationError is an error from the evaluation of a text that policies share. Its message names the file of the
 // policy that was evaluated, or the field of its rules.
 type evaluationError struct {
+	// policy is the policy's name, and text the message of err with a placeholder for the name of the file.
 	policy, text string
 	module       *policy.Module
 	err          error

@@ -50,14 +50,14 @@ func (c *predicateCaller) checkDecision(ctx context.Context, candidates placemen
 	return f.decision, nil
 }
 
-// decisionCheck is the state of one such check.
+// decisionCheck is the state of one call of checkDecision.
 type decisionCheck struct {
 	*predicateCaller
 	workload workload.Workload
-	decision placement.Decision
+	decision placement.Decision // the decision with the changes made so far
 }
 
-// requireFeasible evaluates the predicates and adds an error to the decision if no candidate is feasible.
+// requireFeasible evaluates the predicates for the candidates of a query. If no candidate is feasible, it adds an error to the decision.
 func (f *decisionCheck) requireFeasible(ctx context.Context, q predicates.Query) (*predicates.Report, error) {
 	report, err := f.evaluate(ctx, f.workload, q)
 	if err != nil {
@@ -69,8 +69,8 @@ func (f *decisionCheck) requireFeasible(ctx context.Context, q predicates.Query)
 	return report, nil
 }
 
-// clusters removes infeasible clusters from the decision. The candidates are the clusters that the decision names, else
-// those that it prefers, else all.
+// clusters removes infeasible clusters from the decision. The candidates are the clusters that the decision names. If it names none, they
+// are those that it prefers, or else all clusters.
 func (f *decisionCheck) clusters(ctx context.Context) error {
 	preferred, others, prefers := f.decision.Preferred()
 	q := predicates.Query{Kind: predicates.Clusters, Names: f.decision.Clusters}
@@ -104,7 +104,7 @@ func (f *decisionCheck) clusters(ctx context.Context) error {
 	return nil
 }
 
-// namesOf returns the names of the candidates that are feasible, or of those that are not.
+// namesOf returns the names of the candidates that are feasible, if feasible is true, or else of those that are not.
 func namesOf(r *predicates.Report, feasible bool) []string {
 	out := []string{}
 	for _, v := range r.Verdicts {

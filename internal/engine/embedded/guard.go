@@ -207,7 +207,7 @@ func scalars(operands []*ast.Term) *engine.LimitError {
 	return nil
 }
 
-// all combines several checks into one.
+// all returns a check that applies several checks in order and returns the first error.
 func all(checks ...check) check {
 	return func(operands []*ast.Term) *engine.LimitError {
 		for _, c := range checks {
@@ -219,7 +219,7 @@ func all(checks ...check) check {
 	}
 }
 
-// each returns a check that applies a limit to some of the operands, by index.
+// each returns a check that applies the limit one to the operands with these indexes.
 func each(one func(v ast.Value, operand int) *engine.LimitError, indexes ...int) check {
 	return func(operands []*ast.Term) *engine.LimitError {
 		for _, i := range indexes {
@@ -244,6 +244,7 @@ func length(v ast.Value) int {
 	return 0
 }
 
+// members limits the number of members of a collection, or of bytes of a string.
 func members(v ast.Value, operand int) *engine.LimitError {
 	return over(operand, length(v), maxMembers, "members")
 }
@@ -255,7 +256,7 @@ func atMost(limit int, unit string) check {
 	}
 }
 
-// readable limits a string that is parsed as a number, with or without a unit.
+// readable limits the digits of a string that is parsed as a number, with or without a unit.
 func readable(v ast.Value, operand int) *engine.LimitError {
 	text, ok := v.(ast.String)
 	if !ok {
@@ -276,7 +277,7 @@ func keyList(v ast.Value, operand int) *engine.LimitError {
 	return members(v, operand)
 }
 
-// sum limits the total number of members of several operands.
+// sum returns a check that limits the total number of members of the operands with these indexes.
 func sum(indexes ...int) check {
 	return func(operands []*ast.Term) *engine.LimitError {
 		n := 0
@@ -287,7 +288,7 @@ func sum(indexes ...int) check {
 	}
 }
 
-// product limits the comparisons of the first operand's members with those of the second one.
+// product limits the comparisons of the first operand's members or bytes with those of the second one.
 func product(operands []*ast.Term) *engine.LimitError {
 	return overAll(length(operands[0].Value)*length(operands[1].Value), maxPairs, "comparisons")
 }
@@ -337,7 +338,7 @@ func multiplied(operands []*ast.Term) *engine.LimitError {
 	return over(0, n, 16*numeral.MaxDigits, "digits")
 }
 
-// contained limits the comparisons of a value, unless it is a scalar, with all members of a collection.
+// contained limits the comparisons of a value with all members of a collection. It ignores values that contain no other values.
 func contained(operands []*ast.Term) *engine.LimitError {
 	if scalar(operands[0].Value) {
 		return nil
@@ -376,7 +377,7 @@ func counted(operands []*ast.Term) *engine.LimitError {
 	return overAll(int(min(max(n, -n), 1e15)), maxMembers, "members")
 }
 
-// subset limits the comparisons of object.subset, which searches for one list in another at each position.
+// subset limits the comparisons of object.subset, which searches for each list of the second operand at each position of the first one.
 func subset(operands []*ast.Term) *engine.LimitError {
 	super, err := measure(operands[0].Value, 0)
 	if err != nil {
@@ -389,7 +390,7 @@ func subset(operands []*ast.Term) *engine.LimitError {
 	return overAll(super.nodes*sub.list, maxPairs, "comparisons")
 }
 
-// patched limits a JSON patch. One operation may visit all members at the top level.
+// patched limits the operands of a JSON patch, and its steps: one operation may visit all members at the top level.
 func patched(operands []*ast.Term) *engine.LimitError {
 	if err := trees(operands); err != nil {
 		return err
@@ -397,7 +398,7 @@ func patched(operands []*ast.Term) *engine.LimitError {
 	return overAll(length(operands[0].Value)*length(operands[1].Value), maxPairs>>4, "steps")
 }
 
-// walked limits walk if a path is given: walk then does not check the deadline while it skips values that the path
+// walked limits the value that walk visits if a path is given: walk then does not check the deadline while it skips values that the path
 // excludes.
 func walked(operands []*ast.Term) *engine.LimitError {
 	if len(operands) < 2 {
@@ -505,6 +506,7 @@ func formatted(operands []*ast.Term) *engine.LimitError {
 	return overAll(n+verbs*width, 4*maxText, "bytes")
 }
 
+// checkTree limits the size of a value with everything in it.
 func checkTree(v ast.Value, operand int) *engine.LimitError {
 	if scalar(v) {
 		return nil
@@ -524,6 +526,7 @@ func scalar(v ast.Value) bool {
 
 // measurement is the size of a value with everything in it. A part that occurs several times counts each time.
 type measurement struct {
+	// nodes is the number of values, and bytes the length of all strings and numbers.
 	nodes, bytes int
 	// depth is the depth of the deepest node, and list the length of the longest list.
 	depth, list int
@@ -542,7 +545,7 @@ func measure(v ast.Value, operand int) (measurement, *engine.LimitError) {
 	)
 }
 
-// add adds a value at a depth. It returns true once the measurement is too large.
+// add adds a value at a depth, with everything in it. It returns true once the measurement is too large.
 func (m *measurement) add(v ast.Value, depth int) bool {
 	m.nodes++
 	m.depth = max(m.depth, depth)
@@ -567,8 +570,8 @@ func (m *measurement) add(v ast.Value, depth int) bool {
 	return m.nodes > maxNodes || m.bytes > maxNodeBytes
 }
 
-// boundedJSON converts a result to a Go value as rego does, if it is within the limits. As with operands, a small
-// result can represent a large tree.
+// boundedJSON converts a decision to Go values, as rego does. It returns an error if the decision is too large: values may share parts, so
+// a small one can represent a large tree.
 func boundedJSON(t *ast.Term, _ *rego.EvalContext) (any, error) {
 	if _, err := measure(t.Value, 0); err != nil {
 		err.Operand = "the decision"

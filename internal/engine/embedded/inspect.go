@@ -60,7 +60,7 @@ func (p *evaluator) Inspect(input map[string]any) (*Inspection, error) {
 	return &Inspection{evaluator: p, input: value, caller: p.newCaller(state)}, nil
 }
 
-// Reports decides the object and returns the reports of the predicates that the policy evaluated for the decision.
+// Reports returns the reports of all predicates that the policy evaluates when it decides on the input.
 func (i *Inspection) Reports(ctx context.Context) ([]*predicates.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.Timeout)
 	defer cancel()
@@ -80,8 +80,8 @@ func (i *Inspection) Trace(ctx context.Context, tracer topdown.QueryTracer) {
 	_, _ = i.evaluator.evaluateRules(ctx, i.caller, i.input, &choices{}, rego.EvalQueryTracer(tracer), rego.EvalRuleIndexing(false), rego.EvalEarlyExit(false))
 }
 
-// Solve returns the values of the variables in a solution of a conjunction of expressions, as they may be written in the
-// body of a rule of the policy; imports are those of its text. ok is false if there is no solution. The error is an
+// Solve returns the values of the variables for which all expressions of a body are true, the first ones found. The body may have what the
+// body of a rule of the policy may have, and imports are those of the policy's text. ok is false if there is no solution. The error is an
 // ast.Errors if the expressions do not compile, for example because a variable is unsafe.
 func (i *Inspection) Solve(ctx context.Context, body ast.Body, imports []*ast.Import) (solution map[string]any, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.Timeout)
@@ -105,9 +105,8 @@ func (i *Inspection) Solve(ctx context.Context, body ast.Body, imports []*ast.Im
 	return results[0].Bindings, true, nil
 }
 
-// withUnification returns a copy of a body with "=" in place of "==", as OPA's compiler has it in modules and not in
-// queries. It matters in negations: the operands of "==" are evaluated outside of them, so an undefined operand would make
-// the negation undefined.
+// withUnification returns a copy of a body with "=" in place of "==", which OPA's compiler replaces in modules and not in queries. Queries
+// evaluate the operands of "==" outside of a negation, so an undefined operand would make the negation undefined.
 func withUnification(body ast.Body) ast.Body {
 	body = body.Copy()
 	ast.WalkExprs(body, func(e *ast.Expr) bool {
@@ -119,7 +118,7 @@ func withUnification(body ast.Body) ast.Body {
 	return body
 }
 
-// Lookup returns the value at a path below data as the policy sees it, or nil if there is none.
+// Lookup returns the value at a path below data as the policy sees it, as decoded JSON; nil if there is none.
 func (i *Inspection) Lookup(ctx context.Context, path []string) any {
 	found, err := i.evaluator.view.Read(ctx, i.evaluator.view.transaction(i.caller.snapshot, i.caller.tolerated), path)
 	if err != nil {

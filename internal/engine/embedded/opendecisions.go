@@ -33,17 +33,18 @@ const (
 	maxOpenCandidates = 1 << 14
 )
 
-// openDecisions has the decisions of a policy of rules without the choice of clusters, which the path of an object makes. Objects that
-// differ in nothing else share such an open decision, so that only the clusters are chosen for each of them. It is safe for concurrent use.
+// openDecisions caches open decisions of a policy with spec.rules: decisions without the choice of clusters, which depends on the object's
+// path. Objects that differ in nothing else share one, so that only the clusters are chosen for each of them. It is safe for concurrent
+// use.
 type openDecisions struct {
 	module *policy.Module
-	// fields are what open decisions depend on.
+	// fields are the fields of the input that open decisions depend on.
 	fields *projection.FieldSet
 	cache  decisionCache
-	use    fieldSetUse
+	use    fieldSetUse // counts the lookups of open decisions
 }
 
-// newOpenDecisions returns a cache for a module; nil if more than the clusters depends on the path of an object.
+// newOpenDecisions returns an empty cache for a module; nil if more than the choice of clusters depends on the path of an object.
 func newOpenDecisions(m *policy.Module) *openDecisions {
 	fields := m.InputWithoutChoice()
 	if fields == nil {
@@ -52,7 +53,7 @@ func newOpenDecisions(m *policy.Module) *openDecisions {
 	return &openDecisions{module: m, fields: fields, cache: decisionCache{limit: openDecisionsBytes}}
 }
 
-// decide returns the decision on an object if the open decision is known. The result is what an evaluation gives.
+// decide returns the decision on an object, as an evaluation would. ok is false if the cache has no open decision for it.
 func (o *openDecisions) decide(revision uint64, state evaluationState, input map[string]any) (d placement.Decision, ok bool) {
 	if o == nil || len(state.tolerated) > 0 || !o.use.worthwhile() {
 		return placement.Decision{}, false
@@ -76,7 +77,7 @@ func (o *openDecisions) decide(revision uint64, state evaluationState, input map
 	return known.Complete(path), true
 }
 
-// Complete implements placement.OpenDecision.
+// Complete implements placement.OpenDecision. It returns the decision with the clusters that are chosen for the object with a path.
 func (r *cachedDecision) Complete(path string) placement.Decision {
 	out := r.decision
 	if r.choice != nil {
@@ -87,7 +88,7 @@ func (r *cachedDecision) Complete(path string) placement.Decision {
 	return out
 }
 
-// put stores what was decided on an object, if the rest of the decision does not depend on the object's path.
+// put stores the open decision of an evaluation, unless more than the choice of clusters depends on the object's path.
 func (o *openDecisions) put(revision uint64, state evaluationState, input map[string]any, a evaluation) {
 	if o == nil || len(state.tolerated) > 0 || len(a.choices) > 1 || !o.use.repeats() {
 		return
@@ -111,7 +112,8 @@ var (
 	_ placement.OpenDecision = (*cachedDecision)(nil)
 )
 
-// OpenInput implements placement.Chooser.
+// OpenInput implements placement.Chooser. It returns the fields of the input that open decisions depend on; nil if the policy has no open
+// decisions.
 func (p *evaluator) OpenInput() *projection.FieldSet {
 	if p.openDecisions == nil {
 		return nil
@@ -119,7 +121,7 @@ func (p *evaluator) OpenInput() *projection.FieldSet {
 	return p.openDecisions.fields
 }
 
-// Open implements placement.Chooser.
+// Open implements placement.Chooser. It returns the cached open decision on an input, and the path of the object.
 func (p *evaluator) Open(input map[string]any) (open placement.OpenDecision, path string, ok bool) {
 	o := p.openDecisions
 	if o == nil || len(toleratedIn(input)) > 0 || !o.use.repeats() || engine.CheckInput(p.module.Input, input, p.module.InputBytes) != nil {
@@ -141,7 +143,7 @@ func (p *evaluator) Open(input map[string]any) (open placement.OpenDecision, pat
 	return known, path, true
 }
 
-// opened returns the open decision on an input that is known for the present data; nil if there is none.
+// opened returns the cached open decision on an input that was made for the current data; nil if there is none.
 func (p *evaluator) opened(input map[string]any) *cachedDecision {
 	state, err := p.currentState()
 	if err != nil {
@@ -157,7 +159,8 @@ func (p *evaluator) opened(input map[string]any) *cachedDecision {
 	return p.openDecisions.cache.get(p.revision(state.snapshot), key)
 }
 
-// ChangesTo implements placement.OpenDecision.
+// ChangesTo implements placement.OpenDecision. concerns reports whether an object with a path that has the clusters may get another
+// decision from later. ok is false if that may be so for every object.
 func (r *cachedDecision) ChangesTo(later placement.OpenDecision) (concerns func(path string, clusters []string) bool, ok bool) {
 	next, ok := later.(*cachedDecision)
 	if !ok || (r.choice == nil) != (next.choice == nil) {

@@ -38,8 +38,8 @@ const (
 	maxTries = 1 << 25
 )
 
-// regularExpression returns a check that limits a regular expression and the work of matching it against a text. The parameter all
-// reports whether all matches are searched.
+// regularExpression returns a check that limits a regular expression and the work of matching it against a text. The parameters expression
+// and text are indexes of operands, and all reports whether all matches are searched.
 func regularExpression(expression, text int, all bool) check {
 	return func(operands []*ast.Term) *engine.LimitError {
 		value, ok := operands[expression].Value.(ast.String)
@@ -50,10 +50,10 @@ func regularExpression(expression, text int, all bool) check {
 	}
 }
 
-// isWritten reports whether the text of a policy contains a term. Terms of values, and results of functions, have no location.
+// isWritten reports whether a term stands in the text of a policy. Terms of other values, such as results of functions, have no location.
 func isWritten(t *ast.Term) bool { return t.Location != nil }
 
-// maxStates returns how many states a regular expression may have.
+// maxStates returns how many states a regular expression may have. It may have more if it stands in the text of the policy.
 func maxStates(t *ast.Term) int {
 	if isWritten(t) {
 		return pattern.MaxWritten
@@ -72,7 +72,7 @@ func excessOf(operand int, e *pattern.Excess) *engine.LimitError {
 	return over(operand, e.Size, e.Limit, e.Unit)
 }
 
-// valid limits a text that is parsed as a regular expression.
+// valid limits the length of a text that is parsed as a regular expression.
 func valid(operands []*ast.Term) *engine.LimitError {
 	return over(0, length(operands[0].Value), pattern.MaxLength, "bytes")
 }
@@ -125,8 +125,8 @@ func glob(operands []*ast.Term) *engine.LimitError {
 	return overAll(tries*(len(text)+1), maxTries, "steps")
 }
 
-// wildcards returns the number of wildcards of a glob that may end at several places of a text. Those in a row are one, and one at
-// the end takes the rest of the text.
+// wildcards returns the number of wildcards in a glob that may end at several places of a text. Adjacent ones count as one. One at the end
+// does not count, because it always takes the rest of the text.
 func wildcards(glob string) int {
 	out := 0
 	for i := range len(glob) {
@@ -158,7 +158,7 @@ func ways(n, k int) int {
 	return min(out, maxTries+1)
 }
 
-// stringOf returns the string of a term; empty for another value.
+// stringOf returns the string of a term; empty if the term is not a string.
 func stringOf(t *ast.Term) ast.String {
 	s, _ := t.Value.(ast.String)
 	return s

@@ -56,8 +56,8 @@ type predicateCaller struct {
 	templates *workload.Templates
 	evaluationState
 	inventories *inventories
-	calls       int
-	// converted caches the workload of the last value, because many calls of an evaluation pass the same one.
+	calls       int // how often predicates were evaluated
+	// converted is the workload of the value that was converted last, because many calls of an evaluation pass the same value.
 	converted struct {
 		of ast.Object
 		workload.Workload
@@ -71,7 +71,7 @@ type predicateCaller struct {
 // predicateCallerKey is the key of the predicateCaller in an evaluation's context.
 type predicateCallerKey struct{}
 
-// evaluate evaluates the predicates for a workload.
+// evaluate evaluates the predicates for a workload on the candidates of a query, and adds the report to reports.
 func (c *predicateCaller) evaluate(ctx context.Context, w workload.Workload, q predicates.Query) (*predicates.Report, error) {
 	if c.set == nil {
 		return nil, errNoPredicates
@@ -143,9 +143,9 @@ func toMap(v ast.Value) (map[string]any, error) {
 	return plain.(map[string]any), nil
 }
 
-// predicateFunction implements a builtin function that evaluates predicates. OPA keeps its results for the duration of
-// the evaluation. An error ends the evaluation: if the call were undefined instead, the policy could admit an object
-// that is not known to fit.
+// predicateFunction implements the builtin function b, which evaluates predicates on candidates of a kind. OPA keeps its results for the
+// duration of the evaluation. An error ends the evaluation: if the call were undefined instead, the policy could admit an object that is
+// not known to fit.
 func predicateFunction(b *ast.Builtin, kind predicates.Candidates) func(*rego.Rego) {
 	function := &rego.Function{Name: b.Name, Decl: b.Decl, Memoize: true}
 	return rego.FunctionDyn(function, func(c rego.BuiltinContext, operands []*ast.Term) (*ast.Term, error) {
@@ -162,8 +162,8 @@ func predicateFunction(b *ast.Builtin, kind predicates.Candidates) func(*rego.Re
 	})
 }
 
-// call evaluates the predicates for the operands of a builtin function. The first operand is the workload and the last
-// one the candidates. An operand between them is the number of replicas.
+// call evaluates the predicates for the operands of a builtin function. The first operand is the workload and the last one the candidates.
+// An operand between them is the number of replicas. names are the names of the operands, for errors.
 func (c *predicateCaller) call(ctx context.Context, names []types.Type, operands []*ast.Term, kind predicates.Candidates) (*predicates.Report, error) {
 	last := len(names) - 1
 	bad := func(i int, err error) error {
@@ -191,6 +191,7 @@ func (c *predicateCaller) call(ctx context.Context, names []types.Type, operands
 	return c.evaluate(ctx, w, q)
 }
 
+// positiveNumber returns a whole number from 1 to maxReplicas. Its error says that the value must be one.
 func positiveNumber(t *ast.Term) (int, error) {
 	if number, ok := t.Value.(ast.Number); ok {
 		if n, whole := number.Int(); whole && n >= 1 && n <= maxReplicas {
@@ -202,7 +203,7 @@ func positiveNumber(t *ast.Term) (int, error) {
 
 var errCandidates = errors.New(`must be "*", an array or a set of names, or a label selector`)
 
-// query converts the operand that selects the candidates.
+// query converts the operand that selects the candidates: "*", a collection of names, or a label selector.
 func query(v ast.Value) (predicates.Query, error) {
 	// An empty list of names selects no candidate, while a nil list selects all.
 	names := []string{}
@@ -227,6 +228,7 @@ func query(v ast.Value) (predicates.Query, error) {
 	return predicates.Query{}, errCandidates
 }
 
+// distinct sorts names and removes duplicates. It changes its argument.
 func distinct(names []string) []string {
 	slices.Sort(names)
 	return slices.Compact(names)

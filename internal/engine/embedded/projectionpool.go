@@ -28,8 +28,10 @@ import (
 // projectedObject is the projection of an object in its own form and, if it has one, in its normal form. Objects with the
 // same projection share one value. It is immutable except for uses, which belongs to the writer.
 type projectedObject struct {
+	// terms are the projections of the two forms; nil for a form that the object does not have.
 	terms [forms]*ast.Term
 
+	// key identifies the projection. uses is the number of objects that share it.
 	key  digest
 	uses int
 }
@@ -40,10 +42,11 @@ type digest [sha256.Size / 2]byte
 
 // projectionPool keeps one copy of each distinct projection of a type's objects. Only the type's writer uses it.
 type projectionPool struct {
+	// fields are the fields that are kept of each form.
 	fields [forms]*projection.FieldSet
 	known  map[digest]*projectedObject
-	key    []byte
-	bytes  int64
+	key    []byte // a buffer for the key of a projection
+	bytes  int64  // an estimate of the memory of all projections
 }
 
 func newProjectionPool(fields *projection.FieldSet) *projectionPool {
@@ -101,6 +104,7 @@ func (v *projectedObject) size() int64 {
 	return sum
 }
 
+// mustTerm returns the projection of a document to the fields. It panics if the document is not JSON.
 func mustTerm(fields *projection.FieldSet, document map[string]any) *ast.Term {
 	value, err := fields.Value(document)
 	if err != nil {

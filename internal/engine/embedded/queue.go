@@ -33,21 +33,21 @@ import (
 // metrics, and configuration.
 type queue struct {
 	mu       sync.Mutex
-	free     int
-	share    int
+	free     int // the number of free slots
+	share    int // the maximum number of slots of one policy
 	policies map[string]*policyQueue
-	// grants counts the grants and the arrivals, and so orders them.
+	// grants is the number of grants and of arrivals of policies and namespaces so far. It orders them in time.
 	grants uint64
 }
 
-// slotUse is the slots of a policy or of a namespace.
+// slotUse has the number of slots that a policy or a namespace uses, and when it last got one.
 type slotUse struct {
 	slots int
-	// lastGrant is the value of queue.grants at its last grant, or at its arrival.
+	// lastGrant is the value of queue.grants when it last got a slot, or when it first asked for one.
 	lastGrant uint64
 }
 
-// before reports whether a waiter with this use is served before one with the other.
+// before reports whether a policy or namespace with the use u is served before one with the other use.
 func (u slotUse) before(other slotUse) bool {
 	return u.slots < other.slots || u.slots == other.slots && u.lastGrant < other.lastGrant
 }
@@ -67,12 +67,13 @@ type namespaceQueue struct {
 	waiting list.List
 }
 
+// newQueue returns a queue that grants a number of slots.
 func newQueue(slots int) *queue {
 	return &queue{free: slots, share: max(1, slots/2), policies: map[string]*policyQueue{}}
 }
 
-// acquire waits for a slot. It returns true if the caller has a slot, which the caller must give back. It returns false
-// if ctx is done first.
+// acquire waits for a slot for an object in a namespace and the policy with a name. It returns true if the caller has a slot, which the
+// caller must release. It returns false if ctx is done first.
 func (q *queue) acquire(ctx context.Context, name, namespace string) bool {
 	granted, at := q.request(name, namespace)
 	if granted == nil {
@@ -86,8 +87,8 @@ func (q *queue) acquire(ctx context.Context, name, namespace string) bool {
 	}
 }
 
-// request takes a slot and returns nil, or returns a channel that is closed when a slot is granted. at is the waiter's
-// place in the list.
+// request takes a slot and returns nil. If it can't, it returns a channel that is closed when the slot is granted, and the waiter's place
+// in the list namespaceQueue.waiting.
 func (q *queue) request(name, namespace string) (granted chan struct{}, at *list.Element) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -102,7 +103,7 @@ func (q *queue) request(name, namespace string) (granted chan struct{}, at *list
 	return granted, s.waiting.PushBack(granted)
 }
 
-// tryAcquire takes a slot if one is available at once.
+// tryAcquire takes a slot if one is available at once, and reports whether it did.
 func (q *queue) tryAcquire(name, namespace string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -127,7 +128,7 @@ func (q *queue) release(name, namespace string) {
 	q.dispatch()
 }
 
-// withdraw ends a wait. It returns false if the slot was already granted.
+// withdraw ends the wait of a caller of request. It returns false if the slot was already granted: the caller then has it.
 func (q *queue) withdraw(name, namespace string, granted chan struct{}, at *list.Element) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -162,7 +163,7 @@ func (q *queue) dispatch() {
 	}
 }
 
-// next returns the namespace to serve next; nil if no namespace below its share has waiters.
+// next returns the namespace of the policy that gets the next slot; nil if no namespace that may have another slot has waiters.
 func (t *policyQueue) next() *namespaceQueue {
 	var next *namespaceQueue
 	for _, s := range t.namespaces {
@@ -182,6 +183,7 @@ func (q *queue) grant(t *policyQueue, s *namespaceQueue) {
 	t.lastGrant, s.lastGrant = q.grants, q.grants
 }
 
+// queuesOf returns the queues of a policy and of a namespace of the policy. It creates those that are missing.
 func (q *queue) queuesOf(name, namespace string) (*policyQueue, *namespaceQueue) {
 	t := q.policies[name]
 	if t == nil {

@@ -48,9 +48,10 @@ type ruleCache struct {
 	byName map[string][]int
 	// sets are the distinct field sets that the rules read.
 	sets []*projection.FieldSet
-	// slots is the number of rules that read each set.
+	// slots is the number of rules that read each set, by the index of the set.
 	slots []int
 
+	// current is the table of the newest revision.
 	current atomic.Pointer[ruleTable]
 }
 
@@ -61,7 +62,7 @@ type cachedRule struct {
 	set, slot int
 }
 
-// newRuleCache returns a cache for the module's helper rules; nil if the module has none that are worth caching.
+// newRuleCache returns an empty cache for the module's cacheable rules; nil if the module has none.
 func newRuleCache(m *policy.Module) *ruleCache {
 	if len(m.CacheableRules) == 0 {
 		return nil
@@ -81,16 +82,18 @@ func newRuleCache(m *policy.Module) *ruleCache {
 	return out
 }
 
-// ruleTable holds the values for one revision of the data. It has two generations, as decisionCache does.
+// ruleTable holds the values for one revision of the data, in two generations as decisionCache does: young and old, by key. size is the
+// size of young in bytes.
 type ruleTable struct {
 	revision uint64
-	uses     []fieldSetUse
+	// uses count the lookups, by the index of the field set.
+	uses []fieldSetUse
 
 	mu         sync.RWMutex
 	young, old map[string]ruleValues
 	size       int
 
-	// candidates are prepared from values of the table.
+	// candidates are the candidates that were prepared from values of the table.
 	candidates candidatesTable
 }
 
@@ -99,8 +102,8 @@ type fieldSetUse struct {
 	lookups, hits atomic.Int64
 }
 
-// worthwhile counts a lookup and reports whether to make it. Values that differ from object to object are not looked
-// up, because storing them would only evict values that repeat.
+// worthwhile counts a lookup and reports whether to make it. Values that differ from object to object are not looked up, because storing
+// them would only evict values that repeat. After many lookups, the count starts again.
 func (u *fieldSetUse) worthwhile() bool {
 	asked := u.lookups.Add(1)
 	if asked > ruleRetrialLookups {
@@ -111,7 +114,7 @@ func (u *fieldSetUse) worthwhile() bool {
 	return u.repeats()
 }
 
-// repeats reports whether the values have repeated until now, without counting a lookup.
+// repeats reports what worthwhile does, without counting a lookup: whether enough lookups have found values.
 func (u *fieldSetUse) repeats() bool {
 	asked := u.lookups.Load()
 	return asked <= ruleTrialLookups || u.hits.Load()*4 >= asked
@@ -124,7 +127,7 @@ type ruleValues []atomic.Pointer[ast.Term]
 // undefinedValue represents the value of a rule that is undefined.
 var undefinedValue = &ast.Term{}
 
-// view returns the cache as one evaluation at a revision of the data uses it; nil if there is none. The caller may
+// view returns the cache for one evaluation at a revision of the data; nil if m is nil or has values of a newer revision. The caller may
 // change the input afterwards.
 func (m *ruleCache) view(revision uint64, input map[string]any) *ruleView {
 	if m == nil {
@@ -164,7 +167,7 @@ func (m *ruleCache) view(revision uint64, input map[string]any) *ruleView {
 	return v
 }
 
-// at returns the table of a revision; nil if a newer one is current. Revisions only grow.
+// at returns the table of a revision, which it creates if the current one is older; nil if the current one is newer. Revisions only grow.
 func (m *ruleCache) at(revision uint64) *ruleTable {
 	for {
 		existing := m.current.Load()
@@ -178,6 +181,7 @@ func (m *ruleCache) at(revision uint64) *ruleTable {
 	}
 }
 
+// get returns the values for a key; nil if there are none.
 func (t *ruleTable) get(key []byte) ruleValues {
 	t.mu.RLock()
 	values, young := t.young[string(key)]
@@ -188,8 +192,8 @@ func (t *ruleTable) get(key []byte) ruleValues {
 	return values
 }
 
-// put stores the value of a rule, one of n that read the fields of the key. size is an estimate of the value's size in
-// bytes.
+// put stores the value of the rule at index slot among the n rules that read the fields of the key. size is an estimate of the value's size
+// in bytes.
 func (t *ruleTable) put(key []byte, n, slot int, value *ast.Term, size int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,18 +227,19 @@ type ruleView struct {
 	topdown.VirtualCache
 	cache *ruleCache
 	table *ruleTable
+	// depth is the number of calls of Push without a call of Pop.
 	depth int
-	// found are the known values of the rules. fresh marks those that this evaluation computed.
+	// found are the known values of the rules, by the index of the rule; nil if unknown. fresh marks those that this evaluation computed.
 	found []*ast.Term
 	fresh []bool
-	// buffer contains the keys of the field sets, and keys the offsets at which they begin.
+	// buffer contains the keys of the field sets, one after the other. keys are the offsets of their ends in buffer, after a 0.
 	buffer []byte
 	keys   []int
 	// hits and misses count the requests for rules with a value from the rule cache, and without one.
 	hits, misses int
 }
 
-// Push implements topdown.VirtualCache.
+// Push implements topdown.VirtualCache. Until Pop, the rule cache is not used.
 func (v *ruleView) Push() {
 	v.depth++
 	v.VirtualCache.Push()
@@ -263,7 +268,8 @@ func (v *ruleView) rule(ref ast.Ref) int {
 	return -1
 }
 
-// Get implements topdown.VirtualCache.
+// Get implements topdown.VirtualCache. It returns the value of a rule, if known. undefined reports whether the rule is known to be
+// undefined.
 func (v *ruleView) Get(ref ast.Ref) (value *ast.Term, undefined bool) {
 	i := v.rule(ref)
 	if i < 0 {
@@ -283,7 +289,7 @@ func (v *ruleView) Get(ref ast.Ref) (value *ast.Term, undefined bool) {
 	return value, false
 }
 
-// Put implements topdown.VirtualCache.
+// Put implements topdown.VirtualCache. It records the value that the evaluation computed for a rule; nil if the rule is undefined.
 func (v *ruleView) Put(ref ast.Ref, value *ast.Term) {
 	i := v.rule(ref)
 	if i < 0 {
@@ -296,7 +302,7 @@ func (v *ruleView) Put(ref ast.Ref, value *ast.Term) {
 	v.found[i], v.fresh[i] = value, true
 }
 
-// storeComputed stores the values that the evaluation computed. Call it only if the evaluation succeeded: OPA may put a
+// storeComputed stores the values that the evaluation computed in the rule cache. Call it only if the evaluation succeeded: OPA may put a
 // value before it finds that another one conflicts with it.
 func (v *ruleView) storeComputed() {
 	for i, fresh := range v.fresh {

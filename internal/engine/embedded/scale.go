@@ -40,7 +40,8 @@ func scale(_ rego.BuiltinContext, values, lowest, highest *ast.Term) (*ast.Term,
 	return ast.NewTerm(out), nil
 }
 
-// scaled maps numbers and quantities, by name, to integers: the least to lowest, the greatest to highest, others in proportion.
+// scaled maps numbers and quantities, by name, to integers: the least one to lowest, the greatest one to highest, and the others in
+// proportion.
 func scaled(values ast.Value, lowest, highest *ast.Term) (ast.Object, error) {
 	amounts, err := amountsOf(values)
 	if err != nil {
@@ -69,7 +70,7 @@ type namedAmount struct {
 	amount *big.Rat
 }
 
-// amountsOf returns the members of an object.
+// amountsOf returns the members of an object whose values are numbers or quantities.
 func amountsOf(v ast.Value) ([]namedAmount, error) {
 	values, ok := v.(ast.Object)
 	if !ok {
@@ -91,7 +92,7 @@ func amountsOf(v ast.Value) ([]namedAmount, error) {
 	return out, err
 }
 
-// exactAmount returns a number, or what the text of a quantity stands for.
+// exactAmount returns the exact value of a number, or of a string that is a quantity.
 func exactAmount(t *ast.Term) (*big.Rat, error) {
 	text := ""
 	if number, ok := t.Value.(ast.Number); ok {
@@ -110,7 +111,7 @@ func exactAmount(t *ast.Term) (*big.Rat, error) {
 	return out, nil
 }
 
-// boundedInteger returns an integer from -maxScore to maxScore.
+// boundedInteger returns the integer of a term. ok is false if the term is not an integer from -maxScore to maxScore.
 func boundedInteger(t *ast.Term) (n int64, ok bool) {
 	number, _ := t.Value.(ast.Number)
 	n, ok = number.Int64()
@@ -122,7 +123,7 @@ type scaling struct {
 	// base is the lesser one of the two integers, and origin the amount that becomes base.
 	base   *big.Int
 	origin *big.Rat
-	// factor is by how much the integers grow with the distance of an amount from origin; nil if all amounts become base.
+	// factor is how much the integer grows for each unit of distance between an amount and origin; nil if all amounts become base.
 	factor *big.Rat
 }
 

@@ -28,7 +28,7 @@ import (
 
 var _ placement.Tolerant = (*evaluator)(nil)
 
-// Unready implements placement.Tolerant.
+// Unready implements placement.Tolerant. It returns the clusters that are marked as not ready, by name, with the time since when.
 func (p *evaluator) Unready() map[string]time.Time {
 	if !p.module.Tolerant || p.query == nil {
 		return nil
@@ -36,7 +36,8 @@ func (p *evaluator) Unready() map[string]time.Time {
 	return p.engine.data.current.Load().clusters(p.inventories).document().unready
 }
 
-// toleratedIn returns the names of the clusters whose readiness taints do not count for an input.
+// toleratedIn returns the names of the clusters in which the object of an input stays although they are marked as not ready, as the input
+// lists them.
 func toleratedIn(input map[string]any) []any {
 	names, _ := input[language.InputTolerated].([]any)
 	return names
@@ -74,7 +75,7 @@ func forEachTaint(cluster *ast.Term, f func(taint *ast.Term, marks bool)) {
 	})
 }
 
-// withoutReadinessTaints returns data.clusters in which some clusters have no taints that mark them as not ready.
+// withoutReadinessTaints returns data.clusters without the taints by which the named clusters are marked as not ready.
 func withoutReadinessTaints(clusters ast.Value, names []any) ast.Value {
 	all, ok := clusters.(ast.Object)
 	if !ok {

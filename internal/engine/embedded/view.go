@@ -46,7 +46,7 @@ type view struct {
 
 // node is one name on a path from `data` to a document.
 type node struct {
-	children map[string]*node
+	children map[string]*node // by name
 	// static is a document of the policy itself. resource and clusters refer to replica data.
 	static   ast.Value
 	resource *schema.GroupVersionResource
@@ -58,6 +58,7 @@ type node struct {
 	ambiguous bool
 }
 
+// newView returns the view of a policy with the paths that it is bound to.
 func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
 	root := &node{children: map[string]*node{}}
 	if m.Static != nil {
@@ -102,7 +103,7 @@ type transaction struct {
 	id       uint64
 	snapshot *snapshot
 	view     *view
-	// tolerated are the names of the clusters that have no readiness taints in data.clusters.
+	// tolerated are the names of the clusters that have no taints in data.clusters which mark them as not ready.
 	tolerated []any
 }
 
@@ -111,8 +112,8 @@ func (t *transaction) ID() uint64 { return t.id }
 
 var transactions atomic.Uint64
 
-// transaction returns a transaction that reads the snapshot through the view. The parameter tolerated names the clusters that have no
-// readiness taints.
+// transaction returns a transaction that reads the snapshot through the view. In data.clusters, the clusters with the names in tolerated
+// have no taints that mark them as not ready.
 func (v *view) transaction(snap *snapshot, tolerated []any) *transaction {
 	return &transaction{transactions.Add(1), snap, v, tolerated}
 }
@@ -121,7 +122,7 @@ func (v *view) transaction(snap *snapshot, tolerated []any) *transaction {
 // transaction, and reads the view of that.
 var emptyStore = newView(NewData(), &policy.Module{}, &policy.Binding{})
 
-// NewTransaction implements storage.Store.
+// NewTransaction implements storage.Store. The transaction reads the current snapshot.
 func (v *view) NewTransaction(context.Context, ...storage.TransactionParams) (storage.Transaction, error) {
 	return v.transaction(v.data.current.Load(), nil), nil
 }
@@ -154,7 +155,8 @@ func (*view) Read(_ context.Context, txn storage.Transaction, path storage.Path)
 	return nil, &storage.Error{Code: storage.NotFoundErr, Message: path.String() + ": document does not exist"}
 }
 
-// lookup is that of the snapshot, in which the tolerated clusters have no readiness taints.
+// lookup returns the document at a path below a node; nil if there is none. The tolerated clusters have no taints that mark them as not
+// ready.
 func (t *transaction) lookup(n *node, rest []string) ast.Value {
 	if len(t.tolerated) > 0 && n.clusters != nil && !n.ambiguous {
 		return lookupPath(t.snapshot.clusters(n.clusters).tolerating(t.tolerated), rest)
@@ -184,6 +186,8 @@ func (s *snapshot) lookup(n *node, rest []string) ast.Value {
 	return out
 }
 
+// lookupResource returns the document at a path below a node with a resource type: all objects, those of a namespace, one object, or a part
+// of one; nil if there is none.
 func (s *snapshot) lookupResource(n *node, rest []string) ast.Value {
 	t, ok := s.tables[*n.resource]
 	if !ok {

@@ -30,8 +30,8 @@ import (
 
 var _ placement.Explainer = (*evaluator)(nil)
 
-// WhyNot implements placement.Explainer. It knows the reasons of policies with rules: what each cluster lacks for the rule that decides
-// the object.
+// WhyNot implements placement.Explainer. It returns, by cluster, what the cluster lacks for the rule of spec.rules that decides the object;
+// nil for a policy without rules.
 func (p *evaluator) WhyNot(ctx context.Context, input map[string]any, clusters []string) map[string]string {
 	namespace := placement.NamespaceOf(ctx)
 	if !p.module.FromRules() || !p.engine.slots.tryAcquire(p.name, namespace) {
@@ -89,7 +89,8 @@ func (i *Inspection) DecidingRule(ctx context.Context) (name string, ok bool) {
 	return name, ok && solved && err == nil
 }
 
-// reasonsOf returns the reason for each cluster, given which ones are known and what they lack.
+// reasonsOf returns the reason why each cluster is not chosen. The solution has the names of the known clusters, and what each cluster
+// lacks.
 func reasonsOf(clusters []string, solution map[string]any) map[string]string {
 	known, _ := solution["known"].([]any)
 	lacks, _ := solution["lacks"].(map[string]any)
