@@ -30,11 +30,11 @@ import (
 )
 
 // ErrDeadline is the error of an evaluation that exceeded its deadline.
-var ErrDeadline = errors.New("evaluation ran into its deadline")
+var ErrDeadline = errors.New("the evaluation exceeded its deadline")
 
 // NotReplicatedError is the error of an evaluation that began before the data that the policy reads was complete.
 type NotReplicatedError struct {
-	// Data names the missing data, in the words of the policy's text or of the API server.
+	// Data names the missing data, as the policy's text or the API server names it.
 	Data string
 }
 
@@ -61,10 +61,10 @@ func (e *StaleError) Error() string {
 // LimitError is the error of an evaluation that exceeded a size limit: of a builtin function's operands or results, of
 // the number of predicate calls, or of the decision.
 type LimitError struct {
-	// Function is the builtin function whose operands or result exceed the limit. It is empty if the limit does not
-	// concern a function of OPA.
+	// Function is the name of the builtin function whose operands or result exceed the limit; empty if the limit does not concern a function
+	// of OPA.
 	Function string
-	// Operand names the operand, or the other thing, that is too large.
+	// Operand names what is too large: an operand, all operands together, the evaluation, or the decision.
 	Operand string
 	// Size is the measured size in units of Unit. Measuring stops beyond the limit, so the real size may be larger.
 	Size int
@@ -79,12 +79,12 @@ func (e *LimitError) Error() string {
 	if e.Function != "" {
 		what = e.Function + ": " + what
 	}
-	return fmt.Sprintf("%s has %d %s or more, at most %d are evaluated", what, e.Size, e.Unit, e.Limit)
+	return fmt.Sprintf("%s has %d %s or more, but the limit is %d", what, e.Size, e.Unit, e.Limit)
 }
 
 // InputError is the error for an object that is larger than the policy's limit.
 type InputError struct {
-	// Size is the size in bytes, as JSON, of the fields that the policy reads of the object. Limit is the maximum from
+	// Size is the size in bytes, as JSON, of the fields of the object that the policy reads. Limit is the maximum from
 	// spec.limits.inputBytes.
 	Size, Limit int
 }
@@ -94,8 +94,7 @@ func (e *InputError) Error() string {
 		"make the object smaller, or have the policy's limit raised", e.Size, e.Limit)
 }
 
-// CheckInput returns an *InputError if the projection of the input to the fields is larger than limit bytes. A limit of
-// 0 means no limit.
+// CheckInput returns an *InputError if the fields of the input are larger than limit bytes, as JSON. A limit of 0 means no limit.
 func CheckInput(fields *projection.FieldSet, input map[string]any, limit int) error {
 	if limit == 0 {
 		return nil
@@ -140,12 +139,12 @@ const (
 
 // RemoteError is the error of a remote engine that returned no usable result.
 type RemoteError struct {
-	// Endpoint is the server that the requests were sent to, as in https://opa.example:8181.
+	// Endpoint is the address of the engine, as in https://opa.example:8181.
 	Endpoint string
 	Fault    Fault
 	// Status is the HTTP status; 0 if there was none.
 	Status int
-	// Attempts is the number of attempts, including those that a limit on requests prevented. It does not include an
+	// Attempts is the number of attempts, including those for which a limit on requests let no request be sent. It does not include an
 	// attempt that the circuit breaker prevented. It is 0 if the error did not come from an attempt.
 	Attempts int
 	// RetryAfter is how long the engine asks clients to wait; 0 if it does not say.
@@ -166,7 +165,7 @@ func (e *RemoteError) Error() string {
 
 func (e *RemoteError) Unwrap() error { return e.Err }
 
-// FaultOf returns the fault of a remote engine that an error wraps; empty for none.
+// FaultOf returns the fault of the *RemoteError in the chain of an error; empty for none.
 func FaultOf(err error) Fault {
 	if fault, ok := errors.AsType[*RemoteError](err); ok {
 		return fault.Fault

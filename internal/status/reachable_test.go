@@ -125,13 +125,13 @@ func TestComputeRemote(t *testing.T) {
 			message: map[string]string{"Replicated": "the engine gives no answer, or none that can be read; what the policy matches is denied: engine https://opa.example:8181: no JSON"},
 		},
 		"Incomplete": {
-			change:  health(failing(engine.FaultIncomplete, "it does not have yet nodes")),
+			change:  health(failing(engine.FaultIncomplete, "it does not have everything yet that Berth pushes for the policy: nodes")),
 			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
-			message: map[string]string{"Replicated": "the engine lost what Berth pushed; what the policy matches is denied: engine https://opa.example:8181: it does not have yet nodes"},
+			message: map[string]string{"Replicated": "the engine lost what Berth pushed; what the policy matches is denied: engine https://opa.example:8181: it does not have everything yet that Berth pushes for the policy: nodes"},
 		},
 		"LoadingAgain": {
 			change: func(f *status.Facts) {
-				health(failing(engine.FaultIncomplete, "it does not have yet nodes"))(f)
+				health(failing(engine.FaultIncomplete, "it does not have everything yet that Berth pushes for the policy: nodes"))(f)
 				supplied(f, replicas{nodes: {Synced: true}})
 				f.Settled = false
 			},

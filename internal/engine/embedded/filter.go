@@ -36,7 +36,7 @@ func (c *predicateCaller) checkDecision(ctx context.Context, candidates placemen
 	d placement.Decision) (placement.Decision, error) {
 	w, err := c.scheduledWorkload(input, d)
 	if err != nil {
-		return d, fmt.Errorf("spec.predicates: the object is not to be placed: %w", err)
+		return d, fmt.Errorf("spec.predicates: the object can't be checked: %w", err)
 	}
 	f := decisionCheck{predicateCaller: c, workload: w, decision: d}
 	if candidates == placementv1.PredicateCandidatesNodes {

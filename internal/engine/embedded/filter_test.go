@@ -118,7 +118,7 @@ func TestFilterOfOtherKinds(t *testing.T) {
 	w := newJudgedWorld(t)
 	ev, _ := prepare(t, w.Engine, filtered(placementv1.PredicateCandidatesNodes, ""))
 	_, err := ev.Evaluate(t.Context(), input(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}`))
-	if err == nil || !strings.Contains(err.Error(), "spec.predicates: the object is not to be placed: ConfigMap") {
+	if err == nil || !strings.Contains(err.Error(), "spec.predicates: the object can't be checked: ConfigMap") {
 		t.Errorf("error %v", err)
 	}
 }

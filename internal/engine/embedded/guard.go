@@ -187,7 +187,7 @@ func overAll(size, limit int, unit string) *engine.LimitError {
 	if size <= limit {
 		return nil
 	}
-	return &engine.LimitError{Operand: "what the operands make", Size: size, Limit: limit, Unit: unit}
+	return &engine.LimitError{Operand: "the combination of the operands", Size: size, Limit: limit, Unit: unit}
 }
 
 // scalars limits operands that are strings or numbers.
@@ -272,7 +272,7 @@ func keyList(v ast.Value, operand int) *engine.LimitError {
 		return members(v, operand)
 	}
 	if list.Until(func(t *ast.Term) bool { _, text := t.Value.(ast.String); return !text }) {
-		return over(operand, list.Len(), maxKeys, "members that are not all strings")
+		return over(operand, list.Len(), maxKeys, "members, not all of them strings,")
 	}
 	return members(v, operand)
 }

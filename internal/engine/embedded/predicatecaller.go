@@ -46,7 +46,7 @@ const (
 
 var (
 	errNoPredicates = errors.New("predicates are not available here: only a manager with --predicates evaluates them")
-	errNoNodes      = errors.New("there are no nodes to evaluate predicates on")
+	errNoNodes      = errors.New("predicates on nodes can't be evaluated here: no nodes are loaded")
 )
 
 // predicateCaller evaluates predicates for one evaluation of a policy, all on the same snapshots. It is not safe for

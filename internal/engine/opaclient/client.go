@@ -46,6 +46,7 @@ type Secrets interface {
 
 // Options configure a Pool.
 type Options struct {
+	// Secrets reads the Secrets with the credentials; nil if credentials are errors.
 	Secrets Secrets
 	// UserAgent is the User-Agent header of requests.
 	UserAgent string
@@ -68,7 +69,7 @@ func NewPool(o Options) *Pool {
 	return &Pool{options: o}
 }
 
-// Client returns the client for a policy's engine. Policies that reach the engine in the same way share it.
+// Client returns the client for a policy's engine. Policies that reach the engine with the same address and credentials share it.
 func (p *Pool) Client(r *policy.Remote) (*Client, error) {
 	c := &Client{
 		options:  p.options,
@@ -90,12 +91,12 @@ func EndpointOf(r *policy.Remote) string {
 	return r.Document.Scheme + "://" + strings.ToLower(r.Document.Host)
 }
 
-// Client sends requests to one engine, with the credentials that the Secrets contain at that time. It is safe for
-// concurrent use.
+// Client sends requests to one engine, with the credentials that the Secrets contain at the time of the request. It is safe for concurrent
+// use.
 type Client struct {
 	options  Options
 	endpoint string
-	// spec has only the fields that say how to reach the engine.
+	// spec has only the fields with the credentials and the certificates.
 	spec placementv1.Remote
 	// bearer is the token that was sent last; nil for none.
 	bearer atomic.Pointer[string]
@@ -108,6 +109,7 @@ type Client struct {
 
 // tlsMaterial is the content of the certificates and the key, in PEM.
 type tlsMaterial struct {
+	// authorities are the trusted certificate authorities. certificate and key are those of the client.
 	authorities, certificate, key string
 }
 
@@ -142,7 +144,7 @@ func (c *Client) CloseIdleConnections() {
 	}
 }
 
-// read returns the current certificates and key.
+// read reads the current certificates and the key from the policy and the Secrets.
 func (c *Client) read(ctx context.Context) (tlsMaterial, error) {
 	m := tlsMaterial{authorities: string(c.spec.CABundle)}
 	var err error
@@ -171,7 +173,7 @@ func (c *Client) tls(m tlsMaterial) (*tls.Config, error) {
 			if ref := c.spec.CASecretRef; ref != nil {
 				return nil, fmt.Errorf("spec.remote.caSecretRef: key %s of Secret %s has no certificate in PEM", ref.Key, ref.Name)
 			}
-			return nil, errors.New("spec.remote.caBundle: there is no certificate in PEM")
+			return nil, errors.New("spec.remote.caBundle: it has no certificate in PEM")
 		}
 	}
 	if ref := c.spec.ClientCertificateSecretRef; ref != nil {
@@ -205,10 +207,10 @@ func (c *Client) token(ctx context.Context) (string, error) {
 	return bearer, nil
 }
 
-// secret returns the value of a Secret's key. An empty value is an error.
+// secret returns the value of a key of a Secret, to which a field of spec.remote refers. An empty value is an error.
 func (c *Client) secret(ctx context.Context, field, name, key string) (string, error) {
 	if c.options.Secrets == nil {
-		return "", fmt.Errorf("spec.remote.%s: Secret %s: no Secrets are read here", field, name)
+		return "", fmt.Errorf("spec.remote.%s: Secret %s: this program does not read Secrets", field, name)
 	}
 	data, err := c.options.Secrets.Secret(ctx, name)
 	if err != nil {
@@ -216,13 +218,13 @@ func (c *Client) secret(ctx context.Context, field, name, key string) (string, e
 	}
 	value := string(data[key])
 	if strings.TrimSpace(value) == "" {
-		return "", fmt.Errorf("spec.remote.%s: Secret %s has nothing in its key %s", field, name, key)
+		return "", fmt.Errorf("spec.remote.%s: key %s of Secret %s is missing or empty", field, key, name)
 	}
 	return value, nil
 }
 
-// Fault returns an error of the engine. Its message does not contain the bearer token, even if the engine repeated it
-// in a response.
+// Fault returns an error of the engine with a fault and a cause. Its message does not contain the bearer token, even if the engine repeated
+// it in a response.
 func (c *Client) Fault(f engine.Fault, err error) *engine.RemoteError {
 	if token := c.bearer.Load(); token != nil && *token != "" {
 		err = redactedError{err, *token}
@@ -257,6 +259,7 @@ type connections struct {
 	transport *http.Transport
 }
 
+// newConnections returns connections with a TLS configuration, none of them open yet.
 func (c *Client) newConnections(config *tls.Config) *connections {
 	out := &connections{transport: &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,

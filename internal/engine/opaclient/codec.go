@@ -32,7 +32,7 @@ import (
 // MaxRequest is the maximum size of a request's body in bytes.
 const MaxRequest = 8 << 20
 
-// EncodeInput returns the body of a request that asks for the decision on an object.
+// EncodeInput returns the body of a request for the decision on an object. v0 reports whether the request uses version 0 of OPA's data API.
 func EncodeInput(input map[string]any, v0 bool) ([]byte, error) {
 	var document any = input
 	if !v0 {
@@ -43,13 +43,13 @@ func EncodeInput(input map[string]any, v0 bool) ([]byte, error) {
 		return nil, fmt.Errorf("the object can't be written as JSON: %w", err)
 	}
 	if len(body) > MaxRequest {
-		return nil, fmt.Errorf("the object has %d bytes as JSON, at most %d are sent", len(body), MaxRequest)
+		return nil, fmt.Errorf("the object has %d bytes as JSON, but at most %d are sent to an engine: make the object smaller", len(body), MaxRequest)
 	}
 	return body, nil
 }
 
-// DecodeResult decodes a response with a success status. defined is false if the response has no result. The error is
-// a *placement.ContractError if there is a result that is not a decision. That includes null, which is a rule's value
+// DecodeResult decodes a response with a success status to the values of the rules, by name. defined is false if the response has no
+// result. The error is a *placement.ContractError if there is a result that is not a decision. That includes null, which is a rule's value
 // and not the absence of one. Any other error means that the response can't be read.
 func DecodeResult(body []byte, v0 bool) (rules map[string]any, defined bool, err error) {
 	if !utf8.Valid(body) {
@@ -62,7 +62,7 @@ func DecodeResult(body []byte, v0 bool) (rules map[string]any, defined bool, err
 	if !v0 {
 		answer, ok := document.(map[string]any)
 		if !ok {
-			return nil, false, fmt.Errorf("the answer must be an object, is %s: is it an API like OPA's?", placement.TypeName(document))
+			return nil, false, fmt.Errorf("the answer must be an object, is %s: does spec.remote.url lead to an API like OPA's?", placement.TypeName(document))
 		}
 		if document, ok = answer["result"]; !ok {
 			for member := range answer {
@@ -83,9 +83,9 @@ func DecodeResult(body []byte, v0 bool) (rules map[string]any, defined bool, err
 	return rules, true, nil
 }
 
-// isError reports whether a document is an error of the v0 API, which has no envelope around documents and errors. Such
-// an error has a string as error, or strings as code and message. A policy's document may have helpers of these names,
-// but it also has rules of the decision contract.
+// isError reports whether a document is an error of the v0 API, which returns documents and errors in the same place. Such an error has a
+// string as error, or strings as code and message. A policy's document may have helpers of these names, but it also has rules of the
+// decision contract.
 func isError(document map[string]any) bool {
 	for _, rule := range language.ContractRules {
 		if _, ok := document[rule]; ok {

@@ -55,7 +55,7 @@ type Request struct {
 	// ContentType is the body's media type; empty for JSON.
 	ContentType string
 	Body        []byte
-	// IfAbsent writes a document only if there is none. Otherwise the status is 304.
+	// IfAbsent reports whether to write the document only if there is none. If there is one, the engine answers with status 304.
 	IfAbsent bool
 	// Limit is the maximum size of the response in bytes; 0 for MaxResponse.
 	Limit int64
@@ -73,7 +73,7 @@ type Rejection struct {
 	requestLine, shape, advice string
 }
 
-// OfObject reports whether OPA works but could not evaluate the policy for this object (see topdown.Error).
+// OfObject reports whether OPA works but could not evaluate the policy for the object of the request (see topdown.Error).
 func (r *Rejection) OfObject() bool {
 	return len(r.Errors) > 0 && strings.HasPrefix(r.Errors[0].Code, "eval_") && r.Errors[0].Code != "eval_cancel_error"
 }
@@ -127,6 +127,7 @@ func shapeOf(body []byte) string {
 	return shapeOfDocument(document)
 }
 
+// shapeOfDocument describes a decoded JSON document without any of its content.
 func shapeOfDocument(document any) string {
 	if object, ok := document.(map[string]any); ok {
 		return fmt.Sprintf("an object with %d members", len(object))
@@ -134,9 +135,9 @@ func shapeOfDocument(document any) string {
 	return placement.TypeName(document)
 }
 
-// Send sends one request, once, and returns the body of a response with status 2xx. A body that is not empty is
-// JSON. The error is an *engine.RemoteError, with a *Rejection in its chain for another status. The token and the
-// client certificate are those that the Secrets contain now.
+// Send sends one request, once, and returns the body of a response with status 2xx. The body is JSON or empty. The error is an
+// *engine.RemoteError, with a *Rejection in its chain if the response has another status. The token and the client certificate are those
+// that the Secrets contain now.
 func (c *Client) Send(ctx context.Context, r Request) ([]byte, error) {
 	connections, err := c.connections(ctx)
 	if err != nil {
@@ -194,7 +195,7 @@ func newRequest(ctx context.Context, r Request) (*http.Request, error) {
 	return request, nil
 }
 
-// connectionFault converts an error of a connection to a fault.
+// connectionFault converts an error of a connection to an *engine.RemoteError.
 func (c *Client) connectionFault(ctx context.Context, err error) *engine.RemoteError {
 	var timeout net.Error
 	err = withoutResponse(err)
@@ -204,12 +205,14 @@ func (c *Client) connectionFault(ctx context.Context, err error) *engine.RemoteE
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return c.Fault(engine.FaultMalformed, fmt.Errorf("the answer was cut off: %w", err))
 	case Untrusted(err):
-		return c.Fault(engine.FaultNetwork, fmt.Errorf("no connection, look at the certificates of both sides%s: %w", c.certificateHint(), err))
+		return c.Fault(engine.FaultNetwork,
+			fmt.Errorf("no connection, because one side does not trust the certificate of the other: look at both%s: %w", c.certificateHint(), err))
 	}
-	return c.Fault(engine.FaultNetwork, fmt.Errorf("no connection, or one that broke%s: %w", c.certificateHint(), err))
+	return c.Fault(engine.FaultNetwork, fmt.Errorf("there was no connection, or it broke%s: %w", c.certificateHint(), err))
 }
 
-// withoutResponse returns a connection's error without the parts of an unreadable response that net/http quotes.
+// withoutResponse returns an error of a connection with a general message, unless it is an error whose message can't quote an unreadable
+// response.
 func withoutResponse(err error) error {
 	var (
 		op     *net.OpError
@@ -224,10 +227,10 @@ func withoutResponse(err error) error {
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return err
 	}
-	return messageError{"what answered does not speak HTTP as expected, or ended the connection", err}
+	return messageError{"the server does not speak HTTP as expected, or ended the connection", err}
 }
 
-// messageError replaces the message of an error.
+// messageError is an error with another message than the error that it wraps.
 type messageError struct {
 	text string
 	err  error
@@ -241,12 +244,12 @@ func (r messageError) Unwrap() error { return r.err }
 // the connection, and its reason is often not read any more.
 func (c *Client) certificateHint() string {
 	if ref := c.spec.ClientCertificateSecretRef; ref != nil {
-		return fmt.Sprintf(" (does the engine take the certificate of Secret %s?)", ref.Name)
+		return fmt.Sprintf(" (does the engine accept the client certificate of Secret %s?)", ref.Name)
 	}
 	return ""
 }
 
-// Untrusted reports whether one side does not trust the other's certificate.
+// Untrusted reports whether an error of a connection means that one side does not trust the other's certificate.
 func Untrusted(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var op *net.OpError
@@ -262,7 +265,7 @@ func (u UnreadableError) Error() string { return u.Err.Error() }
 // Unwrap returns the underlying error.
 func (u UnreadableError) Unwrap() error { return u.Err }
 
-// readBody reads a response with status 2xx.
+// readBody reads the body of a response with status 2xx to a request.
 func (c *Client) readBody(ctx context.Context, response *http.Response, r Request) ([]byte, error) {
 	limit := r.Limit
 	if limit == 0 {
@@ -305,7 +308,7 @@ func (c *Client) Query(ctx context.Context, document *url.URL, v0 bool, input []
 // codeUndefined is the error code of OPA's v0 data API for a document that does not exist.
 const codeUndefined = "undefined_document"
 
-// statusFault converts a response without a success status to a fault.
+// statusFault converts a response without a success status to an error with a *Rejection.
 func (c *Client) statusFault(response *http.Response, request Request) *engine.RemoteError {
 	said := &Rejection{}
 	var body []byte
@@ -323,7 +326,7 @@ func (c *Client) statusFault(response *http.Response, request Request) *engine.R
 	switch {
 	case said.Status == http.StatusUnauthorized || said.Status == http.StatusForbidden:
 		out.Fault = engine.FaultUnauthorized
-		said.advice = "look at spec.remote.tokenSecretRef and clientCertificateSecretRef, and at what the engine allows them"
+		said.advice = "look at spec.remote.tokenSecretRef and spec.remote.clientCertificateSecretRef, and at what the engine permits their owner"
 	case said.Status == http.StatusTooManyRequests || said.Status == http.StatusServiceUnavailable:
 		out.Fault = engine.FaultBackPressure
 		out.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())

@@ -60,7 +60,7 @@ func (h *Manifest) Clone() Manifest {
 	return Manifest{LoadID: h.LoadID, Types: maps.Clone(h.Types), Modules: maps.Clone(h.Modules)}
 }
 
-// RenewLoadID sets a new LoadID because something that was listed is not there any more.
+// RenewLoadID sets a new LoadID. Call it when something that the manifest listed is not there any more.
 func (h *Manifest) RenewLoadID() { h.LoadID = rand.Text() }
 
 // TypeName returns the name of a resource type in the manifest.
@@ -68,7 +68,7 @@ func TypeName(r schema.GroupVersionResource) string {
 	return r.Group + "/" + r.Version + "/" + r.Resource
 }
 
-// ParseType is the inverse of TypeName.
+// ParseType returns the resource type with a name that TypeName returned. The result is false for other texts.
 func ParseType(name string) (schema.GroupVersionResource, bool) {
 	parts := strings.Split(name, "/")
 	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
@@ -77,9 +77,9 @@ func ParseType(name string) (schema.GroupVersionResource, bool) {
 	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, true
 }
 
-// Missing compares the manifest, which may be nil, with what a policy needs. missing describes what is not there, in
-// words for users; it is empty if everything is there. superseded reports that the modules are newer than those that the
-// policy had when it was bound. Such modules don't count as missing.
+// Missing compares the manifest, which may be nil, with what a policy needs in the engine. missing says for users what is not there, as a
+// text that follows "it"; it is empty if everything is there. superseded reports that the modules are newer than those that the policy had
+// when it was bound. Such modules don't count as missing.
 func (h *Manifest) Missing(b *policy.Binding) (missing string, superseded bool) {
 	if h == nil {
 		h = &Manifest{}
@@ -102,16 +102,16 @@ func (h *Manifest) Missing(b *policy.Binding) (missing string, superseded bool) 
 	if len(missingParts) == 0 {
 		return "", superseded
 	}
-	return "does not have yet " + strings.Join(missingParts, ", "), false
+	return "does not have everything yet that Berth pushes for the policy: " + strings.Join(missingParts, ", "), false
 }
 
-// ParseManifest decodes the engine's response; nil if there is no manifest.
+// ParseManifest decodes the response to a request for the manifest; nil if the engine has no manifest.
 func ParseManifest(answer []byte) (*Manifest, error) {
 	var out struct {
 		Result *Manifest `json:"result"`
 	}
 	if err := json.Unmarshal(answer, &out); err != nil {
-		return nil, messageError{"data.berth.holdings is not a document of Berth's", err}
+		return nil, messageError{"the engine's document data.berth.holdings is not a manifest of Berth", err}
 	}
 	return out.Result, nil
 }

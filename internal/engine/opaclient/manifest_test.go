@@ -48,14 +48,14 @@ func TestManifestHas(t *testing.T) {
 	}{
 		"NothingWanted": {manifest: nil, remote: &policy.Remote{}, binding: &policy.Binding{}},
 		"All":           {manifest: full, remote: modules, binding: both},
-		"Nothing":       {manifest: nil, remote: modules, binding: both, missing: "does not have yet deployments.apps, nodes, the policy's modules"},
+		"Nothing":       {manifest: nil, remote: modules, binding: both, missing: "does not have everything yet that Berth pushes for the policy: deployments.apps, nodes, the policy's modules"},
 		"InPart": {manifest: &Manifest{Types: map[string]bool{"/v1/nodes": true, "apps/v1/deployments": false}}, remote: &policy.Remote{}, binding: both,
-			missing: "does not have yet deployments.apps"},
+			missing: "does not have everything yet that Berth pushes for the policy: deployments.apps"},
 		"NotServed": {manifest: full, remote: &policy.Remote{}, binding: &policy.Binding{Missing: []analysis.Read{{Plural: "sites", Listed: true, Group: "example.com"}}},
-			missing: "does not have yet sites.example.com, which the API server does not serve"},
+			missing: "does not have everything yet that Berth pushes for the policy: sites.example.com, which the API server does not serve"},
 		"Superseded":    {manifest: full, remote: &policy.Remote{ModulesDigest: "old"}, binding: both, superseded: true},
-		"OtherModules":  {manifest: full, remote: &policy.Remote{ModulesDigest: "other"}, binding: both, missing: "does not have yet the policy's modules"},
-		"LacksAndOlder": {manifest: full, remote: &policy.Remote{ModulesDigest: "old"}, binding: &policy.Binding{PushedTypes: []policy.Resource{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}}}, missing: "does not have yet pods"},
+		"OtherModules":  {manifest: full, remote: &policy.Remote{ModulesDigest: "other"}, binding: both, missing: "does not have everything yet that Berth pushes for the policy: the policy's modules"},
+		"LacksAndOlder": {manifest: full, remote: &policy.Remote{ModulesDigest: "old"}, binding: &policy.Binding{PushedTypes: []policy.Resource{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}}}, missing: "does not have everything yet that Berth pushes for the policy: pods"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

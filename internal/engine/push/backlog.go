@@ -44,13 +44,13 @@ type backlog struct {
 	window int
 	// followed are the types whose changes are collected. Their earlier changes are loaded or are being loaded.
 	followed map[schema.GroupVersionResource]bool
-	windows  []*window
-	bytes    int
+	windows  []*window // the oldest first
+	bytes    int       // the total size of the windows
 }
 
 // window is a set of changes that are pushed together.
 type window struct {
-	changes map[changeKey]*record
+	changes map[changeKey]*record // nil for an object that was deleted
 	bytes   int
 }
 
@@ -60,13 +60,13 @@ type changeKey struct {
 	objectKey
 }
 
-// newBacklog returns an empty backlog. window is the size of a window in bytes.
+// newBacklog returns an empty backlog. window is the maximum size in bytes of a window with more than one change.
 func newBacklog(window int) backlog {
 	return backlog{window: window, followed: map[schema.GroupVersionResource]bool{}}
 }
 
-// add adds the changes of a type that happened together, by object; nil means that the object was deleted. They are
-// never split between windows.
+// add adds changes of a type that happened together, by object; nil means that the object was deleted. They stay in one window. It does
+// nothing if the type is not followed.
 func (b *backlog) add(resource schema.GroupVersionResource, changes map[objectKey]*record) {
 	if !b.followed[resource] || len(changes) == 0 {
 		return
@@ -121,7 +121,7 @@ func (b *backlog) drop(resource schema.GroupVersionResource) {
 	}
 }
 
-// pop removes and returns the first window; nil if there is none.
+// pop removes and returns the oldest window; nil if there is none.
 func (b *backlog) pop() *window {
 	for len(b.windows) > 0 {
 		first := b.windows[0]
@@ -134,6 +134,7 @@ func (b *backlog) pop() *window {
 	return nil
 }
 
+// len returns the number of changes.
 func (b *backlog) len() int {
 	out := 0
 	for _, w := range b.windows {
@@ -149,11 +150,12 @@ func (w *window) sorted() []changeKey {
 	})
 }
 
+// compareTypes orders types by their names in the manifest (opaclient.TypeName).
 func compareTypes(a, b schema.GroupVersionResource) int {
 	return strings.Compare(opaclient.TypeName(a), opaclient.TypeName(b))
 }
 
-// types returns the types of the changes.
+// types returns the set of the types that the window has changes of.
 func (w *window) types() map[schema.GroupVersionResource]bool {
 	out := map[schema.GroupVersionResource]bool{}
 	for at := range w.changes {

@@ -31,6 +31,7 @@ import (
 
 // mirror tracks which objects an engine has after all transactions that were sent.
 type mirror struct {
+	// tables are the contents of the types that the engine has.
 	tables map[schema.GroupVersionResource]*table
 	// clusters are the objects that represent a cluster, by the cluster's name. writtenClusters has the one that is at
 	// data.clusters; nil while Berth does not write data.clusters. writtenAmbiguous are the names in
@@ -42,6 +43,7 @@ type mirror struct {
 
 // table is the content of one type.
 type table struct {
+	// places are the documents in the engine that contain the objects.
 	places []documentPlace
 	// resource is the resource type.
 	resource schema.GroupResource
@@ -62,6 +64,7 @@ type pointer string
 // escaper escapes a name for a pointer. It also escapes percent signs, because OPA decodes pointers like URLs.
 var escaper = strings.NewReplacer("~", "~0", "/", "~1", "%", "%25")
 
+// below returns the pointer to the value at the path names below p.
 func (p pointer) below(names ...string) pointer {
 	for _, name := range names {
 		p += pointer("/" + escaper.Replace(name))
@@ -81,7 +84,8 @@ func (p pointer) names() []string {
 	return out
 }
 
-// placesOf returns the places of a type's objects. The bare plural name is not used while several types share it.
+// placesOf returns the places of a type's objects. ambiguous reports whether the engine needs several types with the plural name; no place
+// then has the plural name alone.
 func placesOf(r schema.GroupVersionResource, ambiguous bool) []documentPlace {
 	out := []documentPlace{{path: pointer("").below("resources", r.GroupVersion().String(), r.Resource)}}
 	if !ambiguous {
@@ -93,6 +97,7 @@ func placesOf(r schema.GroupVersionResource, ambiguous bool) []documentPlace {
 	return out
 }
 
+// barePlace returns the place of a type's objects by its plural name alone.
 func barePlace(r schema.GroupVersionResource) pointer {
 	return pointer("").below("kubernetes", r.Resource)
 }
@@ -104,8 +109,10 @@ type change struct {
 	clusters map[string]bool
 }
 
+// newChange returns a transaction without operations.
 func newChange() *change { return &change{clusters: map[string]bool{}} }
 
+// operation begins an operation of the patch. The caller writes the rest of the operation and its closing brace.
 func (c *change) operation(op string, path pointer) {
 	before := "["
 	if c.patch.Len() > 0 {
@@ -130,13 +137,13 @@ func (c *change) remove(path pointer) {
 	c.patch.WriteByte('}')
 }
 
-// body completes the list and returns it. Nothing may be added to the change afterwards.
+// body completes the patch and returns it. Nothing may be added to the change afterwards.
 func (c *change) body() []byte {
 	c.patch.WriteByte(']')
 	return c.patch.Bytes()
 }
 
-// fillType makes some objects the content of a type. They replace its previous content.
+// fillType replaces the content of a type by some objects, in the mirror and by operations of c. ambiguous is that of placesOf.
 func (m *mirror) fillType(c *change, r schema.GroupVersionResource, ambiguous bool, objects []keyedRecord) {
 	m.removeType(c, r)
 	t := &table{places: placesOf(r, ambiguous), resource: r.GroupResource(), objects: map[string]map[string]*record{}}
@@ -149,7 +156,7 @@ func (m *mirror) fillType(c *change, r schema.GroupVersionResource, ambiguous bo
 	}
 }
 
-// document returns the content of a place with these objects, which must be sorted.
+// document returns the JSON of a place that contains these objects, which must be sorted.
 func (p documentPlace) document(objects []keyedRecord) []byte {
 	var out bytes.Buffer
 	namespace := ""
@@ -181,7 +188,7 @@ func (p documentPlace) document(objects []keyedRecord) []byte {
 	return out.Bytes()
 }
 
-// text returns the form of an object that the place contains.
+// text returns the JSON of an object in the form that the place contains.
 func (p documentPlace) text(o *record) []byte {
 	if p.normal {
 		return o.normal
@@ -189,7 +196,8 @@ func (p documentPlace) text(o *record) []byte {
 	return o.object
 }
 
-// put changes one object; nil removes it. It does nothing if the engine does not have the type.
+// put replaces one object, or removes it if o is nil, in the mirror and by operations of c. It does nothing if the engine does not have the
+// type.
 func (m *mirror) put(c *change, r schema.GroupVersionResource, key objectKey, o *record) {
 	t := m.tables[r]
 	if t == nil {
@@ -218,7 +226,7 @@ func (m *mirror) put(c *change, r schema.GroupVersionResource, key objectKey, o 
 	m.recordObject(c, t, key, o)
 }
 
-// recordObject records that an object is there, or removed if o is nil.
+// recordObject records in the mirror that the engine has an object, or that it does not if o is nil.
 func (m *mirror) recordObject(c *change, t *table, key objectKey, o *record) {
 	existing := t.objects[key.namespace]
 	m.recordCluster(c, t, key, existing[key.name], o)
@@ -235,7 +243,8 @@ func (m *mirror) recordObject(c *change, t *table, key objectKey, o *record) {
 	}
 }
 
-// recordCluster records which clusters an object represented before and represents now; nil means none.
+// recordCluster records in the mirror which cluster an object represents. before and after are the object before and after the change; nil
+// if there is none.
 func (m *mirror) recordCluster(c *change, t *table, key objectKey, before, after *record) {
 	if before != nil && before.cluster != "" {
 		delete(m.clusters[before.cluster], before.claim(t.resource, key))
@@ -253,7 +262,7 @@ func (m *mirror) recordCluster(c *change, t *table, key objectKey, before, after
 	}
 }
 
-// removeType removes a type from the mirror. It does not change the type's places in the engine.
+// removeType removes a type from the mirror. It adds no operations for the type's places in the engine.
 func (m *mirror) removeType(c *change, r schema.GroupVersionResource) {
 	t := m.tables[r]
 	if t == nil {
@@ -300,7 +309,7 @@ func (m *mirror) patchClusters(c *change) (ambiguity bool) {
 	return ambiguity
 }
 
-// textsOf returns the texts of objects as JSON, in the order of their types, namespaces, and names.
+// textsOf returns a JSON array with the texts of the objects that claim a cluster, sorted.
 func textsOf(claims []replication.Claim) []byte {
 	texts := make([]string, 0, len(claims))
 	for _, claim := range claims {
@@ -310,7 +319,7 @@ func textsOf(claims []replication.Claim) []byte {
 	return toJSON(texts)
 }
 
-// beginClusters creates the empty documents of clusters if Berth does not write them yet.
+// beginClusters creates data.clusters and data.berth.ambiguousclusters, empty, if Berth does not write them yet.
 func (m *mirror) beginClusters(c *change) {
 	if m.writtenClusters == nil {
 		m.setClustersEmpty(c)
@@ -318,13 +327,14 @@ func (m *mirror) beginClusters(c *change) {
 	}
 }
 
-// endClusters empties the documents of clusters. Berth does not write them afterwards.
+// endClusters empties data.clusters and data.berth.ambiguousclusters. Berth does not write them afterwards.
 func (m *mirror) endClusters(c *change) {
 	m.setClustersEmpty(c)
 	m.writtenClusters = nil
 	clear(c.clusters)
 }
 
+// setClustersEmpty adds operations that empty data.clusters and data.berth.ambiguousclusters.
 func (m *mirror) setClustersEmpty(c *change) {
 	for _, place := range []pointer{clustersPlace, ambiguousPlace} {
 		c.set(place, []byte("{}"))
@@ -332,8 +342,9 @@ func (m *mirror) setClustersEmpty(c *change) {
 	m.writtenAmbiguous = map[string]bool{}
 }
 
-// samples returns paths of documents that must exist in the engine: one in each place of a type, and one in each of the
-// documents of clusters. A path leads to an object, or to the place itself if it has no objects. The type changes with round.
+// samples returns paths of documents that must exist in the engine: one in each place of one type, and one in data.clusters and
+// data.berth.ambiguousclusters each. A path leads to an object, or to the place itself if it has no objects. Successive rounds have
+// successive types.
 func (m *mirror) samples(round int) [][]string {
 	var out [][]string
 	add := func(at pointer, names []string) { out = append(out, append(at.names(), names...)) }
@@ -356,8 +367,8 @@ func (m *mirror) samples(round int) [][]string {
 	return out
 }
 
-// sample returns the namespace and name of any object; none if there are no objects. ok is false if no object can be
-// requested by its path.
+// sample returns the namespace and name of any object; none if there are no objects. ok is false if OPA could take every path to an object
+// for another one.
 func (t *table) sample() (names []string, ok bool) {
 	for namespace, objects := range t.objects {
 		if namespace == "" {
@@ -370,8 +381,7 @@ func (t *table) sample() (names []string, ok bool) {
 	return nil, len(t.objects) == 0
 }
 
-// sample returns any name that can be requested by its path; none if there are no objects. ok is false if there are
-// only other names.
+// sample returns any name that OPA does not take for a number; none if there are no objects. ok is false if there are only other names.
 func sample[V any](objects map[string]V) (names []string, ok bool) {
 	for name := range objects {
 		if !numeric(name) {

@@ -35,21 +35,23 @@ import (
 
 // modules keeps the modules of policies in an engine. The writer's goroutine owns it.
 type modules struct {
-	session        *session
-	status         *status
+	session *session
+	status  *status
+	// contentChanged is called with the policies whose modules in the engine changed.
 	contentChanged func(policies ...string)
 
-	// texts are the texts of Berth's modules by ID.
+	// texts are the texts of the modules that Berth has in the engine, by ID.
 	texts map[string]string
-	// older are the modules of a policy that were listed before the ones that are being pushed.
+	// older has, by policy, what the manifest listed before the modules that are being pushed.
 	older map[string]opaclient.ManifestModules
-	// kept are modules that can't be removed, with the time until which the removal is not tried again.
+	// kept has the IDs of modules that the engine does not remove, with the time until which the removal is not tried again.
 	kept map[string]time.Time
-	// next is the index of the module to check next.
+	// next is the index, among the sorted IDs, of the module that poll checked last.
 	next int
 }
 
-// keepListed adds the modules of the previous manifest to the next one, if they are reliable and still there.
+// keepListed adds to the manifest next the modules that the previous manifest lists, if the engine has what the policies need now. It adds
+// none if reliable is false: the engine may have lost something.
 func (m *modules) keepListed(old, next *opaclient.Manifest, reliable bool) {
 	w := m.status.currentNeeds()
 	for name, entry := range old.Modules {
@@ -69,7 +71,7 @@ func (m *modules) contain(wanted []policy.RemoteModule) bool {
 // maxSuperseded is the maximum number of older digests in the manifest.
 const maxSuperseded = 3
 
-// manifestEntry returns the entry of a policy for the manifest.
+// manifestEntry returns the entry of a policy in the manifest for modules with a digest. It also has the digests of older modules.
 func (m *modules) manifestEntry(name, digest string) opaclient.ManifestModules {
 	before := m.older[name]
 	out := opaclient.ManifestModules{Digest: digest}
@@ -81,7 +83,7 @@ func (m *modules) manifestEntry(name, digest string) opaclient.ManifestModules {
 	return out
 }
 
-// list reads the list of Berth's modules in the engine.
+// list reads the modules that Berth has in the engine into texts.
 func (m *modules) list(ctx context.Context) error {
 	m.texts = map[string]string{}
 	answer, err := m.session.send(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(m.session.base, "policies"), Limit: maxListing})
@@ -96,7 +98,7 @@ func (m *modules) list(ctx context.Context) error {
 		Result moduleTexts `json:"result"`
 	}
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return fmt.Errorf("%w: reading the list of modules: %w", errRefused, err)
+		return fmt.Errorf("%w: its list of modules can't be read: %w", errRefused, err)
 	}
 	if list.Result != nil {
 		m.texts = list.Result
@@ -104,7 +106,7 @@ func (m *modules) list(ctx context.Context) error {
 	return nil
 }
 
-// moduleTexts are the texts of Berth's modules by their ids. It is decoded from a list of all modules without taking memory for others: an
+// moduleTexts are the texts of Berth's modules by ID. They are decoded from a list of all modules without taking memory for others: an
 // engine can list millions in few bytes.
 type moduleTexts map[string]string
 
@@ -132,12 +134,13 @@ func (m *moduleTexts) UnmarshalJSON(list []byte) error {
 			(*m)[one.ID] = one.Raw
 		}
 		if len(*m) > maxModules {
-			return fmt.Errorf("it has more than %d modules of Berth's", maxModules)
+			return fmt.Errorf("it has more than %d modules that Berth pushed", maxModules)
 		}
 	}
 	return nil
 }
 
+// needsModules reports whether a policy needs modules in the engine.
 func (m *modules) needsModules() bool {
 	for _, p := range m.status.currentNeeds().policies {
 		if len(p.Remote.Modules) > 0 {
@@ -147,8 +150,8 @@ func (m *modules) needsModules() bool {
 	return false
 }
 
-// push brings the modules up to date. The manifest lists the modules of a policy only while the engine has
-// exactly the modules that the policy needs.
+// push brings the modules up to date, and reports whether it did anything. The manifest lists the modules of a policy only while the engine
+// has exactly the modules that the policy needs.
 func (m *modules) push(ctx context.Context) (bool, error) {
 	w := m.status.currentNeeds()
 	var due []string
@@ -191,21 +194,21 @@ func (m *modules) push(ctx context.Context) (bool, error) {
 	return true, m.recordModules(ctx, w, due, failed)
 }
 
-// failedRemovals returns the failures to remove old modules of some policies. With these modules left, the policies
-// would decide differently.
+// failedRemovals returns those failures that left old modules of some policies in the engine. With these modules, the policies would decide
+// differently.
 func (m *modules) failedRemovals(removals failures, policies []string) failures {
 	out := failures{}
 	for e, err := range removals {
 		for _, name := range policies {
 			if _, left := m.texts[e.id]; left && e.text == "" && strings.HasPrefix(e.id, policy.ModulePrefix+name+"/") {
-				out[edit{policy: name, id: e.id}] = fmt.Errorf("it can't be removed: %w", err)
+				out[edit{policy: name, id: e.id}] = fmt.Errorf("the module can't be removed from the engine: %w", err)
 			}
 		}
 	}
 	return out
 }
 
-// staleModules returns the policies whose listed modules are not those that they need.
+// staleModules returns the policies of which the manifest lists modules that they do not need, or not any more.
 func (m *modules) staleModules(w needs) []string {
 	var out []string
 	for name, entry := range m.session.manifest.Modules {
@@ -224,7 +227,7 @@ type edit struct {
 // failures are the errors of edits that were refused.
 type failures map[edit]error
 
-// of returns the failures to put modules of some policies.
+// of returns the failures to put modules of some policies. It omits the failures to delete modules.
 func (f failures) of(policies []string) failures {
 	out := failures{}
 	for e, err := range f {
@@ -235,8 +238,8 @@ func (f failures) of(policies []string) failures {
 	return out
 }
 
-// editsFor returns the edits that put the missing or changed modules of the due policies, and delete the modules that
-// no policy has, in order.
+// editsFor returns the edits that put the missing or changed modules of the due policies, and then the edits that delete the modules of no
+// policy.
 func (m *modules) editsFor(w needs, due []string) []edit {
 	var out []edit
 	wanted := map[string]bool{}
@@ -256,8 +259,8 @@ func (m *modules) editsFor(w needs, due []string) []edit {
 	return out
 }
 
-// applyEdits makes edits, and repeats those that are refused as long as others succeed: a module may call functions of
-// another one, or conflict with it. It returns the failures of the remaining edits.
+// applyEdits makes edits, and repeats those that the engine refuses as long as others succeed: a module may call functions of another one,
+// or conflict with it. It returns the failures of the edits that were refused to the end.
 func (m *modules) applyEdits(ctx context.Context, work []edit) (failures, error) {
 	for {
 		failed := failures{}
@@ -284,7 +287,7 @@ func (m *modules) applyEdits(ctx context.Context, work []edit) (failures, error)
 	}
 }
 
-// replaceModules deletes all modules of the policies that failed and puts them again.
+// replaceModules deletes all modules of the policies that failed and puts them again. It returns the failures to put them.
 func (m *modules) replaceModules(ctx context.Context, w needs, failed failures) (failures, error) {
 	var without, with []edit
 	for _, name := range failed.policies() {
@@ -313,7 +316,7 @@ func (f failures) policies() []string {
 	return slices.Compact(out)
 }
 
-// urlOf returns the URL of a module.
+// urlOf returns the URL of a module in the engine.
 func (m *modules) urlOf(id string) *url.URL {
 	return opaclient.APIURL(m.session.base, append([]string{"policies"}, strings.Split(id, "/")...)...)
 }
@@ -335,7 +338,7 @@ func (m *modules) applyEdit(ctx context.Context, e edit) error {
 	return nil
 }
 
-// recordModules records the outcome for the policies whose modules were due.
+// recordModules records which of the due policies failed, and lists the modules of the others in the manifest.
 func (m *modules) recordModules(ctx context.Context, w needs, due []string, failed failures) error {
 	var good []string
 	for _, name := range due {
@@ -375,7 +378,7 @@ func (f failures) first(name string) error {
 	return fmt.Errorf("module %s: %w", strings.TrimPrefix(out.id, policy.ModulePrefix+name+"/"), f[out])
 }
 
-// poll checks that one module is unchanged in the engine, another module each time.
+// poll checks that one module is unchanged in the engine, the next module each time. It returns errLost if the module is not.
 func (m *modules) poll(ctx context.Context) error {
 	ids := slices.Sorted(maps.Keys(m.texts))
 	if len(ids) == 0 {

@@ -33,26 +33,27 @@ import (
 
 // objects keeps the objects of the needed types in an engine. The writer's goroutine owns it.
 type objects struct {
-	session        *session
-	status         *status
-	feed           *feed
+	session *session
+	status  *status
+	feed    *feed
+	// contentChanged is called with the policies of which pushed objects changed.
 	contentChanged func(policies ...string)
 
 	mirror *mirror
-	// parents are the parent documents that are known to exist.
+	// parents are the documents around the types' places that are known to exist.
 	parents map[pointer]bool
 	// polls is the number of polls so far.
 	polls int
 }
 
-// reset forgets what is in the engine.
+// reset makes the mirror empty, so that everything is loaded again.
 func (s *objects) reset() {
 	s.mirror = &mirror{tables: map[schema.GroupVersionResource]*table{}, clusters: map[string]map[replication.Claim]*record{}}
 	s.parents = map[pointer]bool{}
 }
 
-// keepListed adds the types of the previous manifest to the next one. They stay complete only if they are reliable and
-// needed in the same form.
+// keepListed adds to the manifest next the types that the previous manifest lists. They stay complete only if they are still needed in the
+// same form, and if reliable is true: the engine has lost nothing.
 func (s *objects) keepListed(old, next *opaclient.Manifest, reliable bool) {
 	for name, whole := range old.Types {
 		r, ok := opaclient.ParseType(name)
@@ -68,7 +69,7 @@ func (s *objects) keepListed(old, next *opaclient.Manifest, reliable bool) {
 	}
 }
 
-// commit sends a transaction of the session, with the changes of data.clusters that follow from it.
+// commit sends a transaction of the session, with the changes of data.clusters that follow from it. edit, if not nil, changes the manifest.
 func (s *objects) commit(ctx context.Context, c *change, edit func(*opaclient.Manifest)) error {
 	ambiguity := s.mirror.writtenClusters != nil && s.mirror.patchClusters(c)
 	err := s.session.commit(ctx, c, edit)
@@ -79,14 +80,14 @@ func (s *objects) commit(ctx context.Context, c *change, edit func(*opaclient.Ma
 	return err
 }
 
-// parentsOf returns the documents that contain the places of a type.
+// parentsOf returns the documents around the places of a type, the outer ones first.
 func parentsOf(r schema.GroupVersionResource) []pointer {
 	resources := pointer("").below("resources")
 	return []pointer{pointer("").below("kubernetes"), resources, resources.below(r.GroupVersion().String())}
 }
 
-// ensureParents creates the documents that contain the places of a type. A document that exists is not changed, because
-// it may contain documents of others.
+// ensureParents creates the documents around the places of a type. A document that exists is not changed, because it may contain documents
+// of others.
 func (s *objects) ensureParents(ctx context.Context, r schema.GroupVersionResource) error {
 	for _, parent := range parentsOf(r) {
 		if s.parents[parent] {
@@ -102,7 +103,7 @@ func (s *objects) ensureParents(ctx context.Context, r schema.GroupVersionResour
 	return nil
 }
 
-// removeTypes removes a type that no policy needs or that is not served.
+// removeTypes removes one type that no policy needs or that is not served, and reports whether there was one.
 func (s *objects) removeTypes(ctx context.Context) (bool, error) {
 	for _, name := range slices.Sorted(maps.Keys(s.session.manifest.Types)) {
 		r, ok := opaclient.ParseType(name)
@@ -116,6 +117,7 @@ func (s *objects) removeTypes(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
+// removeType removes the documents of a type, and then its entry in the manifest.
 func (s *objects) removeType(ctx context.Context, r schema.GroupVersionResource) error {
 	if err := s.ensureParents(ctx, r); err != nil {
 		return err
@@ -152,7 +154,7 @@ func (s *objects) removeType(ctx context.Context, r schema.GroupVersionResource)
 	return s.commit(ctx, c, func(h *opaclient.Manifest) { delete(h.Types, opaclient.TypeName(r)) })
 }
 
-// markIncomplete returns an edit that lists a type as incomplete.
+// markIncomplete returns an edit of the manifest that lists a type as incomplete.
 func markIncomplete(r schema.GroupVersionResource) func(*opaclient.Manifest) {
 	return func(h *opaclient.Manifest) {
 		if h.Types[opaclient.TypeName(r)] {
@@ -162,7 +164,7 @@ func markIncomplete(r schema.GroupVersionResource) func(*opaclient.Manifest) {
 	}
 }
 
-// inventories reports whether the engine has any inventory.
+// inventories reports whether the engine has any type whose objects represent clusters.
 func (s *objects) inventories() bool {
 	for r := range s.mirror.tables {
 		if s.feed.store.inventories[r] {
@@ -172,7 +174,7 @@ func (s *objects) inventories() bool {
 	return false
 }
 
-// loadTypes loads one type that the engine needs and whose changes it does not receive yet.
+// loadTypes loads one type that the engine needs and whose changes it does not receive yet, and reports whether there was one.
 func (s *objects) loadTypes(ctx context.Context) (bool, error) {
 	var due []schema.GroupVersionResource
 	for r, followed := range s.feed.loadable() {
@@ -209,14 +211,14 @@ func (s *objects) loadTypes(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// notifyChanged notifies of the policies that need one of the types.
+// notifyChanged calls contentChanged with the policies that need one of the types.
 func (s *objects) notifyChanged(types map[schema.GroupVersionResource]bool) {
 	w := s.status.currentNeeds()
 	s.contentChanged(w.policiesNeeding(types)...)
 }
 
-// load makes the portions of objects the content of a type. With several portions, the manifest lists the type as
-// incomplete until the last.
+// load replaces the content of a type by the objects of all portions, one transaction for each portion. With several portions, the manifest
+// lists the type as incomplete until the last. ambiguous is that of placesOf.
 func (s *objects) load(ctx context.Context, r schema.GroupVersionResource, ambiguous bool, all [][]keyedRecord) error {
 	if err := s.ensureParents(ctx, r); err != nil {
 		return err
@@ -260,7 +262,7 @@ func (s *objects) load(ctx context.Context, r schema.GroupVersionResource, ambig
 	return nil
 }
 
-// sendChanges sends the oldest changes that the engine does not have.
+// sendChanges sends the oldest changes that the engine does not have, and reports whether there were any.
 func (s *objects) sendChanges(ctx context.Context) (bool, error) {
 	w := s.feed.next()
 	if w == nil {
@@ -278,8 +280,8 @@ func (s *objects) sendChanges(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// poll checks that sample objects of one type are still there, of another type each time. No changes are pushed
-// meanwhile.
+// poll checks that samples of the objects are still in the engine, of another type each time. It returns errLost if one is missing. No
+// changes are pushed meanwhile.
 func (s *objects) poll(ctx context.Context) error {
 	s.polls++
 	for _, names := range s.mirror.samples(s.polls) {

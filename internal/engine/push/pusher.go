@@ -34,6 +34,7 @@ import (
 // PolicyNeeds is what a policy needs in the engine that decides it.
 type PolicyNeeds struct {
 	Policy string
+	// Remote says how to reach the engine, and has the modules to push.
 	Remote *policy.Remote
 	// Types are the resource types whose objects are pushed.
 	Types []policy.Resource
@@ -54,7 +55,8 @@ type Observer interface {
 // Options configure a Pusher.
 type Options struct {
 	// Clients are the clients of the engines.
-	Clients     *opaclient.Pool
+	Clients *opaclient.Pool
+	// Inventories are the types whose objects represent clusters.
 	Inventories *replication.Inventories
 	// Observer is notified about pushes.
 	Observer Observer
@@ -93,9 +95,9 @@ func New(o Options) *Pusher {
 	}}
 }
 
-// Set replaces what policies need. wanted is sorted by policy name. If it has several entries of a policy for one
-// engine, their types are combined, and the modules are those of the last entry that has some. An engine that no policy
-// needs any more is emptied. All work ends with ctx, which must be the same in every call; the engines then keep what they have.
+// Set replaces what policies need. wanted is sorted by policy name. If it has several entries of a policy for one engine, their types are
+// combined, and the modules are those of the last entry that has some. An engine that no policy needs any more is emptied. The pushing ends
+// with ctx, which must be the same in every call; the engines then keep what they have.
 func (s *Pusher) Set(ctx context.Context, wanted []PolicyNeeds) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +139,7 @@ func (s *Pusher) newWriter(r *policy.Remote) *writer {
 	}
 }
 
-// run pushes to an engine until no policy needs it.
+// run pushes to the engine at a base URL until no policy needs it.
 func (s *Pusher) run(ctx context.Context, base string, w *writer) {
 	for w.run(ctx); ctx.Err() == nil; w.run(ctx) {
 		s.mu.Lock()
@@ -163,8 +165,8 @@ func (s *Pusher) run(ctx context.Context, base string, w *writer) {
 // Wait waits until all goroutines that Set started have ended, after the end of their context.
 func (s *Pusher) Wait() { s.running.Wait() }
 
-// Complete reports whether all engines that need a type for a policy have it, and returns the number of the type's
-// objects.
+// Complete reports whether all engines that need a type for the policy with a name have all of its objects. It also returns the number of
+// the type's objects.
 func (s *Pusher) Complete(name string, resource schema.GroupVersionResource) (complete bool, objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +180,7 @@ func (s *Pusher) Complete(name string, resource schema.GroupVersionResource) (co
 	return found && complete, s.size(resource)
 }
 
-// Failure returns the error that prevents pushing what a policy needs; nil if there is none.
+// Failure returns the error that prevents pushing what the policy with a name needs; nil if there is none.
 func (s *Pusher) Failure(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

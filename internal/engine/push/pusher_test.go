@@ -794,7 +794,7 @@ func TestPusherModulesLeftBehind(t *testing.T) {
 		api.mu.Unlock()
 		k.setNeeds(needsWith("a", nil, "x"))
 		settle(time.Second)
-		if err := k.pusher.Failure("a"); err == nil || !strings.Contains(err.Error(), "module m1: it can't be removed") {
+		if err := k.pusher.Failure("a"); err == nil || !strings.Contains(err.Error(), "module m1: the module can't be removed from the engine") {
 			t.Errorf("failure: %v", err)
 		}
 		if got := api.document("berth", "holdings", "modules", "a"); got != nil {

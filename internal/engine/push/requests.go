@@ -48,12 +48,12 @@ type requests struct {
 
 	// client is the client of the last request. The connections stay open while it is referenced.
 	client *opaclient.Client
-	// unneededSince is the time of the first failure since no policy needs the engine; zero if one does.
+	// unneededSince is the time of the first failed request after the last policy stopped needing the engine; zero if there is none.
 	unneededSince time.Time
 }
 
-// send sends a request until the engine answers, with backoff. It records the error of each attempt in the status. It
-// returns errUnneeded if no policy has needed the engine for a while.
+// send sends a request until the engine answers, with backoff. It records the error of each attempt in the status. It returns errUnneeded
+// if requests keep failing while no policy needs the engine.
 func (s *requests) send(ctx context.Context, r opaclient.Request) ([]byte, error) {
 	pause := newBackoff()
 	for tries := 1; ; tries++ {

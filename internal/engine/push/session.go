@@ -55,16 +55,17 @@ type session struct {
 	sender
 	base *url.URL
 	// manifest is the engine's manifest.
-	manifest     opaclient.Manifest
+	manifest opaclient.Manifest
+	// fencingToken is the token in the manifest of the engine. tokenCount is the number of transactions since the takeover.
 	fencingToken string
 	tokenCount   int
 	// published is called with each new manifest.
 	published func(opaclient.Manifest)
 }
 
-// takeFencingToken takes the fencing token, so that all changes fail except the next one of this session. It returns
-// the previous manifest. Its request replaces the token that is there and so is applied only once. If it could be
-// applied again later, so could all changes after it.
+// takeFencingToken replaces the fencing token in the engine by the first one of the load identifier load, so that only transactions of this
+// session succeed from now on. It returns the previous manifest, or a new one if there was none. The request that replaces the token is
+// applied only once: if it could be applied again later, so could all transactions after it.
 func (s *session) takeFencingToken(ctx context.Context, load string) (*opaclient.Manifest, error) {
 	s.tokenCount = 0
 	s.fencingToken = load + ".0"
@@ -102,7 +103,7 @@ func (s *session) takeFencingToken(ctx context.Context, load string) (*opaclient
 	return nil, fmt.Errorf("%w: another writer is active, or the server does not persist data", errRefused)
 }
 
-// statusOf returns the status of a rejection; 0 if the error is none.
+// statusOf returns the HTTP status of an engine's rejection; 0 if the error is not a rejection.
 func statusOf(err error) int {
 	if said, ok := errors.AsType[*opaclient.Rejection](err); ok {
 		return said.Status
@@ -130,14 +131,15 @@ func (s *session) readManifest(ctx context.Context) (*opaclient.Manifest, error)
 	return h, nil
 }
 
-// begin begins a transaction, which must be the next one to be committed. It removes the current fencing token.
+// begin begins a transaction, which must be the next one to be committed. Its first operation removes the current fencing token.
 func (s *session) begin() *change {
 	c := newChange()
 	c.remove(fencingTokenPlace.below(s.fencingToken))
 	return c
 }
 
-// commit sends a transaction. If edit is not nil, the transaction also changes the manifest.
+// commit sends a transaction. If edit is not nil, the transaction also changes the manifest. It returns errLost if the engine does not have
+// the state that the transaction builds on.
 func (s *session) commit(ctx context.Context, c *change, edit func(*opaclient.Manifest)) error {
 	next := s.manifest.Clone()
 	s.tokenCount++
@@ -174,7 +176,7 @@ func (s *session) commit(ctx context.Context, c *change, edit func(*opaclient.Ma
 	return nil
 }
 
-// poll checks that the engine's manifest is the one of this session.
+// poll checks that the engine's manifest is the one of this session. It returns errLost if it is not.
 func (s *session) poll(ctx context.Context) error {
 	h, err := s.readManifest(ctx)
 	if err != nil {
@@ -186,8 +188,8 @@ func (s *session) poll(ctx context.Context) error {
 	return nil
 }
 
-// end removes the manifest, which is the last of Berth's documents in the engine. It returns errUnneeded if the engine
-// has no manifest any more or refuses to remove it.
+// end removes the manifest, which is the last of Berth's documents in the engine. It returns errUnneeded, also if the engine has no
+// manifest any more or refuses to remove it.
 func (s *session) end(ctx context.Context) error {
 	c := s.begin()
 	c.remove(manifestPlace)

@@ -55,7 +55,7 @@ var (
 	errUnneeded = errors.New("no policy needs the engine")
 )
 
-// eventOf returns the event that an error of a writer's work is.
+// eventOf returns the event that an error of a writer's work stands for.
 func eventOf(err error) event {
 	switch {
 	case errors.Is(err, errLost):

@@ -42,8 +42,8 @@ type status struct {
 	needs needs
 	// complete are the types that the manifest lists as complete.
 	complete map[schema.GroupVersionResource]bool
-	// err is the error that prevents all pushes. refusals are what the engine refuses: types by opaclient.TypeName, and
-	// modules by the name of their policy, which has no slash.
+	// err is the error that prevents all pushes; nil if there is none. refusals are what the engine refuses: types by opaclient.TypeName,
+	// and modules by the name of their policy, which has no slash.
 	err      error
 	refusals map[string]refusal
 }
@@ -51,7 +51,7 @@ type status struct {
 // refusal is the reason why an engine refuses something, and the time until which it is not pushed again.
 type refusal struct {
 	err error
-	// digest is the digest of the refused modules.
+	// digest is the ModulesDigest of the refused modules; empty for a type.
 	digest string
 	until  time.Time
 }
@@ -65,6 +65,7 @@ type needs struct {
 	policies map[string]PolicyNeeds
 }
 
+// needsOf combines the needs of policies in one engine.
 func needsOf(all []PolicyNeeds) needs {
 	out := needs{types: map[schema.GroupVersionResource]policy.Resource{}, policies: map[string]PolicyNeeds{}}
 	for _, w := range all {
@@ -154,7 +155,8 @@ func (s *status) refusal(name string) refusal {
 	return s.refusals[name]
 }
 
-// setRefusal records whether the engine refuses a type, or the modules of a policy with a digest; nil if it does not.
+// setRefusal records the error of pushing a type, or the modules of a policy with a digest, if the engine refused them. For any other
+// error, and for nil, it records that they are not refused.
 func (s *status) setRefusal(name, digest string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +165,7 @@ func (s *status) setRefusal(name, digest string, err error) {
 	}
 }
 
-// has reports whether the engine needs a type for a policy, and has it.
+// has reports whether a policy needs a type in the engine, and whether the engine has all of its objects.
 func (s *status) has(name string, r schema.GroupVersionResource) (needed, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +174,7 @@ func (s *status) has(name string, r schema.GroupVersionResource) (needed, comple
 	return ofPolicy && needed, s.complete[r]
 }
 
-// failure returns the error that prevents pushing what a policy needs; nil if there is none.
+// failure returns the error that prevents pushing what a policy needs in the engine; nil if there is none.
 func (s *status) failure(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

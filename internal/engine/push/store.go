@@ -44,13 +44,13 @@ type store struct {
 	observer    Observer
 
 	mu sync.Mutex
-	// types are the contents of the complete types. dropped are the types that are not needed any more or not served.
+	// types are the objects of the complete types. dropped are the types that are not needed any more or not served.
 	types   map[schema.GroupVersionResource]map[objectKey]*record
 	dropped map[schema.GroupVersionResource]bool
 	feeds   map[*feed]bool
 }
 
-// Replace sets the complete content of a type. The objects must have all fields.
+// Replace sets the complete content of a type, and marks the type as complete. The objects must have all fields.
 func (s *store) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	next := make(map[objectKey]*record, len(objects))
 	for _, o := range objects {
@@ -77,7 +77,7 @@ func (s *store) Replace(resource schema.GroupVersionResource, _ *projection.Fiel
 	s.notify(resource, changes)
 }
 
-// Put adds or replaces one object of a complete type.
+// Put adds or replaces one object. It does nothing if the type is not complete.
 func (s *store) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	next := s.newRecord(resource, o)
 	key := keyOfObject(o)
@@ -91,7 +91,7 @@ func (s *store) Put(resource schema.GroupVersionResource, o *unstructured.Unstru
 	s.notify(resource, map[objectKey]*record{key: next})
 }
 
-// Delete removes one object.
+// Delete removes one object, if it is there.
 func (s *store) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	key := objectKey{namespace, name}
 	s.mu.Lock()
@@ -121,7 +121,8 @@ func (s *store) size(resource schema.GroupVersionResource) int {
 	return len(s.types[resource])
 }
 
-// Ambiguous returns the names of clusters that several objects of the inventories among the types have, sorted.
+// Ambiguous returns the cluster names that several objects of the types have, sorted, with these objects. Only objects that represent
+// clusters count.
 func (s *store) Ambiguous(types []policy.Resource) []replication.Ambiguity {
 	claims := replication.Claims{}
 	s.mu.Lock()
@@ -147,7 +148,7 @@ func (s *store) notify(resource schema.GroupVersionResource, changes map[objectK
 	}
 }
 
-// newFeed returns the feed of another engine.
+// newFeed adds a feed for the writer of an engine at an endpoint.
 func (s *store) newFeed(endpoint string) *feed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +164,7 @@ type feed struct {
 	// signal receives a value when there may be work for the writer.
 	signal notify.Signal
 
-	// The store's lock guards needed, which are the types that the engine needs, and the backlog.
+	// needed are the types that the engine needs. The store's lock guards needed and backlog.
 	needed  map[schema.GroupVersionResource]bool
 	backlog backlog
 }
@@ -179,7 +180,7 @@ func (f *feed) reportPending() {
 	f.store.observer.Pending(f.endpoint, pending)
 }
 
-// close ends the feed.
+// close removes the feed from the store.
 func (f *feed) close() {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -201,7 +202,7 @@ func (f *feed) setNeeded(types map[schema.GroupVersionResource]policy.Resource) 
 	}
 }
 
-// reset stops following all types and forgets their changes.
+// reset drops all changes and stops following all types, so that they are loaded again.
 func (f *feed) reset() {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -209,7 +210,7 @@ func (f *feed) reset() {
 	f.reportPending()
 }
 
-// loadable returns the types that the engine needs and that are complete. A type is true if its changes are followed.
+// loadable returns the types that the engine needs and that are complete. The value reports whether the changes of the type are followed.
 func (f *feed) loadable() map[schema.GroupVersionResource]bool {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -222,8 +223,8 @@ func (f *feed) loadable() map[schema.GroupVersionResource]bool {
 	return out
 }
 
-// follow starts to follow the changes of a type, and returns its objects before these changes; nil if the engine does
-// not need the type any more, or if it is not complete. ambiguous is that of needs.
+// follow starts to follow the changes of a type, and returns its objects before these changes; nil if the engine does not need the type any
+// more, or if it is not complete. ambiguous reports whether the engine needs another type with the same plural name.
 func (f *feed) follow(resource schema.GroupVersionResource) (objects map[objectKey]*record, ambiguous bool) {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -235,15 +236,15 @@ func (f *feed) follow(resource schema.GroupVersionResource) (objects map[objectK
 	return maps.Clone(f.store.types[resource]), f.ambiguous(resource)
 }
 
-// needs reports whether the engine needs a type that is served. ambiguous reports whether it needs another type with the
-// same plural name.
+// needs reports whether the engine needs a type that is served. ambiguous reports whether the engine needs another type with the same
+// plural name.
 func (f *feed) needs(resource schema.GroupVersionResource) (needed, ambiguous bool) {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
 	return f.needed[resource] && !f.store.dropped[resource], f.ambiguous(resource)
 }
 
-// ambiguous is that of needs. The caller holds the lock.
+// ambiguous reports whether the engine needs another type with the same plural name. The caller holds the lock.
 func (f *feed) ambiguous(resource schema.GroupVersionResource) bool {
 	for other := range f.needed {
 		if other.Resource == resource.Resource && other != resource {
@@ -253,14 +254,14 @@ func (f *feed) ambiguous(resource schema.GroupVersionResource) bool {
 	return false
 }
 
-// next removes and returns the oldest changes that are pushed together; nil if there are none.
+// next removes and returns the oldest changes, which are pushed together; nil if there are none.
 func (f *feed) next() *window {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
 	return f.backlog.pop()
 }
 
-// pushed notifies the observer that changes were pushed.
+// pushed notifies the observer of the number of changes that are left after a push.
 func (f *feed) pushed() {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -271,13 +272,15 @@ func (f *feed) pushed() {
 type record struct {
 	// object is the object as JSON, and normal its normal form as JSON; nil if it has none.
 	object, normal []byte
-	// cluster is the name of the cluster that the object represents; empty for none. manager is that of its replication.Claim.
+	// cluster is the name of the cluster that the object represents; empty for none. manager is the Manager of the object's
+	// replication.Claim.
 	cluster, manager string
 }
 
 // objectKey identifies an object within its type.
 type objectKey struct{ namespace, name string }
 
+// compareKeys orders objects by namespace, then by name.
 func compareKeys(a, b objectKey) int {
 	return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 }
@@ -307,16 +310,17 @@ func toJSON(value any) []byte {
 	return out
 }
 
-// claim identifies an object of a type that represents a cluster.
+// claim returns what identifies the object, of a type with objects that represent clusters.
 func (o *record) claim(resource schema.GroupResource, key objectKey) replication.Claim {
 	return replication.Claim{Resource: resource, Namespace: key.namespace, Name: key.name, Manager: o.manager}
 }
 
+// equal reports whether two objects have the same JSON in both forms. Either may be nil.
 func (o *record) equal(other *record) bool {
 	return o == other || o != nil && other != nil && bytes.Equal(o.object, other.object) && bytes.Equal(o.normal, other.normal)
 }
 
-// size estimates the number of bytes that pushing the object takes.
+// size estimates the number of bytes that pushing the object, or its deletion if o is nil, takes.
 func (o *record) size() int {
 	if o == nil {
 		return changeBytes

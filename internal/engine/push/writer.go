@@ -45,7 +45,7 @@ type writer struct {
 	session *session
 	objects *objects
 	modules *modules
-	polled  time.Time
+	polled  time.Time // the time of the last poll
 }
 
 // run pushes to the engine until ctx ends or no policy needs the engine.
@@ -75,8 +75,8 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// setNeeds replaces what policies need in the engine. The types are set first: a writer that finds that no policy needs
-// the engine has no types to keep.
+// setNeeds replaces what policies need in the engine. The types are set first: a writer which finds that no policy needs the engine must
+// not find types to keep.
 func (w *writer) setNeeds(next needs) {
 	w.feed.setNeeded(next.types)
 	w.status.setNeeds(next)
@@ -103,7 +103,7 @@ func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
 }
 
-// sync takes the engine over if needed, and does all work that is due. The error is one of those that eventOf knows.
+// sync takes the engine over if the writer does not own it, and does all work that is due. eventOf converts its error to an event.
 func (w *writer) sync(ctx context.Context) error {
 	if w.state != owned {
 		if err := w.takeOver(ctx); err != nil {
@@ -139,8 +139,8 @@ func (w *writer) step(ctx context.Context) (did bool, err error) {
 	return false, nil
 }
 
-// takeOver takes the engine over from the previous writer. Unless something is lost, what the engine's manifest lists
-// stays listed until newer data replaces it.
+// takeOver takes the engine over from the previous writer. Unless the engine has lost something, what its manifest lists stays listed until
+// newer data replaces it.
 func (w *writer) takeOver(ctx context.Context) error {
 	w.observer.Loading(w.feed.endpoint)
 	w.feed.reset()
@@ -158,7 +158,7 @@ func (w *writer) takeOver(ctx context.Context) error {
 	return w.session.commit(ctx, w.session.begin(), func(h *opaclient.Manifest) { *h = next })
 }
 
-// poll checks that the engine has what was pushed to it.
+// poll checks that the engine still has what was pushed to it. It returns errLost if it does not.
 func (w *writer) poll(ctx context.Context) error {
 	for _, poll := range []func(context.Context) error{w.session.poll, w.modules.poll, w.objects.poll} {
 		if err := poll(ctx); err != nil {

@@ -28,7 +28,7 @@ const (
 	maxCachedResponse = 16 << 10
 )
 
-// requestKey identifies a policy's request at a revision of its data.
+// requestKey is a digest of a request and of the revision of its policy's data. It identifies a cached decision.
 type requestKey [sha256.Size]byte
 
 // requestKeyOf returns the key of a request. Revisions are unique among policies, so the policy's name is not part of

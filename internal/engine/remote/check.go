@@ -43,7 +43,7 @@ func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
 	if err != nil {
 		return ""
 	}
-	const hint = "look at the path of spec.remote.url, and whether the engine has the policy"
+	const hint = "look at the path of spec.remote.url, and at whether the engine has the policy"
 	answer, found, err := client.Query(ctx, r.Document, r.V0, body)
 	var said *opaclient.Rejection
 	switch {

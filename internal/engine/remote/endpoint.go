@@ -48,11 +48,12 @@ const (
 // endpoint is the state of an engine that all policies which use it share, whatever their credentials. It is safe for
 // concurrent use.
 type endpoint struct {
+	// name is the address of the engine, as in https://opa.example:8181. inFlight limits the concurrent requests.
 	name     string
 	inFlight *semaphore.Weighted
 	breaker  *gobreaker.TwoStepCircuitBreaker[struct{}]
 
-	// namespaces isolate faults that the objects of one namespace cause from the other namespaces.
+	// namespaces are circuit breakers for each namespace: faults that the objects of one namespace cause do not affect the others.
 	namespaces namespaces
 
 	mu sync.Mutex
@@ -60,18 +61,19 @@ type endpoint struct {
 	// since then that no object can cause, or one for an object in no namespace.
 	failing map[string]bool
 	broken  bool
-	// health is the health that concerns all policies of the endpoint.
+	// health is the part of the health that all policies of the endpoint share.
 	health health
 	// openSince is the time when the circuit breaker opened; zero while it is closed. The breaker closes only after a
 	// request succeeded.
 	openSince time.Time
-	// pause is how long the circuit breaker stays open until the next trial, and trial the time of that trial.
+	// pause is how long the circuit breaker stays open this time, and trial the time when it lets the next request through.
 	pause time.Duration
 	trial time.Time
-	// quietUntil is the time until which the engine asked for no requests.
+	// quietUntil is the time before which the engine wants no requests, as it said with Retry-After.
 	quietUntil time.Time
 }
 
+// newEndpoint returns the state of an engine at an address, to which no request was sent yet.
 func newEndpoint(name string) *endpoint {
 	e := &endpoint{name: name, inFlight: semaphore.NewWeighted(maxInFlight)}
 	e.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
@@ -123,8 +125,7 @@ func (e *endpoint) recordNamespace(namespace string, outcome error) {
 	}
 }
 
-// widespread reports whether the faults since the last success point to the engine, and not only to the objects of one
-// or two namespaces.
+// widespread reports whether the faults since the last success point to the engine, and not only to the objects of a few namespaces.
 func (e *endpoint) widespread() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -206,7 +207,7 @@ func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool),
 	}, nil
 }
 
-// setQuietUntil sets quietUntil to the time that a fault requests with Retry-After.
+// setQuietUntil sets quietUntil to the time that a fault in the error requests with Retry-After.
 func (e *endpoint) setQuietUntil(err error) {
 	if fault, ok := errors.AsType[*engine.RemoteError](err); ok {
 		e.mu.Lock()
@@ -215,6 +216,7 @@ func (e *endpoint) setQuietUntil(err error) {
 	}
 }
 
+// quietAfter returns the time before which the engine wants no requests after a fault.
 func quietAfter(fault *engine.RemoteError, now time.Time) time.Time {
 	return now.Add(min(fault.RetryAfter, maxOpenFor))
 }
@@ -227,7 +229,7 @@ func (e *endpoint) next() time.Time {
 	return e.trial
 }
 
-// quiet reports whether the engine asked for no requests at this time.
+// quiet reports whether the engine wants no requests at this time, as it said with Retry-After.
 func (e *endpoint) quiet(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -263,7 +265,7 @@ func (e *endpoint) recordOutcome(outcome error) {
 	}
 }
 
-// endpointState is the part of an endpoint's health whose changes are reported.
+// endpointState is what the observer is notified of when it changes: the last fault, and whether the circuit breaker is open.
 type endpointState struct {
 	fault engine.Fault
 	open  bool

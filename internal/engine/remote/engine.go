@@ -51,7 +51,7 @@ type Options struct {
 	Policies func() []*placement.Policy
 	// Observer is notified about requests; nil for no notifications.
 	Observer Observer
-	// AllowSecrets permits policies to refer to Secrets. Engines get them without their data in any case.
+	// AllowSecrets permits policies that send Secrets to engines. Engines get Secrets without their data in any case.
 	AllowSecrets bool
 }
 
@@ -61,6 +61,8 @@ type Options struct {
 // last evaluator that uses them. Evaluators need not be closed.
 type Engine struct {
 	Options
+	// evaluators are shared by policies that are bound again without a change, endpoints by policies with the same address, and
+	// manifestReaders by policies that also have the same credentials.
 	evaluators      weakcache.Cache[evaluator]
 	endpoints       weakcache.Cache[endpoint]
 	manifestReaders weakcache.Cache[manifestReader]
@@ -69,7 +71,7 @@ type Engine struct {
 	decisions *cache.LRUExpireCache
 }
 
-// New returns an engine.
+// New returns an engine without evaluators.
 func New(o Options) *Engine {
 	if o.Clients == nil {
 		o.Clients = opaclient.NewPool(opaclient.Options{})
@@ -97,8 +99,7 @@ func (e *Engine) DataReady(b *policy.Binding) bool {
 	return current != nil && missing == ""
 }
 
-// PushedDataChanged is called when data that was pushed for these policies changed. The existing objects of the
-// policies are decided again.
+// PushedDataChanged must be called when data that was pushed for these policies changed. It has their existing objects decided again.
 func (e *Engine) PushedDataChanged(policies ...string) {
 	for _, p := range e.inForce() {
 		if slices.Contains(policies, p.name) {
@@ -139,8 +140,8 @@ func (e *Engine) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable. Every replica sends requests.
 func (*Engine) NeedLeaderElection() bool { return false }
 
-// runDue declares that the data of policies whose refresh interval has passed may have changed, and notifies the observer of the health
-// of all policies.
+// runDue has the existing objects decided again of policies whose refresh interval has passed, and notifies the observer of the health of
+// all policies.
 func (e *Engine) runDue(now time.Time) {
 	for _, p := range e.inForce() {
 		if p.refreshDue(now) {
@@ -152,7 +153,7 @@ func (e *Engine) runDue(now time.Time) {
 	}
 }
 
-// revise increases the data revision of a policy and notifies the observer, which has the existing objects decided again.
+// revise gives a policy a new data revision, and notifies the observer, which has the existing objects decided again.
 func (e *Engine) revise(p *evaluator) {
 	p.newRevision()
 	if e.Observer != nil {
@@ -181,7 +182,7 @@ func (e *Engine) requested(endpoint string, err error, took time.Duration) {
 	}
 }
 
-// notifyHealth notifies the observer of the health of each policy in force that the endpoint decides.
+// notifyHealth notifies the observer of the health of each policy in force that uses the endpoint.
 func (e *Engine) notifyHealth(at *endpoint) {
 	if e.Observer == nil {
 		return

@@ -45,11 +45,12 @@ type evaluator struct {
 	binding  *policy.Binding
 	client   *opaclient.Client
 	endpoint *endpoint
-	// inputBytes is the maximum size of an object that is sent, as JSON.
+	// inputBytes is the maximum size in bytes of an object, as JSON; 0 for no limit.
 	inputBytes int
 	// manifestReader reads the engine's manifest; nil if the policy needs nothing in the engine.
 	manifestReader *manifestReader
-	// revision changes when existing objects must be decided again. No other evaluator has the same one.
+	// revision identifies the state of the data in the engine. It changes when existing objects must be decided again. No other evaluator
+	// has the same one.
 	revision atomic.Uint64
 
 	// wasComplete reports whether the engine was once seen to have everything that the policy needs.
@@ -86,6 +87,7 @@ func (e *Engine) Prepare(_ context.Context, name string, m *policy.Module, b *po
 	return e.evaluators.Get(key, func() (*evaluator, error) { return e.newEvaluator(name, m, b) })
 }
 
+// newEvaluator returns a new evaluator for a policy, with the client and the endpoint that other policies may share.
 func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) (*evaluator, error) {
 	r := m.Remote
 	p := &evaluator{engine: e, name: name, remote: r, binding: b, inputBytes: m.InputBytes}
@@ -108,7 +110,7 @@ func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) 
 	return p, nil
 }
 
-// Check returns a *policy.CompileError if the policy refers to data that the engine must not get.
+// Check returns a *policy.CompileError if the policy would send Secrets to the engine and Options do not allow that.
 func (e *Engine) Check(m *policy.Module) error {
 	if e.AllowSecrets {
 		return nil
@@ -151,7 +153,7 @@ type sizedDecision struct {
 	size     int
 }
 
-// attempt sends one request if the endpoint admits it.
+// attempt sends one request, if the circuit breakers and the limits on requests allow it.
 func (p *evaluator) attempt(ctx context.Context, body []byte) (out sizedDecision, err error) {
 	leave, err := p.endpoint.enter(ctx)
 	if err != nil {
@@ -174,7 +176,7 @@ func (p *evaluator) attempt(ctx context.Context, body []byte) (out sizedDecision
 	return p.request(ctx, body)
 }
 
-// request sends one request. It verifies before and after that the engine has what the policy needs.
+// request sends one request. It verifies before and after it that the engine has what Berth pushes there for the policy.
 func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, error) {
 	var before *opaclient.Manifest
 	if p.manifestReader != nil {
@@ -221,8 +223,8 @@ func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, er
 	return sizedDecision{decision, len(answer)}, err
 }
 
-// recordOutcome records what an attempt's outcome says about this policy alone. It reports whether the policy's own
-// health changed.
+// recordOutcome records what the error of an attempt, or nil, says about this policy alone. It reports whether the policy's own health
+// changed.
 func (p *evaluator) recordOutcome(err error) (changed bool) {
 	now := time.Now()
 	p.mu.Lock()
@@ -243,7 +245,7 @@ func (p *evaluator) recordOutcome(err error) (changed bool) {
 	return asked != p.ownHealth.attempted || before != p.ownHealth.kind()
 }
 
-// Health implements placement.Remote. A fault of the endpoint takes precedence over one of the policy itself.
+// Health implements placement.Remote. If both the endpoint and the policy itself have a fault, it returns the fault of the endpoint.
 func (p *evaluator) Health() placement.RemoteHealth {
 	shared, openSince := p.endpoint.healthNow()
 	p.mu.Lock()
@@ -272,7 +274,7 @@ func (p *evaluator) notifyHealth(o Observer) {
 	}
 }
 
-// Revision implements placement.Evaluator.
+// Revision implements placement.Evaluator. It changes when existing objects must be decided again.
 func (p *evaluator) Revision() uint64 { return p.revision.Load() }
 
 // newRevision assigns a new revision, so that existing objects are decided again.

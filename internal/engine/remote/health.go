@@ -27,18 +27,19 @@ import (
 // the state from changing with each request.
 const recoveryPeriod = 10 * time.Second
 
-// health is the outcome of a series of attempts. The zero value means no attempts.
+// health is the result of a series of attempts to query an engine. The zero value means no attempts.
 type health struct {
 	// attempted reports whether there was an attempt.
 	attempted bool
-	// fault is the last fault while it counts; nil for none.
+	// fault is the last fault; nil if there was none, or if the policy or endpoint counts as healthy again.
 	fault *engine.RemoteError
-	// since is the time of the first of the faults that count, and last the time of the last one.
+	// since is the time of the first fault while the policy or endpoint does not count as healthy, and last the time of the last fault.
 	since, last time.Time
 	// answering reports whether the last attempt succeeded.
 	answering bool
 }
 
+// failed records an attempt that failed with a fault.
 func (h *health) failed(fault *engine.RemoteError, now time.Time) {
 	if h.fault == nil {
 		h.since = now
@@ -46,12 +47,13 @@ func (h *health) failed(fault *engine.RemoteError, now time.Time) {
 	h.attempted, h.fault, h.last, h.answering = true, fault, now, false
 }
 
+// answered records an attempt that succeeded.
 func (h *health) answered(now time.Time) {
 	h.attempted, h.answering = true, true
 	h.expire(now)
 }
 
-// expire removes the fault if it is old enough and the last attempt succeeded.
+// expire removes the fault if the last attempt succeeded and the last fault is at least recoveryPeriod old.
 func (h *health) expire(now time.Time) {
 	if h.answering && now.Sub(h.last) >= recoveryPeriod {
 		h.fault = nil

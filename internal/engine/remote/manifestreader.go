@@ -57,7 +57,7 @@ type manifestRequest struct {
 	err      error
 }
 
-// manifestReaderOf returns the reader of the manifest of a policy's engine.
+// manifestReaderOf returns the reader of the manifest in a policy's engine, which uses the client.
 func (e *Engine) manifestReaderOf(r *policy.Remote, c *opaclient.Client) (*manifestReader, error) {
 	return e.manifestReaders.Get(fmt.Sprintf("%p %s", c, r.Base), func() (*manifestReader, error) {
 		return &manifestReader{client: c, url: opaclient.ManifestURL(r.Base)}, nil
@@ -81,11 +81,11 @@ func (w *manifestReader) read(ctx context.Context, timeout time.Duration) (*opac
 	case <-l.done:
 		return l.manifest, l.err
 	case <-ctx.Done():
-		return nil, w.client.Fault(engine.FaultTimeout, fmt.Errorf("no answer in time: waiting for what it holds: %w", ctx.Err()))
+		return nil, w.client.Fault(engine.FaultTimeout, fmt.Errorf("no answer in time to the request for the manifest of the pushed data: %w", ctx.Err()))
 	}
 }
 
-// poll starts a request for the manifest unless it did so recently. It does not wait for the result.
+// poll starts a request for the manifest unless it did so less than minPollInterval ago. It does not wait for the result.
 func (w *manifestReader) poll(timeout time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +110,7 @@ func (w *manifestReader) startRequest(timeout time.Duration) *manifestRequest {
 	return l
 }
 
-// run sends requests until no caller wants another one. It uses a context of its own, because the callers have
+// run sends a request, and then further ones until no caller waits for the next. It uses a context of its own, because the callers have
 // different deadlines.
 func (w *manifestReader) run(l *manifestRequest) {
 	for l != nil {
@@ -128,6 +128,7 @@ func (w *manifestReader) run(l *manifestRequest) {
 	}
 }
 
+// fetch requests the manifest; nil if the engine has none.
 func (w *manifestReader) fetch(ctx context.Context) (*opaclient.Manifest, error) {
 	answer, err := w.client.Send(ctx, opaclient.Request{Method: http.MethodGet, URL: w.url})
 	if err != nil {
@@ -170,11 +171,12 @@ func (w *manifestReader) verifyAfter(ctx context.Context, before *opaclient.Mani
 	case missing != "":
 		return false, w.client.Fault(engine.FaultIncomplete, errors.New("it "+missing))
 	case current.LoadID != before.LoadID:
-		return false, w.client.Fault(engine.FaultIncomplete, errors.New("it lost data while it decided, and has loaded the data again"))
+		return false, w.client.Fault(engine.FaultIncomplete, errors.New("it lost data during the decision, and Berth has pushed the data again since"))
 	}
 	return superseded, nil
 }
 
+// timeoutOf returns the timeout of one request for a policy.
 func timeoutOf(r *policy.Remote) time.Duration {
 	return time.Duration(r.Spec.TimeoutSeconds) * time.Second
 }

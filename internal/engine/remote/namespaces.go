@@ -35,10 +35,11 @@ const (
 	maxNamespaces = 256
 )
 
-// namespaces isolate faults of an engine that the objects of one namespace cause from the other namespaces. They are
-// safe for concurrent use.
+// namespaces are circuit breakers and limits of an engine for each namespace: faults that the objects of one namespace cause do not affect
+// the others. They are safe for concurrent use.
 type namespaces struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// known are the states by namespace. uses counts the uses of all states.
 	known map[string]*namespaceState
 	uses  uint64
 }
@@ -46,18 +47,18 @@ type namespaces struct {
 // namespaceState is the outcome of recent requests for the objects of a namespace.
 type namespaceState struct {
 	inFlight *semaphore.Weighted
-	// waiting is the number of requests that use the state. It is not removed while there are any.
+	// waiting is the number of requests that wait or are under way. The state is not removed while there are any.
 	waiting int
-	// faults is the number of consecutive faults. From faultsToOpen on, the circuit is open for this namespace until the
-	// time until. pause is how long it was opened for.
+	// faults is the number of consecutive faults. From faultsToOpen on, the circuit breaker of the namespace is open until the time until.
+	// pause is how long it stays open this time.
 	faults int
 	until  time.Time
 	pause  time.Duration
-	used   uint64
+	used   uint64 // the value of namespaces.uses at the last use
 }
 
-// enter waits until a request may be sent. The caller must call leave exactly once, with the outcome of the request as
-// breakerOutcome returns it, or with errInconclusive if no request was sent.
+// enter waits until a request for an object in a namespace may be sent. The caller must call leave exactly once, with the outcome of the
+// request as breakerOutcome returns it, or with errInconclusive if no request was sent.
 func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (leave func(outcome error), err error) {
 	if namespace == "" {
 		return func(error) {}, nil

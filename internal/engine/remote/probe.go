@@ -30,14 +30,14 @@ const probeInterval = openFor + tickInterval
 // probe is the last failed request of a policy. It is sent again if no other request is sent. Otherwise conditions and
 // metrics would report the failure until the next request, even if the engine has recovered.
 type probe struct {
-	// body is the last request if it failed; else nil.
+	// body is the body of the last request if it failed; else nil.
 	body []byte
 	// last is when the last attempt ended. running reports whether a probe is being sent.
 	last    time.Time
 	running bool
 }
 
-// recordAttempt records the outcome of an attempt.
+// recordAttempt records for the next probe that an attempt with a body ended with err.
 func (p *evaluator) recordAttempt(body []byte, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +47,7 @@ func (p *evaluator) recordAttempt(body []byte, err error) {
 	}
 }
 
-// probeDue returns the request to send as a probe; nil for none. If it returns one, the caller must call sendProbe.
+// probeDue returns the body of the request to send as a probe; nil for none. If it returns one, the caller must call sendProbe.
 func (p *evaluator) probeDue(now time.Time) []byte {
 	if h := p.Health(); h.Err == nil && !h.BreakerOpen || p.endpoint.quiet(now) {
 		return nil

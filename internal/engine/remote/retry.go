@@ -41,7 +41,7 @@ const (
 	jitter = 0.5
 )
 
-// attemptsContext returns the context for all attempts.
+// attemptsContext returns the context for all attempts together. Its deadline is a little before the one of ctx.
 func attemptsContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -84,19 +84,20 @@ func retry[T any](ctx context.Context, spec placementv1.Remote, attempt func(con
 		}
 		// ctx has a deadline.
 		if deadline, _ := ctx.Deadline(); time.Until(deadline) < pause+minAttemptTime || !notify.Sleep(ctx, pause) {
-			fault.Err = fmt.Errorf("%w; there is no time for another attempt after %s", fault.Err, pause.Round(time.Millisecond))
+			fault.Err = fmt.Errorf("%w; there is no time for another attempt after a pause of %s", fault.Err, pause.Round(time.Millisecond))
 			return out, &fault
 		}
 	}
 }
 
+// attemptOnce calls attempt with the policy's timeout for one attempt.
 func attemptOnce[T any](ctx context.Context, spec placementv1.Remote, attempt func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(spec.TimeoutSeconds)*time.Second)
 	defer cancel()
 	return attempt(ctx)
 }
 
-// transient reports whether another attempt may succeed.
+// transient reports whether another attempt may succeed after a fault.
 func transient(f engine.Fault) bool {
 	switch f {
 	case engine.FaultTimeout, engine.FaultNetwork, engine.FaultUnauthorized, engine.FaultBackPressure, engine.FaultServer,

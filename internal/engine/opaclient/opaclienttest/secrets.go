@@ -24,10 +24,10 @@ import (
 	"sync"
 )
 
-// Secrets are Secrets that a test replaces. The zero value has none. It is safe for concurrent use.
+// Secrets is an opaclient.Secrets with Secrets that a test sets. The zero value has none. It is safe for concurrent use.
 type Secrets struct {
 	mu   sync.Mutex
-	data map[string]map[string][]byte
+	data map[string]map[string][]byte // by the name of the Secret and by key
 }
 
 // Set replaces a Secret, or deletes it if there is no data.
