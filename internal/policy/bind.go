@@ -51,7 +51,7 @@ type ServedTypes interface {
 	Inventories() *replication.Inventories
 }
 
-// Binding maps the resource types that a policy reads to their paths in `data`.
+// Binding has the served resource types that a policy reads, and where in `data` it finds their objects.
 type Binding struct {
 	// Paths are the paths below `data`, sorted. A resource may have several paths.
 	Paths []BoundPath
@@ -82,13 +82,13 @@ type Binding struct {
 	Bindings Bindings
 }
 
-// Covers reports whether the policy of b reads everything that the policy of other reads, of replicated objects and in a remote engine.
+// Covers reports whether b has all fields of replicated objects that other has, and the same remote engine with the same pushed types.
 func (b *Binding) Covers(other *Binding) bool {
 	return coverFields(b.Fields, other.Fields) && coverFields(b.PredicateReads, other.PredicateReads) &&
 		reflect.DeepEqual(b.Remote, other.Remote) && slices.Equal(b.PushedTypes, other.PushedTypes)
 }
 
-// coverFields reports whether the fields of each type in other are in all.
+// coverFields reports whether all has every field that other has of each type.
 func coverFields(all, other map[schema.GroupVersionResource]*projection.FieldSet) bool {
 	for resource, fields := range other {
 		if kept, ok := all[resource]; !ok || !kept.Covers(fields) {
@@ -98,7 +98,7 @@ func coverFields(all, other map[schema.GroupVersionResource]*projection.FieldSet
 	return true
 }
 
-// Namespaced reports whether a read is bound to a namespaced type.
+// Namespaced reports whether the type that a read is bound to is namespaced.
 func (b *Binding) Namespaced(read analysis.Read) bool {
 	return slices.ContainsFunc(b.Paths, func(p BoundPath) bool {
 		return slices.Equal(p.Path, read.Path()) && slices.ContainsFunc(b.Resources,
@@ -112,14 +112,14 @@ type Bindings map[string]string
 
 // BoundPath is one path in `data` and the resource found there.
 type BoundPath struct {
-	Path     []string
+	Path     []string // the names below `data`
 	Resource schema.GroupVersionResource
 	// Quota reports whether the path holds the limits and the usage of quotas instead of the quota objects themselves.
 	Quota bool
 }
 
-// Bind resolves the reads of a module and the types listed in spec.replicate to served resource types. An error is a
-// *CompileError. It means that a plural name without a group matches types of several groups.
+// Bind resolves the reads of a module and the types listed in spec.replicate to served resource types. name is the policy's name. An error
+// is a *CompileError. It means that a plural name without a group matches types of several groups.
 func Bind(name string, m *Module, listed []placementv1.ReplicatedResource, served ServedTypes) (*Binding, error) {
 	return BindWithRecorded(name, m, listed, served, nil)
 }
@@ -167,6 +167,8 @@ func BindWithRecorded(name string, m *Module, listed []placementv1.ReplicatedRes
 	return b, nil
 }
 
+// bindRead binds a read of the Rego to a path. If the API server does not serve its type, the read is added to Missing. recorded has the
+// groups that plural names were bound to earlier.
 func (b *Binding) bindRead(name string, m *Module, read analysis.Read, served ServedTypes, recorded Bindings) error {
 	switch {
 	case read.Clusters:
@@ -212,10 +214,10 @@ func (b *Binding) bindRead(name string, m *Module, read analysis.Read, served Se
 	return nil
 }
 
-// movedMessage returns a note for a type that is no longer served. The note names the group that the type was bound to, and
-// the types with the same plural name in other groups.
+// movedMessage returns the Note of a read whose type is no longer served. The note names the type that the read was bound to, and the types
+// with the same plural name in other groups.
 func movedMessage(bound schema.GroupResource, others []Resource) string {
-	note := "which was bound to " + bound.String()
+	note := "which was bound to the type " + bound.String()
 	if len(others) > 0 {
 		note += fmt.Sprintf(" (if the type has moved to another group, write %s)", exactForms(others))
 	}
@@ -253,7 +255,7 @@ func (m *Module) BindingsFromStatus(dependencies []placementv1.Dependency) Bindi
 	return out
 }
 
-// readsExactly reports whether the policy also refers to a type by its group and version.
+// readsExactly reports whether the policy refers to a type with a group and a plural name by its group and version, too.
 func (m *Module) readsExactly(group, plural string) bool {
 	return slices.ContainsFunc(m.Reads, func(r analysis.Read) bool {
 		gv, err := schema.ParseGroupVersion(r.GroupVersion)
@@ -309,12 +311,12 @@ func (m *Module) ReadsByPluralOnly() bool {
 	return slices.ContainsFunc(m.Reads, analysis.Read.ByPluralAlone)
 }
 
-// AmbiguousNames returns a sentence for each reference by plural name alone whose name is served by several groups.
+// AmbiguousNames returns a sentence for each plural name that a reference uses alone and that several groups serve.
 func (b *Binding) AmbiguousNames(served ServedTypes) []string {
 	var out []string
 	for _, plural := range slices.Sorted(maps.Keys(b.Bindings)) {
 		if candidates := served.ByPlural(plural); len(candidates) > 1 {
-			out = append(out, fmt.Sprintf("%s is served by several API groups, and stays bound to %s for as long as the text stays as it is; a new text has to write %s",
+			out = append(out, fmt.Sprintf("%s is served by several API groups: it stays bound to %s until the Rego changes; changed Rego must write %s",
 				analysis.Read{Plural: plural}, schema.GroupResource{Group: b.Bindings[plural], Resource: plural}, exactForms(candidates)))
 		}
 	}
@@ -361,7 +363,7 @@ func (b *Binding) served(l placementv1.ReplicatedResource, served ServedTypes) (
 	return candidates[i], true
 }
 
-// bindListed binds a type of spec.replicate to both of its paths.
+// bindListed binds a type of spec.replicate to its two paths: by its plural name alone, and by its group and version.
 func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served ServedTypes) {
 	r, ok := b.served(l, served)
 	if !ok {
@@ -381,6 +383,7 @@ func (b *Binding) needs(r Resource, fields *projection.FieldSet) {
 	b.Fields[r.GroupVersionResource] = fields
 }
 
+// add records that the policy reads some fields of a resource type at a path.
 func (b *Binding) add(r Resource, fields *projection.FieldSet, path ...string) {
 	b.needs(r, fields)
 	if !slices.ContainsFunc(b.Paths, func(p BoundPath) bool { return slices.Equal(p.Path, path) }) {
@@ -388,6 +391,7 @@ func (b *Binding) add(r Resource, fields *projection.FieldSet, path ...string) {
 	}
 }
 
+// ambiguous returns the error for a read by a plural name alone that several groups serve.
 func ambiguous(name string, read analysis.Read, candidates []Resource) *CompileError {
 	err := oneError(name+".rego", nil, codeAmbiguous, fmt.Sprintf("%s is served by several API groups: write %s", read, exactForms(candidates)))
 	err.Diagnostics[0].Row, err.Diagnostics[0].Col = read.Row, read.Col
@@ -400,7 +404,7 @@ func IsAmbiguous(err error) bool {
 	return ok && slices.ContainsFunc(list.Diagnostics, func(d Diagnostic) bool { return d.Code == codeAmbiguous })
 }
 
-// exactForms returns the references, by group and version, to each of several types with one plural name.
+// exactForms returns the references to several types with one plural name, each by group and version, joined by "or".
 func exactForms(candidates []Resource) string {
 	forms := make([]string, len(candidates))
 	for i, c := range candidates {

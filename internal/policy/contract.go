@@ -38,10 +38,12 @@ import (
 // contractChecker finds the clauses of contract rules that can never have a valid value. It uses the types that OPA
 // infers. Values that depend on the input, or on documents without a schema, may have any type and are not checked.
 type contractChecker struct {
+	// v0 reports whether the policy is in Rego v0.
 	v0 bool
 	// schemas reports whether types come from the API server's schemas, which may have newer fields.
 	schemas bool
-	found   []Diagnostic
+	// found are the errors found so far.
+	found []Diagnostic
 	// rule and clause are the rule and the clause under examination.
 	rule   string
 	clause *ast.Rule
@@ -107,7 +109,8 @@ func (m *Module) clauseType(rule *ast.Rule) types.Type {
 	return tpe
 }
 
-// doubted reports whether a value of the type may be invalid. It examines at most maxAlternatives parts of the type.
+// doubted reports whether a value of the type may be invalid for the rule under examination. It examines at most maxAlternatives parts of
+// the type.
 func (c *contractChecker) doubted(tpe types.Type) bool {
 	if tpe == nil {
 		return false
@@ -169,11 +172,12 @@ func singlePaths(tpe types.Type, left *int) []types.Type {
 	return out
 }
 
+// fail adds an error about the clause under examination.
 func (c *contractChecker) fail(format string, args ...any) {
 	c.found = append(c.found, diagnostic(textFile, c.clause.Location, codeContract, fmt.Sprintf(format, args...)))
 }
 
-// check examines the type of a clause's value. A null value means that the policy has no opinion.
+// check adds an error if no value of the type is valid for the rule under examination. A null value means that the policy has no opinion.
 func (c *contractChecker) check(tpe types.Type) {
 	if _, isNull := alternatives[types.Null](tpe); isNull {
 		return
@@ -194,7 +198,7 @@ func (c *contractChecker) check(tpe types.Type) {
 	}
 }
 
-// checkClusters requires a set or an array of strings, or an object with shares of clusters.
+// checkClusters adds an error unless the type can be a set or an array of strings, or an object with the shares of clusters.
 func (c *contractChecker) checkClusters(tpe types.Type) {
 	_, areSets := alternatives[*types.Set](tpe)
 	_, areArrays := alternatives[*types.Array](tpe)
@@ -216,7 +220,7 @@ func (c *contractChecker) checkClusters(tpe types.Type) {
 	}
 }
 
-// checkShare requires an object that can be the share of a cluster.
+// checkShare adds an error unless the type can be the share of a cluster. Messages name the cluster as subject.
 func (c *contractChecker) checkShare(subject string, tpe types.Type) {
 	objects, ok := alternatives[*types.Object](tpe)
 	if !ok {
@@ -255,8 +259,8 @@ func (c *contractChecker) shareExample() string {
 	return `clusters := {"<cluster>": {"weight": 2}} if { ... }`
 }
 
-// alternatives returns a type's alternatives of the Go type T. The result ok is false if the type has known
-// alternatives and none of them is a T.
+// alternatives returns those alternatives of a type that are of the Go type T. ok is false if no value of the type can be of T. It is true
+// without alternatives for a type that may be anything.
 func alternatives[T types.Type](tpe types.Type) (of []T, ok bool) {
 	switch t := tpe.(type) {
 	case nil, *types.Recursive, *types.NamedType:
@@ -274,12 +278,13 @@ func alternatives[T types.Type](tpe types.Type) (of []T, ok bool) {
 	return nil, false
 }
 
+// isText reports whether a value of a type may be a string.
 func isText(tpe types.Type) bool {
 	_, ok := alternatives[types.String](tpe)
 	return ok
 }
 
-// checkTexts requires a set or an array of strings.
+// checkTexts adds an error unless the type can be a set or an array of strings.
 func (c *contractChecker) checkTexts(tpe types.Type) {
 	sets, areSets := alternatives[*types.Set](tpe)
 	arrays, areArrays := alternatives[*types.Array](tpe)
@@ -303,6 +308,7 @@ func (c *contractChecker) checkTexts(tpe types.Type) {
 	}
 }
 
+// failMember adds the error that members of the rule's value are of a type other than a string.
 func (c *contractChecker) failMember(of types.Type) {
 	hint := ""
 	if _, isObject := of.(*types.Object); isObject && c.rule == language.RuleClusters {
@@ -323,8 +329,8 @@ func arrayMembers(a *types.Array) []types.Type {
 	return out
 }
 
-// checkObject requires an object, and returns its type. It returns nil if the type has several objects among its
-// alternatives.
+// checkObject adds an error unless the type can be an object. It returns the type of the object, or nil if the type is not an object or has
+// several objects among its alternatives.
 func (c *contractChecker) checkObject(tpe types.Type) *types.Object {
 	objects, ok := alternatives[*types.Object](tpe)
 	if !ok {
@@ -336,7 +342,7 @@ func (c *contractChecker) checkObject(tpe types.Type) *types.Object {
 	return objects[0]
 }
 
-// checkMap requires an object with valid metadata keys. If texts is true, the values must be strings.
+// checkMap adds an error unless the type can be an object with valid metadata keys. If texts is true, its values must be strings.
 func (c *contractChecker) checkMap(tpe types.Type, texts bool) {
 	object := c.checkObject(tpe)
 	if object == nil {
@@ -358,8 +364,8 @@ func (c *contractChecker) checkMap(tpe types.Type, texts bool) {
 	}
 }
 
-// wrongKey returns why metadata can't have a key; "" if it can. The API server validates annotation keys in lower case
-// and label keys unchanged.
+// wrongKey returns why the labels or annotations that a rule gives can't have a key; "" if they can. The API server validates annotation
+// keys in lower case and label keys unchanged.
 func wrongKey(rule, key string) string {
 	judged := key
 	if rule == language.RuleAnnotations {
@@ -378,7 +384,8 @@ func wrongKey(rule, key string) string {
 	return ""
 }
 
-// checkMembers requires an object whose members have the API's types. If nullable is true, members may be null.
+// checkMembers adds an error for each member of an object that is unknown or can't have its API type. known has the API types by name. If
+// nullable is true, members may be null.
 func (c *contractChecker) checkMembers(path string, object *types.Object, known map[string]reflect.Type, nullable bool) {
 	for _, property := range object.StaticProperties() {
 		name, isString := property.Key.(string)
@@ -402,7 +409,7 @@ func (c *contractChecker) checkMembers(path string, object *types.Object, known 
 	}
 }
 
-// checkAPI requires a value that can be decoded into an API type.
+// checkAPI adds an error unless a value of the type at a path can be decoded into the API type want.
 func (c *contractChecker) checkAPI(path string, tpe types.Type, want reflect.Type, nullable bool) {
 	if _, isNull := alternatives[types.Null](tpe); isNull && nullable {
 		return
@@ -440,7 +447,7 @@ func (c *contractChecker) checkAPI(path string, tpe types.Type, want reflect.Typ
 	}
 }
 
-// checkEntries requires an object whose values can be decoded into an API type.
+// checkEntries adds an error for each value of an object that can't be decoded into the API type want.
 func (c *contractChecker) checkEntries(path string, object *types.Object, want reflect.Type) {
 	for _, property := range object.StaticProperties() {
 		c.checkAPI(fmt.Sprintf("%s.%v", path, property.Key), property.Value, want, true)
@@ -450,7 +457,7 @@ func (c *contractChecker) checkEntries(path string, object *types.Object, want r
 	}
 }
 
-// checkList requires an array or a set whose members can be decoded into an API type.
+// checkList adds an error unless the type can be an array or a set whose members can be decoded into the API type want.
 func (c *contractChecker) checkList(path string, tpe types.Type, want reflect.Type) {
 	sets, areSets := alternatives[*types.Set](tpe)
 	arrays, areArrays := alternatives[*types.Array](tpe)
@@ -485,8 +492,8 @@ func fieldsOfStruct(t reflect.Type) map[string]reflect.Type {
 	return out
 }
 
-// checkLiterals validates the constants in a clause's value. The parameter typed reports whether the types of the value
-// are valid.
+// checkLiterals adds errors for invalid constants in a clause's value. The parameter typed reports whether the types of the value are
+// valid.
 func (c *contractChecker) checkLiterals(rule *ast.Rule, typed bool) {
 	value := rule.Head.Value
 	if rule.Head.RuleKind() == ast.MultiValue {
@@ -540,6 +547,7 @@ func assigned(body ast.Body, value *ast.Term) *ast.Term {
 	return value
 }
 
+// checkLabelValue adds an error if the value of a label is an invalid constant.
 func (c *contractChecker) checkLabelValue(key string, value *ast.Term) {
 	text, ok := value.Value.(ast.String)
 	if !ok || wrongKey(language.RuleLabels, key) != "" {
@@ -550,6 +558,7 @@ func (c *contractChecker) checkLabelValue(key string, value *ast.Term) {
 	}
 }
 
+// checkClusterName adds an error if a term is a constant that can't be the name of a cluster.
 func (c *contractChecker) checkClusterName(t *ast.Term) {
 	name, ok := t.Value.(ast.String)
 	if !ok {
@@ -560,6 +569,7 @@ func (c *contractChecker) checkClusterName(t *ast.Term) {
 	}
 }
 
+// checkClusterNames adds an error for each constant that can't be the name of a cluster, in a set, an array, or a member of a set.
 func (c *contractChecker) checkClusterNames(value *ast.Term) {
 	switch v := value.Value.(type) {
 	case ast.String:
@@ -573,7 +583,8 @@ func (c *contractChecker) checkClusterNames(value *ast.Term) {
 	}
 }
 
-// checkConstantShares validates the constant names and shares of a clause whose value is an object, or a part of one.
+// checkConstantShares adds errors for invalid constant names and shares, if the clause's value is an object with the shares of clusters, or
+// a part of one.
 func (c *contractChecker) checkConstantShares(rule *ast.Rule, value *ast.Term) {
 	if rule.Head.RuleKind() != ast.SingleValue {
 		return
@@ -590,6 +601,7 @@ func (c *contractChecker) checkConstantShares(rule *ast.Rule, value *ast.Term) {
 	}
 }
 
+// checkConstantShare adds an error if the name of a cluster or its share has an invalid constant.
 func (c *contractChecker) checkConstantShare(cluster, share *ast.Term) {
 	c.checkClusterName(cluster)
 	object, isObject := share.Value.(ast.Object)
@@ -621,7 +633,7 @@ func constantKeys(object ast.Object) []string {
 	return keys
 }
 
-// example returns an example clause for the rule, in the policy's language version.
+// example returns an example clause for the rule under examination, in the policy's language version.
 func (c *contractChecker) example() string {
 	both := map[string]struct{ v1, v0 string }{
 		language.RuleAnnotations: {`annotations["example.com/key"] := "<value>" if { ... }`, `annotations["example.com/key"] = "<value>" { ... }`},
@@ -671,7 +683,7 @@ func DescribeType(t types.Type) string {
 	}
 }
 
-// PlainType returns a type without its name, with recursive types resolved.
+// PlainType returns the type that a named type names and a recursive type stands for. Other types are returned unchanged.
 func PlainType(t types.Type) types.Type {
 	switch t := t.(type) {
 	case *types.NamedType:

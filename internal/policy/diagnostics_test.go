@@ -73,13 +73,13 @@ labels = {"a": }
 
 errors["x"] { true }
 `), []string{
-			"p.rego:3:1: rego_parse_error: the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 (as v1: `if` keyword is required before rule body)",
+			"p.rego:3:1: rego_parse_error: the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 (the error as v1: `if` keyword is required before rule body)",
 		}},
 		"V1AsV0": {policytest.SpecOf(v0, `package p
 
 errors contains "x" if true
 `), []string{
-			"p.rego:3:1: rego_parse_error: the text is Rego v1: remove spec.regoVersion: v0 (as v0: ",
+			"p.rego:3:1: rego_parse_error: the text is Rego v1: remove spec.regoVersion: v0 (the error as v0: ",
 		}},
 		"Caret": {policytest.SpecOf(v1, `package p
 
@@ -130,7 +130,7 @@ labels := {}`), `{"berth": ""}`), []string{"p.rego: berth_data_error: spec.data.
 		"DataAbove":  {policytest.WithData(policytest.SpecOf(v1, "package acme.placement\nlabels := {}"), `{"acme": 1}`), []string{"p.rego: berth_data_error: spec.data: has a document at data.acme.placement"}},
 		"DataBeside": {policytest.WithData(policytest.SpecOf(v1, "package acme.placement\nlabels := {}"), `{"acme": {"customers": [1]}}`), nil},
 		"ReadBerth": {policytest.SpecOf(v1, `package p
-labels := {"a": data.berth.x}`), []string{"p.rego:2:17: berth_unresolved_read: data.berth.x: Berth keeps data.berth.quotas[namespace][name], data.berth.clusterquotas[name], and data.berth.ambiguousclusters[name] there, and nothing else"}},
+labels := {"a": data.berth.x}`), []string{"p.rego:2:17: berth_unresolved_read: data.berth.x: below data.berth are only data.berth.quotas[namespace][name], data.berth.clusterquotas[name], and data.berth.ambiguousclusters[name]"}},
 		"BadGroupVersion": {policytest.SpecOf(v1, `package p
 labels := {"a": "b"} if data.resources["a/b/c"].pods`), []string{"p.rego:2:25: berth_unresolved_read: "}},
 	}

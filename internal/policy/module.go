@@ -48,14 +48,14 @@ type Module struct {
 	// Digest is the SHA-256 digest of the Rego and of everything else that Compiler depends on. It is empty for
 	// generated modules.
 	Digest string
-	// Compiler holds the compiled Rego and nothing else.
+	// Compiler holds the compiled Rego and nothing else; nil for a policy with a remote engine.
 	Compiler *ast.Compiler
 	// Package is the package of the Rego, such as data.kubernetes.placement.
 	Package ast.Ref
 	// Rules are the contract rules that the Rego defines, in the contract's order.
 	Rules []string
-	// RestrictsPods reports whether the rule scheduling may set anything else than tolerations, preferences, and topology spread
-	// constraints. A pod without these gains nothing.
+	// RestrictsPods reports whether the rule scheduling may set anything but tolerations, preferences, and topology spread constraints. A
+	// user gains nothing by creating a pod without those.
 	RestrictsPods bool
 	// Dependencies are what the Rego reads, and what spec.predicates reads.
 	analysis.Dependencies
@@ -64,8 +64,8 @@ type Module struct {
 	// Predicates are the names of the predicates that spec.predicates selects; nil selects all of the manager's
 	// predicates.
 	Predicates []string
-	// Tolerant reports whether existing objects stay in clusters that their fleet managers mark as not ready: the policy has rules that
-	// give clusters, so that its author names no such taint in Rego.
+	// Tolerant reports whether existing objects stay in clusters that their fleet managers mark as not ready. It is true if the policy has
+	// spec.rules that give clusters.
 	Tolerant bool
 	// InputBytes is the size limit of an input, in bytes of JSON; 0 means no limit.
 	InputBytes int
@@ -93,7 +93,8 @@ type Module struct {
 
 // Diagnostic is one error in a policy's Rego or in another field of its spec.
 type Diagnostic struct {
-	File     string
+	File string
+	// Row and Col are the position in File. They count from 1, and are 0 if the position is unknown.
 	Row, Col int
 	Code     string
 	Message  string
@@ -113,7 +114,8 @@ func (d Diagnostic) String() string {
 	return d.Detail()
 }
 
-// FieldError returns the error of a field, as the API server reports it. rego is the field of errors that name none.
+// FieldError returns the diagnostic as an error about a field, of the form that the API server reports. The parameter rego is the field to
+// name if the diagnostic names none.
 func (d Diagnostic) FieldError(rego *field.Path) *field.Error {
 	if d.rule != nil {
 		return d.rule
@@ -228,13 +230,14 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	return &m, nil
 }
 
-// findRules sets Rules to the contract rules that the module defines.
+// findRules sets Rules to the contract rules that the module defines, and adds a warning if there are none. A contract rule with arguments
+// is an error.
 func (m *Module) findRules(file string, module *ast.Module) error {
 	defined := language.RuleNames(module)
 	for _, rule := range module.Rules {
 		name := language.RuleName(rule)
 		if slices.Contains(language.ContractRules, name) && len(rule.Head.Args) > 0 {
-			return oneError(file, rule.Location, codeContract, fmt.Sprintf("%s is a function; the decision contract wants a rule without arguments", name))
+			return oneError(file, rule.Location, codeContract, fmt.Sprintf("%s is a function, but the decision contract requires a rule without arguments", name))
 		}
 	}
 	for _, name := range language.ContractRules {
@@ -258,7 +261,8 @@ func (m *Module) Schedules() bool { return slices.Contains(m.Rules, language.Rul
 // decidesNothing is the end of the warning about a policy without contract rules.
 const decidesNothing = "the policy decides nothing"
 
-// staticData converts spec.data. It rejects documents that would hide the module or Berth's own documents.
+// staticData converts spec.data to an object; nil if there is none. It rejects documents that would hide the rules in the package pkg or
+// Berth's own documents.
 func staticData(file string, spec placementv1.PlacementPolicySpec, pkg ast.Ref) (ast.Object, error) {
 	if spec.Data == nil || len(spec.Data.Raw) == 0 {
 		return nil, nil
@@ -275,7 +279,7 @@ func staticData(file string, spec placementv1.PlacementPolicySpec, pkg ast.Ref) 
 		}
 	}
 	if shadowed(document, pkg) {
-		return nil, oneError(file, nil, codeData, fmt.Sprintf("spec.data: has a document at %s, where the policy's own rules are", pkg))
+		return nil, oneError(file, nil, codeData, fmt.Sprintf("spec.data: has a document at %s, where the policy's own rules are: rename the document or the package", pkg))
 	}
 	value, err := ast.InterfaceToValue(document)
 	if err != nil {
@@ -302,6 +306,7 @@ func shadowed(document map[string]any, pkg ast.Ref) bool {
 	return true
 }
 
+// oneError returns an error with one diagnostic. at may be nil.
 func oneError(file string, at *ast.Location, code, message string) *CompileError {
 	return &CompileError{Diagnostics: []Diagnostic{diagnostic(file, at, code, message)}}
 }
@@ -314,6 +319,7 @@ func errorOf(wrong []Diagnostic) error {
 	return &CompileError{Diagnostics: wrong}
 }
 
+// diagnostic returns a diagnostic about a position in a file; at may be nil.
 func diagnostic(file string, at *ast.Location, code, message string) Diagnostic {
 	d := Diagnostic{File: file, Code: code, Message: message}
 	if at != nil {
@@ -331,7 +337,7 @@ func checkPackage(file string, pkg *ast.Package) error {
 		fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", pkg.Path, language.RootKubernetes))
 }
 
-// compileError converts OPA's errors. It adds an explanation if a known function is not allowed or was renamed.
+// compileError converts an error of OPA's parser or compiler. It adds an explanation if a known function is not allowed or was renamed.
 func compileError(file string, err error) *CompileError {
 	var list ast.Errors
 	if single, ok := errors.AsType[*ast.Error](err); ok {
@@ -361,7 +367,7 @@ func compileError(file string, err error) *CompileError {
 // maxLine limits the source line in a message, in bytes on each side of the error.
 const maxLine = 60
 
-// sourceLine returns the line of an error and, on the next line, a caret below its position.
+// sourceLine returns the line of a parser error and, on the next line, a caret below its position. Both lines are indented.
 func sourceLine(detail *ast.ParserErrorDetail) string {
 	line, at := strings.ReplaceAll(detail.Line, "\t", " "), min(max(0, detail.Idx), len(detail.Line))
 	if at > maxLine {
@@ -375,9 +381,9 @@ func sourceLine(detail *ast.ParserErrorDetail) string {
 // otherLanguage returns the error for Rego that does not parse in its policy's language version. If it parses in the
 // other version, the error says so.
 func otherLanguage(regoVersion placementv1.RegoVersion, text string, wrong *CompileError) error {
-	other, message := placementv1.RegoV0, "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 (as v1: %s)"
+	other, message := placementv1.RegoV0, "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 (the error as v1: %s)"
 	if regoVersion == placementv1.RegoV0 {
-		other, message = placementv1.RegoV1, "the text is Rego v1: remove spec.regoVersion: v0 (as v0: %s)"
+		other, message = placementv1.RegoV1, "the text is Rego v1: remove spec.regoVersion: v0 (the error as v0: %s)"
 	}
 	if parsed, err := ParseRego(textFile, text, other); err != nil || parsed == nil {
 		return wrong
@@ -414,8 +420,8 @@ func explainRecursion(err error, spec placementv1.PlacementPolicySpec) error {
 	return out
 }
 
-// explainUnsafe adds a hint to errors about unsafe variables that come from a name with slashes or hyphens. Without
-// brackets, Rego reads labels.example.com/team as a quotient and labels.cost-center as a difference.
+// explainUnsafe adds a hint to errors about unsafe variables that come from a name with slashes or hyphens but without brackets. Rego reads
+// labels.example.com/team as a quotient and labels.cost-center as a difference.
 func explainUnsafe(wrong *CompileError, parsed *ast.Module) *CompileError {
 	for i := range wrong.Diagnostics {
 		d := &wrong.Diagnostics[i]

@@ -28,7 +28,8 @@ import (
 // nothing is the Rego used for a policy that has only spec.predicates.
 const nothing = "package " + language.RootKubernetes + ".placement"
 
-// checksCandidates reports whether decisions are checked against candidates. Then a policy has an effect without Rego.
+// checksCandidates reports whether spec.predicates sets candidates, against which decisions are checked. The policy then has an effect even
+// without Rego.
 func checksCandidates(spec placementv1.PlacementPolicySpec) bool {
 	return spec.Predicates != nil && spec.Predicates.Candidates != ""
 }
@@ -40,7 +41,7 @@ func (m *Module) usePredicates(p *placementv1.Predicates) {
 	}
 	m.Predicates, m.Candidates = slices.Clone(p.Names), p.Candidates
 	if len(p.Names) > 0 && p.Candidates == "" && !m.Nodes && !m.Clusters {
-		m.Warnings = append(m.Warnings, "spec.predicates.names has no effect: nothing asks the predicates. Set spec.predicates.candidates to Nodes or Clusters, "+
+		m.Warnings = append(m.Warnings, "spec.predicates.names has no effect: nothing evaluates the predicates. Set spec.predicates.candidates to Nodes or Clusters, "+
 			"or call k8s.feasible or k8s.feasible_clusters in the text")
 	}
 	m.Dependencies = m.WithCandidates(p.Candidates)
@@ -50,7 +51,7 @@ func (m *Module) usePredicates(p *placementv1.Predicates) {
 	}
 }
 
-// CheckPredicates returns an error if the policy uses predicates that are not allowed. The error is a *CompileError.
+// CheckPredicates returns a *CompileError if spec.predicates names predicates that are not in allowed.
 func (m *Module) CheckPredicates(allowed []string) error {
 	var wrong []Diagnostic
 	for i, name := range m.Predicates {

@@ -180,8 +180,8 @@ func TestTypesThatMoved(t *testing.T) {
 		after served
 		want  []string
 	}{
-		"to another group": {served{theirs}, []string{`data.kubernetes.carts, which was bound to carts.a.example`, `write data.resources["b.example/v1"].carts`}},
-		"to nowhere":       {served{}, []string{"data.kubernetes.carts, which was bound to carts.a.example"}},
+		"to another group": {served{theirs}, []string{`data.kubernetes.carts, which was bound to the type carts.a.example`, `write data.resources["b.example/v1"].carts`}},
+		"to nowhere":       {served{}, []string{"data.kubernetes.carts, which was bound to the type carts.a.example"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := policy.BindWithRecorded("p", m, nil, tc.after, policy.Bindings{"carts": "a.example"})

@@ -51,11 +51,10 @@ type Remote struct {
 	// Modules are the Rego modules to push to the engine, in order. ModulesDigest identifies all of them.
 	Modules       []RemoteModule
 	ModulesDigest string
-	// NamesSecrets reports whether the policy matches or replicates Secrets by name. MatchesSecrets reports whether it
-	// matches them by name or by a wildcard.
+	// NamesSecrets reports whether the policy matches or replicates the resource type secrets by its name. MatchesSecrets reports whether
+	// the policy matches the type, by its name or by a wildcard.
 	NamesSecrets, MatchesSecrets bool
-	// OwnPackage reports whether the document is a package of Modules. An engine that has the modules then always
-	// returns a result.
+	// OwnPackage reports whether the document is the package of one of Modules. An engine that has the modules then always returns a result.
 	OwnPackage bool
 }
 
@@ -100,7 +99,7 @@ var ReservedSecrets = []string{"berth-webhook-cert", "berth-webhook-token", "ber
 // ModulePrefix is the prefix of the IDs of all modules that Berth pushes to engines.
 const ModulePrefix = "placement.berth.dev/"
 
-// secretsOf sets NamesSecrets and MatchesSecrets.
+// secretsOf sets NamesSecrets and MatchesSecrets for a policy with spec.match.
 func (r *Remote) secretsOf(match placementv1.Match) {
 	for _, rule := range match.ResourceRules {
 		if !slices.Contains(rule.APIGroups, "") && !slices.Contains(rule.APIGroups, "*") {
@@ -117,8 +116,8 @@ func (r *Remote) secretsOf(match placementv1.Match) {
 
 const secretResource = "secrets"
 
-// CheckSecrets returns a *CompileError if a remote engine would receive Secrets that the policy names. For policies
-// without a remote engine, it returns nil.
+// CheckSecrets returns a *CompileError if the policy matches or replicates the resource type secrets by its name, so that its remote engine
+// would receive Secrets. For policies without a remote engine, it returns nil.
 func (m *Module) CheckSecrets() error {
 	if m.Remote == nil || !m.Remote.NamesSecrets {
 		return nil
@@ -129,7 +128,7 @@ func (m *Module) CheckSecrets() error {
 
 const codeRemote = "berth_remote_error"
 
-// compileRemote compiles spec.remote. The error is a *CompileError.
+// compileRemote compiles spec.remote of the policy with a name. The error is a *CompileError.
 func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	r := &Remote{Policy: name, Spec: spec}
 	var wrong []Diagnostic
@@ -141,7 +140,7 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	}
 	for _, use := range r.Secrets() {
 		if slices.Contains(ReservedSecrets, use.Name) {
-			wrong = append(wrong, remoteError(use.Field+".name", fmt.Sprintf("the Secret %s is Berth's own, and no engine gets it", use.Name)))
+			wrong = append(wrong, remoteError(use.Field+".name", fmt.Sprintf("the Secret %s is Berth's own, and no engine gets it: name another Secret", use.Name)))
 		}
 	}
 	m := &Module{Remote: r, Rules: language.ContractRules, Dependencies: analysis.Dependencies{Input: projection.AllFields(), Data: projection.Union()}}
@@ -163,7 +162,7 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	if len(wrong) == 0 && len(r.Modules) > 0 {
 		r.ModulesDigest = hex.EncodeToString(sum.Sum(nil))
 		for _, module := range parsed {
-			r.OwnPackage = r.OwnPackage || len(module.Rules) > 0 && r.asksFor(module.Package.Path)
+			r.OwnPackage = r.OwnPackage || len(module.Rules) > 0 && r.requestsPackage(module.Package.Path)
 		}
 		var mistakes []*ast.Error
 		m.Warnings, mistakes = compileModules(parsed)
@@ -183,7 +182,7 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	return m, nil
 }
 
-// locate derives the engine's addresses from the URL. It returns what is wrong with the URL; "" for nothing.
+// locate sets Document, Base, and V0 from spec.remote.url. It returns what is wrong with the URL; "" for nothing.
 func (r *Remote) locate() string {
 	var err error
 	if r.Document, err = url.Parse(r.Spec.URL); err != nil {
@@ -204,7 +203,7 @@ func (r *Remote) locate() string {
 	document.Host = hostOf(document)
 	r.Base, r.V0 = baseOf(document)
 	if r.Base == nil && len(r.Spec.Replicate)+len(r.Spec.Modules) > 0 {
-		return "must have a path below /v1/data or /v0/data, for data and modules to be kept there"
+		return "must have a path below /v1/data or /v0/data, because Berth pushes data or modules to the engine"
 	}
 	return ""
 }
@@ -219,8 +218,8 @@ func hostOf(document *url.URL) string {
 	return host
 }
 
-// baseOf returns the part of a document's address before v1/data or v0/data, and whether the version is v0. It returns
-// nil if the address has neither. The first occurrence counts, because the rest belongs to the document's path.
+// baseOf returns the part of a document's URL before v1/data or v0/data, and whether the version is v0. It returns nil if the URL has
+// neither. The first occurrence counts, because the rest belongs to the document's path.
 func baseOf(document *url.URL) (base *url.URL, v0 bool) {
 	path := document.EscapedPath() + "/"
 	at := strings.Index(path, "/v1/data/")
@@ -236,8 +235,8 @@ func baseOf(document *url.URL) (base *url.URL, v0 bool) {
 	return &url.URL{Scheme: document.Scheme, Host: document.Host, Path: plain, RawPath: escaped}, v0
 }
 
-// asksFor reports whether the document is the given package, such as data.fleet.placement.
-func (r *Remote) asksFor(pkg ast.Ref) bool {
+// requestsPackage reports whether the document that Berth requests is the given package, such as data.fleet.placement.
+func (r *Remote) requestsPackage(pkg ast.Ref) bool {
 	below := strings.TrimPrefix(r.Document.EscapedPath(), r.Base.EscapedPath())
 	names := strings.Split(strings.Trim(below, "/"), "/")
 	// The first two names are the version and "data". The first part of the package is "data", too.
@@ -254,8 +253,10 @@ func (r *Remote) asksFor(pkg ast.Ref) bool {
 	return true
 }
 
+// moduleField returns the path of the field with the Rego of the i-th module.
 func moduleField(i int) string { return fmt.Sprintf("spec.remote.modules[%d].rego", i) }
 
+// moduleFile returns the file name of a module in messages.
 func moduleFile(m placementv1.RemoteModule) string { return m.Name + ".rego" }
 
 // parseRemote parses a module for a remote engine in either version of the language, because the engine's version is
@@ -290,20 +291,20 @@ func parseRemote(m placementv1.RemoteModule) (*ast.Module, error) {
 	return module, checkPackage(file, module.Package)
 }
 
-// further reports whether the first error of a comes after that of b.
+// further reports whether the first error of a is at a later position than that of b.
 func further(a, b *CompileError) bool {
 	x, y := a.Diagnostics[0], b.Diagnostics[0]
 	return cmp.Or(cmp.Compare(x.Row, y.Row), cmp.Compare(x.Col, y.Col)) > 0
 }
 
-// compileModules compiles the modules for a remote engine together, with all functions of this OPA version. An
-// undefined function is only a warning, because the engine may have it. All other errors would occur in any engine,
-// which would reject the module after the policy has been stored.
+// compileModules compiles the modules for a remote engine together, with all functions of this OPA version. An undefined function is only a
+// warning, because the engine may have it. All other errors are in wrong: any engine would reject the module, after the policy has been
+// stored.
 func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []*ast.Error) {
 	rules := 0
 	for file, module := range modules {
 		if rules += len(module.Rules); checkBounds(file, module, maxRules) != nil || rules > maxRules {
-			return []string{"the modules are too large to be compiled here: whether they compile is for the engine to say"}, nil
+			return []string{"the modules are too large to be compiled here: only the engine can tell whether they compile"}, nil
 		}
 	}
 	capabilities := ast.CapabilitiesForThisVersion()
@@ -321,6 +322,7 @@ func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []
 	return warnings, wrong
 }
 
+// remoteError returns the diagnostic for an error in a field of spec.remote.
 func remoteError(field, message string) Diagnostic {
 	return Diagnostic{Field: "spec.remote." + field, Code: codeRemote, Message: message}
 }

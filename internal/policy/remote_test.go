@@ -63,13 +63,13 @@ func TestRemoteIsRefused(t *testing.T) {
 		"Fragment":  {remoteSpec(opaDocument + "#x"), []string{"spec.remote.url: berth_remote_error: must have neither user and password nor query or fragment"}},
 		"ModulesElsewhere": {
 			remoteSpec("https://policies.example/decide", "main", "package p"),
-			[]string{"spec.remote.url: berth_remote_error: must have a path below /v1/data or /v0/data, for data and modules to be kept there"},
+			[]string{"spec.remote.url: berth_remote_error: must have a path below /v1/data or /v0/data, because Berth pushes data or modules to the engine"},
 		},
 		"ReplicateElsewhere": {
 			with(func(r *placementv1.Remote) {
 				r.URL, r.Replicate = "https://policies.example/v1/database/p", []placementv1.ReplicatedResource{{Resource: "pods"}}
 			}),
-			[]string{"spec.remote.url: berth_remote_error: must have a path below /v1/data or /v0/data, for data and modules to be kept there"},
+			[]string{"spec.remote.url: berth_remote_error: must have a path below /v1/data or /v0/data, because Berth pushes data or modules to the engine"},
 		},
 		"NoAuthority": {
 			with(func(r *placementv1.Remote) { r.CABundle = []byte("ca.crt") }), []string{"spec.remote.caBundle: berth_remote_error: has no certificate in PEM"},
@@ -81,9 +81,9 @@ func TestRemoteIsRefused(t *testing.T) {
 				r.ClientCertificateSecretRef = &placementv1.SecretReference{Name: "berth-webhook-cert"}
 			}),
 			[]string{
-				"spec.remote.tokenSecretRef.name: berth_remote_error: the Secret berth-intent-key is Berth's own, and no engine gets it",
-				"spec.remote.caSecretRef.name: berth_remote_error: the Secret berth-served-kubeconfig is Berth's own, and no engine gets it",
-				"spec.remote.clientCertificateSecretRef.name: berth_remote_error: the Secret berth-webhook-cert is Berth's own, and no engine gets it",
+				"spec.remote.tokenSecretRef.name: berth_remote_error: the Secret berth-intent-key is Berth's own, and no engine gets it: name another Secret",
+				"spec.remote.caSecretRef.name: berth_remote_error: the Secret berth-served-kubeconfig is Berth's own, and no engine gets it: name another Secret",
+				"spec.remote.clientCertificateSecretRef.name: berth_remote_error: the Secret berth-webhook-cert is Berth's own, and no engine gets it: name another Secret",
 			},
 		},
 		"Syntax": {
@@ -213,7 +213,7 @@ func TestRemoteModulesThatOthersMayKnow(t *testing.T) {
 		},
 		"TooManyRules": {
 			modules: []string{"main", "package p\n" + strings.Repeat("x contains 1\n", 300), "other", "package q\n" + strings.Repeat("x contains 1\n", 300)},
-			want:    []string{"the modules are too large to be compiled here: whether they compile is for the engine to say"},
+			want:    []string{"the modules are too large to be compiled here: only the engine can tell whether they compile"},
 		},
 	}
 	for name, tc := range tests {

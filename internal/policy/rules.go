@@ -29,8 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// render replaces the rules of a spec by the Rego that they are compiled to. It returns nil if the spec has no rules. An error is a
-// *CompileError.
+// render replaces the rules of a spec by the Rego that they are compiled to, in the spec itself. It returns the rendered module and
+// warnings; nil if the spec has no rules. An error is a *CompileError.
 func render(spec *placementv1.PlacementPolicySpec) (*rules.Module, []string, error) {
 	if len(spec.Rules) == 0 {
 		return nil, nil, nil
@@ -47,7 +47,7 @@ func render(spec *placementv1.PlacementPolicySpec) (*rules.Module, []string, err
 	return &m, append(warnings, rules.Unmatched(spec.Rules, spec.Match)...), nil
 }
 
-// expressions compiles the CEL expressions of rules, which the module keeps in use. rules.Render has checked them.
+// expressions returns the compiled CEL expressions of rules. rules.Render has checked them.
 func expressions(list []placementv1.Rule) []*celexpression.Program {
 	var out []*celexpression.Program
 	for _, rule := range list {
@@ -61,11 +61,11 @@ func expressions(list []placementv1.Rule) []*celexpression.Program {
 	return out
 }
 
-// FromRules reports whether the policy has rules, so that Berth has written Text.
+// FromRules reports whether the policy has spec.rules, from which Berth generated Text.
 func (m *Module) FromRules() bool { return m.rendered != nil }
 
-// RuleName returns the name of a rule of the policy as the policy has it, so that decisions share one text. It returns "" if there is no
-// such rule.
+// RuleName returns the name of a rule in spec.rules: the string in the spec, which all decisions share. It returns "" if there is no such
+// rule.
 func (m *Module) RuleName(name string) string {
 	for i := range m.rules {
 		if m.rules[i].Name == name {
@@ -75,8 +75,8 @@ func (m *Module) RuleName(name string) string {
 	return ""
 }
 
-// InputWithoutChoice returns the fields of `input` that decide everything about objects but which of the eligible clusters are chosen for
-// them: that is decided by the path of the object (rules.ObjectPath), and nothing else is. It returns nil if more depends on the path.
+// InputWithoutChoice returns the fields of `input` that decisions depend on apart from the choice among the eligible clusters, which
+// depends on the path of the object (rules.ObjectPath). It returns nil if more than that choice depends on the path.
 func (m *Module) InputWithoutChoice() *projection.FieldSet {
 	if m.rendered == nil || !m.rendered.ChoosesLast || m.Candidates != "" {
 		return nil
@@ -101,9 +101,9 @@ func (m *Module) RulesDigest() string {
 	return rules.Digest(m.Text)
 }
 
-// RulesComparison returns a policy that compares two versions of a policy's rules, which differ only in values that clusters are
-// compared with. It reads no input. If it gives no warnings on some data, both versions give all objects the same on that data, apart
-// from the texts of denials. RulesComparison returns nil if the versions do not differ, or differ in anything else.
+// RulesComparison returns a policy that compares two versions of a policy's rules, which differ only in values that clusters are compared
+// with. It reads no input. If it gives no warnings on some data, both versions decide the same on all objects with that data, apart from
+// the texts of denials. RulesComparison returns nil if the versions do not differ, or differ in anything else.
 func RulesComparison(name string, before, after *Module) *Module {
 	text, ok := rules.Comparison(before.rules, after.rules)
 	if !ok {
@@ -117,8 +117,8 @@ func RulesComparison(name string, before, after *Module) *Module {
 	return m
 }
 
-// withRuleFields replaces the positions in the Rego of rules by the fields of the rules. An error of a policy without rules stays as
-// it is.
+// withRuleFields returns an error with the fields of rules in place of the positions in the Rego that they are compiled to. If m is nil,
+// because the policy has no rules, it returns the error unchanged.
 func withRuleFields(m *rules.Module, err error) error {
 	list, ok := errors.AsType[*CompileError](err)
 	if m == nil || !ok {
@@ -136,8 +136,8 @@ func withRuleFields(m *rules.Module, err error) error {
 	return out
 }
 
-// WithoutRepetition returns warnings with the fields of rules in place of positions (WithFields), each of them once: one field becomes
-// several parts of the Rego.
+// WithoutRepetition returns warnings with the fields of rules in place of positions (WithFields), and each warning once: one field is
+// compiled to several parts of the Rego. name is the name of the policy.
 func (m *Module) WithoutRepetition(name string, warnings []string) []string {
 	if m.rendered == nil {
 		return warnings
@@ -153,8 +153,8 @@ func (m *Module) WithoutRepetition(name string, warnings []string) []string {
 	return out
 }
 
-// WithFields replaces the positions in a message that are in the Rego of a policy's rules by the fields of the rules. The parameter
-// name is the name of the policy. A message of a policy without rules stays as it is.
+// WithFields replaces the positions in a message that refer to the Rego of a policy's rules by the fields of the rules. The parameter name
+// is the name of the policy. A message of a policy without rules is returned unchanged.
 func (m *Module) WithFields(name, message string) string {
 	if m.rendered == nil {
 		return message
@@ -169,7 +169,7 @@ func (m *Module) WithFields(name, message string) string {
 	})
 }
 
-// tolerateUnready has existing objects stay in clusters that are not ready, if the rules give clusters.
+// tolerateUnready sets Tolerant if the rules give clusters, and adds the fields that a tolerant policy reads.
 func (m *Module) tolerateUnready() {
 	if m.Tolerant = slices.Contains(m.Rules, language.RuleClusters); m.Tolerant {
 		m.Dependencies = m.WithTolerated()

@@ -27,7 +27,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// checkScheduled validates the constants in the value of a clause of the rule scheduling, as podscheduling.Parse validates
+// checkScheduled adds errors for invalid constants in the value of a clause of the rule scheduling, as podscheduling.Parse validates
 // decisions. The types of the value must be valid.
 func (c *contractChecker) checkScheduled(rule *ast.Rule, term *ast.Term) {
 	constant, whole := constantOf(term)
@@ -107,7 +107,7 @@ func constantOf(term *ast.Term) (value any, whole bool) {
 // unrestricting are the members of a pod's spec, and of affinities, without which a pod gains nothing.
 var unrestricting = []string{"tolerations", "topologySpreadConstraints", "preferredDuringSchedulingIgnoredDuringExecution"}
 
-// restrictsPods computes Module.RestrictsPods. The module must not be compiled, because the compiler moves values out of heads.
+// restrictsPods returns Module.RestrictsPods for a module. The module must not be compiled, because the compiler moves values out of heads.
 func restrictsPods(module *ast.Module) bool {
 	return slices.ContainsFunc(module.Rules, func(rule *ast.Rule) bool {
 		if language.RuleName(rule) != language.RuleScheduling {
@@ -118,12 +118,13 @@ func restrictsPods(module *ast.Module) bool {
 	})
 }
 
+// isUnrestricting reports whether a term is one of the names in unrestricting.
 func isUnrestricting(name *ast.Term) bool {
 	text, ok := name.Value.(ast.String)
 	return ok && slices.Contains(unrestricting, string(text))
 }
 
-// restricts reports whether a value has a member that is not unrestricting. A value that is not known counts as one that has.
+// restricts reports whether a value has a member that is not unrestricting, at any depth. A value that is not known counts as one that has.
 func restricts(value *ast.Term) bool {
 	object, ok := value.Value.(ast.Object)
 	return !ok || object.Until(func(name, member *ast.Term) bool { return !isUnrestricting(name) && restricts(member) })

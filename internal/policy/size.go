@@ -68,7 +68,7 @@ func Unfinished(name string, spec placementv1.PlacementPolicySpec, problem strin
 	return oneError(name+".rego", nil, codeTime, problem)
 }
 
-// IsUnfinished reports whether an error is one of Unfinished.
+// IsUnfinished reports whether Unfinished returned an error, which may be wrapped.
 func IsUnfinished(err error) bool {
 	list, ok := errors.AsType[*CompileError](err)
 	return ok && slices.ContainsFunc(list.Diagnostics, func(d Diagnostic) bool { return d.Code == codeTime })
@@ -80,13 +80,13 @@ func checkSize(file string, spec placementv1.PlacementPolicySpec) error {
 		return oneError(file, nil, codeSize, fmt.Sprintf("spec.rego: has %d bytes, at most %d are compiled", n, maxRego))
 	}
 	if spec.Data != nil && len(spec.Data.Raw) > maxData {
-		return oneError(file, nil, codeSize, fmt.Sprintf("spec.data: has %d bytes, at most %d are kept with a policy; what is larger belongs "+
+		return oneError(file, nil, codeSize, fmt.Sprintf("spec.data: has %d bytes, at most %d are kept with a policy; put larger data "+
 			"into a resource that the policy reads", len(spec.Data.Raw), maxData))
 	}
 	return nil
 }
 
-// checkBounds rejects a module that is nested too deeply or has more rules than most.
+// checkBounds rejects a module that is nested too deeply, has more rules than most, or has a body that takes too long to order.
 func checkBounds(file string, module *ast.Module, most int) error {
 	var place *ast.Location
 	terms, bodies, rules, tooDeep := 0, 0, 0, false
@@ -110,10 +110,10 @@ func checkBounds(file string, module *ast.Module, most int) error {
 	after := func(x any) { count(x, -1) }
 	if ast.NewBeforeAfterVisitor(before, after).Walk(module); tooDeep {
 		return oneError(file, place, codeSize, fmt.Sprintf(
-			"terms are nested more than %d deep, or comprehensions and every more than %d: give parts of them names", maxDepth, maxBodies))
+			"terms are nested more than %d deep, or comprehensions and every more than %d: write parts of them as rules of their own", maxDepth, maxBodies))
 	}
 	if rules > most {
-		return oneError(file, nil, codeSize, fmt.Sprintf("there are %d rules, at most %d are compiled: tables belong into spec.data", rules, most))
+		return oneError(file, nil, codeSize, fmt.Sprintf("there are %d rules, at most %d are compiled: put tables into spec.data", rules, most))
 	}
 	return checkOrder(file, module)
 }

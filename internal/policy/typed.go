@@ -44,11 +44,12 @@ func newPolicyCompiler(version placementv1.RegoVersion) *ast.Compiler {
 // TypedCompiler is a compiler for policies that may have more type information than the compiler of a Module.
 type TypedCompiler struct {
 	*ast.Compiler
+	// v0 reports whether the policies are in Rego v0.
 	v0 bool
 }
 
-// NewCompilerWith returns a compiler for policies with additional builtin functions, and the types of the rules, by path, whose values
-// these functions return. Like the compiler of policies, it rejects Rego whose types would take too much work to check. No engine
+// NewCompilerWith returns a compiler for policies with additional builtin functions. documents has, by path, the types of the rules whose
+// values these functions return. Like the compiler of policies, it rejects Rego whose types would take too much work to check. No engine
 // implements the additional functions, so the result is useful for the type checker only.
 func NewCompilerWith(version placementv1.RegoVersion, builtins []*ast.Builtin, documents map[string]types.Type) *TypedCompiler {
 	parser, capabilities := language.Of(version)
@@ -58,8 +59,8 @@ func NewCompilerWith(version placementv1.RegoVersion, builtins []*ast.Builtin, d
 	return &TypedCompiler{Compiler: compiler, v0: version == placementv1.RegoV0}
 }
 
-// Contract returns the clauses of contract rules in a module that can never have a valid value, sorted by position. It
-// returns nil if the module's types were not checked.
+// Contract returns errors about the clauses of contract rules in a module that can never have a valid value, sorted by position. It returns
+// nil if the module's types were not checked.
 func (t *TypedCompiler) Contract(file string) []Diagnostic {
 	module := t.Modules[file]
 	if module == nil || t.TypeEnv == nil {

@@ -41,21 +41,23 @@ func newCompiler(capabilities *ast.Capabilities, documents map[string]types.Type
 // typeSizes estimates the steps of the type checker for one compiler. The size of a value is the number of steps to compare its type
 // with one of the same shape: one, and two for each step of its parts, because the parts of each side are looked up in the other.
 type typeSizes struct {
+	// documents has the types of rules that the compiler can't infer from their values, by path.
 	documents map[string]types.Type
 	// rules has the sizes of rules, and of what functions return, by path. With "*" at the end of the path, it has the size of all
 	// rules below, and with "(", that of a function's arguments.
 	rules map[string]int
 	// vars has the sizes of the variables of the current rule.
 	vars  map[ast.Var]int
-	spent int
+	spent int // the estimated steps so far, at most largest
 }
 
+// plus returns the sum of two sizes, at most largest.
 func plus(x, y int) int { return min(x+y, largest) }
 
-// around returns the size of a value with parts of a size.
+// around returns the size of a value whose parts have a total size.
 func around(parts int) int { return plus(1, 2*parts) }
 
-// bound is a stage of a compiler. The error has the rule that exceeds the limit.
+// bound is the stage of the compiler that estimates the steps for all rules. The error is at the rule that exceeds the limit.
 func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
 	sorted, _ := c.Graph.Sort()
 	for _, node := range sorted {
@@ -72,9 +74,10 @@ func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
 	return nil
 }
 
+// charge adds to the estimated steps.
 func (s *typeSizes) charge(steps int) { s.spent = plus(s.spent, steps) }
 
-// rule adds the size of a rule.
+// rule adds the steps to check a rule, and records its size.
 func (s *typeSizes) rule(rule *ast.Rule) {
 	s.vars = map[ast.Var]int{}
 	s.body(rule.Body)
@@ -95,8 +98,10 @@ func (s *typeSizes) rule(rule *ast.Rule) {
 	}
 }
 
+// add adds to the size of the rules at a path.
 func (s *typeSizes) add(path string, size int) { s.rules[path] = plus(s.rules[path], size) }
 
+// body adds the steps to check the expressions of a body.
 func (s *typeSizes) body(body ast.Body) {
 	for _, expr := range body {
 		switch terms := expr.Terms.(type) {
@@ -113,7 +118,8 @@ func (s *typeSizes) body(body ast.Body) {
 	}
 }
 
-// call adds the work of a call. The operands of some are compared with each other, or with the arguments of a function.
+// call adds the steps to check a call. The type checker compares the operands of some functions with each other, or with the types of the
+// arguments.
 func (s *typeSizes) call(operator ast.Ref, terms []*ast.Term) {
 	var all, most, compared int
 	for _, term := range terms {
@@ -134,7 +140,7 @@ func (s *typeSizes) call(operator ast.Ref, terms []*ast.Term) {
 	}
 }
 
-// learn records the size of the variables in terms, unless they have one.
+// learn records the size of the variables in terms that have none yet.
 func (s *typeSizes) learn(size int, terms ...*ast.Term) {
 	for _, t := range terms {
 		ast.WalkVars(t, func(name ast.Var) bool {
@@ -146,7 +152,7 @@ func (s *typeSizes) learn(size int, terms ...*ast.Term) {
 	}
 }
 
-// size returns the size of a term.
+// size returns the size of a term, and adds the steps to check the term.
 func (s *typeSizes) size(t *ast.Term) (out int) {
 	add := func(part *ast.Term) { out = plus(out, s.size(part)) }
 	switch v := t.Value.(type) {
@@ -178,22 +184,22 @@ func (s *typeSizes) size(t *ast.Term) (out int) {
 	return around(out)
 }
 
-// closure adds the work of a comprehension's body. The type checker checks it several times for each body around it.
+// closure adds the steps to check a comprehension's body. The type checker checks it several times for each body around it.
 func (s *typeSizes) closure(body ast.Body) {
 	before := s.spent
 	s.body(body)
 	s.charge(2 * (s.spent - before))
 }
 
-// named returns the size of what a variable or a reference stands for. It costs something even if nothing is compared with it: errors
-// have its type.
+// named returns the size of what a variable or a reference stands for, at least 1. It adds some steps even if nothing is compared with
+// that: errors have its type.
 func (s *typeSizes) named(size int) int {
 	s.charge(size >> 10)
 	return max(size, 1)
 }
 
-// ref returns the size of what a reference selects of a variable, a document, a rule, or the rules below a path. If a variable selects,
-// the types of all members are compared with each other.
+// ref returns the size of what a reference selects of a variable, a document, a rule, or the rules below a path. If a part of the reference
+// is a variable, the types of all members are compared with each other.
 func (s *typeSizes) ref(ref ast.Ref) int {
 	name, _ := ref[0].Value.(ast.Var)
 	size, ground, n := s.vars[name], len(ref.GroundPrefix()), 1

@@ -49,8 +49,8 @@ type compilation struct {
 // units caches the compilation of each distinct Rego while a policy uses it or compiles it.
 var units weakcache.Cache[compilation]
 
-// compilationOf returns the compilation of a policy's Rego, which may have as many rules as most says. An error is a *CompileError
-// with the file name textFile.
+// compilationOf returns the compilation of a policy's Rego, which is shared with equal Rego. The parameter most is the maximum number of
+// rules. An error is a *CompileError with the file name textFile.
 func compilationOf(spec placementv1.PlacementPolicySpec, most int) (*compilation, error) {
 	// The key covers everything that influences the compilation.
 	v0, listed := spec.RegoVersion == placementv1.RegoV0, len(spec.Replicate) > 0
@@ -70,8 +70,8 @@ func compilationOf(spec placementv1.PlacementPolicySpec, most int) (*compilation
 	})
 }
 
-// newCompilation compiles and analyses a policy's Rego. The parameter listed reports whether spec.replicate is set, and
-// most is how many rules the Rego may have.
+// newCompilation compiles and analyses a policy's Rego. The parameter listed reports whether spec.replicate is set, and most is the maximum
+// number of rules.
 func newCompilation(regoVersion placementv1.RegoVersion, text string, listed bool, most int) (*compilation, error) {
 	parsed, err := ParseRego(textFile, text, regoVersion)
 	if wrong, ok := errors.AsType[*CompileError](err); ok {
@@ -110,7 +110,7 @@ func newCompilation(regoVersion placementv1.RegoVersion, text string, listed boo
 	return u, nil
 }
 
-// warn adds warnings.
+// warn adds findings to the warnings, with their positions.
 func (m *Module) warn(findings []lint.Finding) {
 	for _, f := range findings {
 		m.Warnings = append(m.Warnings, fmt.Sprintf("%s:%d:%d: %s", textFile, f.Row, f.Col, f.Message))

@@ -102,7 +102,7 @@ func TestUpdatesOfBoundTexts(t *testing.T) {
 		warned string
 	}{
 		"a namesake": {"events", "events.k8s.io", "stays bound to events.events.k8s.io"},
-		"moved":      {"events", "old.example", `data.kubernetes.events, which was bound to events.old.example (if the type has moved to another group, write data.resources["events.k8s.io/v1"].events or data.resources["v1"].events)`},
+		"moved":      {"events", "old.example", `data.kubernetes.events, which was bound to the type events.old.example (if the type has moved to another group, write data.resources["events.k8s.io/v1"].events or data.resources["v1"].events)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &policyvalidator.Validator{Catalog: &naming{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}},

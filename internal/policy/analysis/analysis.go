@@ -37,7 +37,7 @@ type Dependencies struct {
 	// Input and Data are the fields of `input` and `data` that the contract's rules read. Other fields do not influence
 	// the decision.
 	Input, Data *projection.FieldSet
-	// InputWithoutPath are the fields of `input` that the contract's rules read, apart from those that only the rule
+	// InputWithoutPath are the fields of `input` that the contract's rules read, apart from the fields that only the rule
 	// language.RuleObjectPath reads. It is nil if no contract rule uses that rule.
 	InputWithoutPath *projection.FieldSet
 	// CacheableRules are rules without arguments that read less of `input` than Input, in the order of the text.
@@ -50,9 +50,8 @@ type Dependencies struct {
 // codeRead is the code of errors about references whose resource type is unknown.
 const codeRead = "berth_unresolved_read"
 
-// Analyse analyses a compiled module. The parameter rules names the rules that are evaluated. A reference whose resource
-// type is known only at evaluation is an error, unless listed reports that the policy lists its types. The error is an
-// ast.Errors.
+// Analyse returns what a compiled module reads. The parameter rules names the rules that are evaluated. A reference whose resource type is
+// known only at evaluation is an error, unless listed reports that the policy lists its types. The error is an ast.Errors.
 func Analyse(compiler *ast.Compiler, module *ast.Module, rules []string, listed bool) (Dependencies, error) {
 	var d Dependencies
 	if err := d.analyseReads(module, listed); err != nil {

@@ -47,11 +47,11 @@ type CacheableRule struct {
 type reader struct {
 	reads []fieldRead
 	uses  []*reader
-	// data reports whether it reads data that is no rule.
+	// data reports whether it reads documents in `data` other than rules.
 	data bool
 }
 
-// fieldRead is a read of a field of the input. If deep is true, everything below the field is read, too.
+// fieldRead is a read of a field of the input. deep reports whether everything below the field is read, too.
 type fieldRead struct {
 	node *fieldNode
 	deep bool
@@ -59,24 +59,24 @@ type fieldRead struct {
 
 // fieldNode is a field and its path.
 type fieldNode struct {
-	// number is the position of the node in the order of discovery.
+	// number is the index of the field in the order of discovery.
 	number int
-	// input reports whether the node is a field of `input`.
+	// input reports whether the field is in `input`, and not in `data`.
 	input bool
-	// parent is nil for a whole document. Otherwise the node is the member called name of parent, or each member of it.
+	// parent is nil for a whole document. Otherwise the field is the member of parent with a name, or each member of it.
 	parent *fieldNode
 	name   string
 	each   bool
 }
 
-// read records that a field of the input is read; with all that is below it if deep is true.
+// read records that a field is read, with everything below it if deep is true. It ignores fields of `data`.
 func (u *reader) read(n *fieldNode, deep bool) {
 	if n.input {
 		u.reads = append(u.reads, fieldRead{n, deep})
 	}
 }
 
-// within runs a function and attributes its reads to a new reader, which it returns.
+// within runs a function, attributes the reads that happen in it to a new reader, and returns the reader.
 func (a *fieldAnalyser) within(happens func()) *reader {
 	outer, inner := a.reader, &reader{}
 	a.reader = inner
@@ -85,8 +85,8 @@ func (a *fieldAnalyser) within(happens func()) *reader {
 	return inner
 }
 
-// enter records a read of a member and the member's position. The parameter n distinguishes the member from its
-// siblings.
+// enter records that a member of the field parent is read, and returns the member. n has the name of the member, or says that it stands for
+// each member.
 func (a *fieldAnalyser) enter(parent, member *projection.FieldSet, n fieldNode) *projection.FieldSet {
 	known, ok := a.nodes[member]
 	if !ok {
@@ -106,9 +106,9 @@ const (
 	readBelow
 )
 
-// closure returns the depth of each read of a reader, direct or through the readers it uses, indexed by field number, and
-// reports whether one of them reads data. It returns nil if that takes more than the remaining steps. closure does not follow the reader
-// without, and met reports whether it would have.
+// closure returns how deeply a reader reads each field, directly or through the readers that it uses, by the number of the field. data
+// reports whether one of these readers reads data. It returns nil if that takes more than the remaining steps. It does not follow the
+// reader without, and met reports whether it would have.
 func (a *fieldAnalyser) closure(u, without *reader, steps *int) (depths []byte, data, met bool) {
 	out := make([]byte, len(a.nodes))
 	seen := map[*reader]bool{u: true, without: true}
@@ -137,14 +137,15 @@ func (a *fieldAnalyser) closure(u, without *reader, steps *int) (depths []byte, 
 	return out, data, met
 }
 
-// helper is a rule that may be cacheable, with the depths of its reads.
+// helper is a rule that may be cacheable. reads says how deeply it reads each field, by the number of the field, and data whether it reads
+// documents in `data`.
 type helper struct {
 	*ruleGroup
 	reads []byte
 	data  bool
 }
 
-// helpers returns the rules that read less of the input than all rules together, and do not use the rule of a reader.
+// helpers returns the rules that read less of the input than all rules together, and that do not use the rule of the reader without.
 func (a *fieldAnalyser) helpers(without *reader) (out []helper) {
 	steps := maxHelperSteps
 	all, _, _ := a.closure(a.reader, nil, &steps)
@@ -173,8 +174,8 @@ func (a *fieldAnalyser) helpers(without *reader) (out []helper) {
 	return out
 }
 
-// cacheableRules returns the rules that are cacheable, in the order of the text. Rules that use the path of the object are not: they differ
-// from object to object, and the engine has to see each choice of clusters that they make.
+// cacheableRules returns the rules that are cacheable, in the order of the text. Rules that use the path of the object are not: their
+// values differ from object to object, and the engine has to see each choice of clusters that they make.
 func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
 	nodes := a.nodesByNumber()
 	helpers := a.helpers(a.pathReader(pkg))
@@ -235,6 +236,7 @@ func (a *fieldAnalyser) inputWithoutPath(pkg ast.Ref) *projection.FieldSet {
 	return fieldsOf(a.nodesByNumber(), reads)
 }
 
+// nodesByNumber returns the fields by their numbers.
 func (a *fieldAnalyser) nodesByNumber() []*fieldNode {
 	out := make([]*fieldNode, len(a.nodes))
 	for _, n := range a.nodes {
@@ -243,7 +245,7 @@ func (a *fieldAnalyser) nodesByNumber() []*fieldNode {
 	return out
 }
 
-// overlapped reports whether rules exist above or below a group's path. Such rules define one document together.
+// overlapped reports whether other rules are above or below a group's path. Together with the group they define one document.
 func (a *fieldAnalyser) overlapped(g *ruleGroup) bool {
 	over := func(other *ruleGroup) bool {
 		return other != g && (hasPrefix(other.path, g.path) || hasPrefix(g.path, other.path))
@@ -259,7 +261,7 @@ func (a *fieldAnalyser) overlapped(g *ruleGroup) bool {
 	return false
 }
 
-// fieldsOf returns the fields that are read, sealed.
+// fieldsOf returns the fields that are read, sealed. reads says how deeply each field is read, by its number.
 func fieldsOf(nodes []*fieldNode, reads []byte) *projection.FieldSet {
 	root := &projection.FieldSet{}
 	var at func(n *fieldNode) *projection.FieldSet

@@ -49,13 +49,16 @@ const (
 // distinguishes bindings from comparisons by counting. Variables that are set equal form a class. A class with as many
 // equations as variables is a tree around its one definition, and nothing is compared in it.
 type fieldAnalyser struct {
-	compiler    *ast.Compiler
-	groups      []*ruleGroup
-	functions   map[string]*ruleGroup
+	compiler *ast.Compiler
+	// groups are the rules without arguments, and functions the others by their references.
+	groups    []*ruleGroup
+	functions map[string]*ruleGroup
+	// input and data are the fields that are read, as far as they were found.
 	input, data *projection.FieldSet
-	calls       map[string]*call
-	nodes       map[*projection.FieldSet]*fieldNode
-	steps       int
+	// calls are the results of functions, by the function and its arguments. nodes are the fields by their field sets.
+	calls map[string]*call
+	nodes map[*projection.FieldSet]*fieldNode
+	steps int // the steps so far
 	// reader is the reader that current reads are attributed to.
 	reader *reader
 	// lost reports whether the analysis has given up.
@@ -68,10 +71,12 @@ type fieldAnalyser struct {
 // ruleGroup is the set of rules that define one document or one function.
 type ruleGroup struct {
 	// path is the constant prefix of the path below `data`.
-	path     []string
-	rules    []*ast.Rule
+	path  []string
+	rules []*ast.Rule
+	// complete reports whether each rule defines the whole document, and not a member of it.
 	complete bool
 
+	// running reports whether the group is being evaluated, and done whether value and reader are known.
 	running, done bool
 	value         places
 	reader        *reader
@@ -85,13 +90,14 @@ type call struct {
 
 // place is a field that a value may refer to.
 type place struct {
+	// at is the field in the field set of its document.
 	at *projection.FieldSet
 	// many reports whether the place may stand for several fields within one evaluation of the current rule.
 	many bool
 }
 
-// places describes what is known about a value: the fields and the strings that it may be. If other is true, it may
-// also be something else that contains no unread fields.
+// places describes what is known about a value: the fields and the strings that it may be. If other is true, the value may also be anything
+// else without fields that are not yet marked as read.
 type places struct {
 	fields []place
 	texts  []string
@@ -133,6 +139,7 @@ func (d *Dependencies) analyseFields(compiler *ast.Compiler, module *ast.Module,
 	d.Input, d.Data = a.input.Seal(), a.data.Seal()
 }
 
+// addRules groups rules by the document or function that they define.
 func (a *fieldAnalyser) addRules(rules []*ast.Rule) {
 	index := map[string]*ruleGroup{}
 	for _, rule := range rules {
@@ -191,6 +198,7 @@ func (a *fieldAnalyser) noteMock(w *ast.With) {
 	}
 }
 
+// hasPrefix reports whether a path begins with a prefix.
 func hasPrefix(path, prefix []string) bool {
 	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
 }
@@ -203,7 +211,7 @@ func (a *fieldAnalyser) step() bool {
 	return !a.lost
 }
 
-// deepen marks everything below a value as read.
+// deepen records that the fields which a value may be are read, with everything below them.
 func (a *fieldAnalyser) deepen(p places) {
 	for _, f := range p.fields {
 		f.at.AddAll()
@@ -211,7 +219,7 @@ func (a *fieldAnalyser) deepen(p places) {
 	}
 }
 
-// join returns the union of two values.
+// join returns a value that may be everything that either value may be.
 func (a *fieldAnalyser) join(p, q places) places {
 	out := places{other: p.other || q.other, fields: slices.Clone(p.fields), texts: slices.Clone(p.texts)}
 	for _, f := range q.fields {
@@ -238,10 +246,10 @@ func (a *fieldAnalyser) join(p, q places) places {
 type operand struct {
 	// texts are all strings that the part may be. If empty, the part may be any value.
 	texts []string
-	many  bool
+	many  bool // reports whether the part may have several values within one evaluation
 }
 
-// follow descends from a value along the operands.
+// follow returns what a reference selects of a value. The operands are the parts of the reference below the value.
 func (a *fieldAnalyser) follow(from places, operands []operand) places {
 	for _, o := range operands {
 		// A string has no members.
@@ -273,7 +281,7 @@ func isIndex(name string) bool {
 	return err == nil
 }
 
-// dataRef evaluates a reference that starts with `data`. It may refer to cluster data, to rules, or to both.
+// dataRef returns the value of a reference that starts with `data`. It may refer to cluster data, to rules, or to both.
 func (a *fieldAnalyser) dataRef(s *fieldScope, ref ast.Ref) places {
 	operands := s.operands(ref[1:])
 	base := a.follow(places{fields: []place{{at: a.data}}}, operands)
@@ -303,7 +311,8 @@ func (a *fieldAnalyser) dataRef(s *fieldScope, ref ast.Ref) places {
 	return anything
 }
 
-// group returns the value of a complete rule. For a partial rule, the rule itself has marked its contents as read.
+// group returns the value of a complete rule, which it evaluates at the first call. For a partial rule, the evaluation has marked the
+// contents as read.
 func (a *fieldAnalyser) group(g *ruleGroup) places {
 	if g.running {
 		// The compiler rejects recursion.
@@ -360,7 +369,7 @@ func (a *fieldAnalyser) call(g *ruleGroup, arguments []places) places {
 	return out
 }
 
-// run evaluates the rules of a group.
+// run evaluates the rules of a group, for arguments if it is a function, and returns the value of all of them together.
 func (a *fieldAnalyser) run(g *ruleGroup, arguments []places) places {
 	var out places
 	producers := 0
@@ -434,7 +443,7 @@ var sealedClusterFields = func() *projection.FieldSet {
 // ClusterFields returns the fields of a cluster's normal form that predicates read, sealed.
 func ClusterFields() *projection.FieldSet { return sealedClusterFields }
 
-// WithCandidates returns the dependencies of a policy whose decisions are checked against candidates, too.
+// WithCandidates returns the dependencies of a policy, with what is read in addition to check its decisions against candidates.
 func (d Dependencies) WithCandidates(candidates placementv1.PredicateCandidates) Dependencies {
 	switch candidates {
 	case placementv1.PredicateCandidatesNodes:
@@ -457,7 +466,8 @@ func (d Dependencies) WithCandidates(candidates placementv1.PredicateCandidates)
 	return d
 }
 
-// WithTolerated returns the dependencies of a policy that lets existing objects stay in clusters that are not ready.
+// WithTolerated returns the dependencies of a policy, with what is read in addition to let existing objects stay in clusters that are not
+// ready.
 func (d Dependencies) WithTolerated() Dependencies {
 	input, data := &projection.FieldSet{}, &projection.FieldSet{}
 	input.AddName(language.InputTolerated).AddAll()
@@ -479,13 +489,13 @@ func (d *Dependencies) analysePredicates(module *ast.Module) {
 	})
 }
 
-// readClusters records the fields of clusters that predicates read.
+// readClusters records that the fields of clusters which predicates read are read.
 func (a *fieldAnalyser) readClusters() {
 	cluster := a.follow(places{fields: []place{{at: a.data}}}, []operand{{texts: []string{language.RootClusters}}, {many: true}})
 	a.deepen(a.follow(cluster, []operand{{texts: clusterFields}}))
 }
 
-// readFields marks a sealed field set below a value as read.
+// readFields records that some fields of a value are read, with everything below the ends of the field set.
 func (a *fieldAnalyser) readFields(p places, fields *projection.FieldSet) {
 	if !a.step() {
 		return

@@ -39,11 +39,12 @@ type fieldScope struct {
 type class struct {
 	// parent is the class that this class was merged into; nil for a root.
 	parent *class
-	// equations counts the equations that have one of the variables on a side, and variables counts the variables.
+	// equations is the number of equations that have one of the variables on a side, and variables the number of variables.
 	equations, variables int
-	// definitions are the sides of equations that are not variables.
+	// definitions return the values of the sides of these equations that are not variables.
 	definitions []func() places
 
+	// running reports whether the value is being computed, and done whether it is known.
 	running, done bool
 	value         places
 }
@@ -74,7 +75,7 @@ func (s *fieldScope) define(v ast.Var, definition func() places) {
 	c.definitions = append(c.definitions, definition)
 }
 
-// equate merges the classes of two variables.
+// equate adds an equation between two variables, by merging their classes.
 func (s *fieldScope) equate(v, w ast.Var) {
 	c, d := s.class(v), s.class(w)
 	if c == d {
@@ -87,13 +88,13 @@ func (s *fieldScope) equate(v, w ast.Var) {
 	c.definitions = append(c.definitions, d.definitions...)
 }
 
-// local returns the term's variable if it is local to the rule.
+// local returns the variable that a term is. The result is false for other terms, and for `input` and `data`.
 func local(t *ast.Term) (ast.Var, bool) {
 	v, ok := t.Value.(ast.Var)
 	return v, ok && v != ast.InputRootDocument.Value && v != ast.DefaultRootDocument.Value
 }
 
-// collect finds the equations of a rule.
+// collect finds the equations of a rule, and those of its parameters with the arguments.
 func (s *fieldScope) collect(r *ast.Rule, arguments []places) {
 	for i, argument := range arguments {
 		if i >= len(r.Head.Args) {
@@ -163,7 +164,7 @@ func equation(terms []*ast.Term) (left, right *ast.Term, ok bool) {
 	return terms[1], terms[2], true
 }
 
-// output returns the operand of a call that receives the result; nil if there is none.
+// output returns the operand of a call that receives the result; nil if the call has no such operand.
 func (s *fieldScope) output(terms []*ast.Term) *ast.Term {
 	operator, ok := terms[0].Value.(ast.Ref)
 	if !ok {
@@ -182,6 +183,8 @@ func (s *fieldScope) settle() {
 	}
 }
 
+// valueOf returns the value of the variables of a class. If there are more equations than variables, all sides are compared and so read
+// completely.
 func (s *fieldScope) valueOf(c *class) places {
 	c = c.root()
 	if c.done {
@@ -210,6 +213,7 @@ func (s *fieldScope) valueOf(c *class) places {
 	return value
 }
 
+// body records the reads of the expressions of a body.
 func (s *fieldScope) body(body ast.Body) {
 	for _, e := range body {
 		if !s.a.step() {
@@ -219,6 +223,7 @@ func (s *fieldScope) body(body ast.Body) {
 	}
 }
 
+// expression records the reads of an expression.
 func (s *fieldScope) expression(e *ast.Expr) {
 	for _, w := range e.With {
 		// Whether OPA can replace a value below the target depends on the existing value.
@@ -254,6 +259,7 @@ func (s *fieldScope) expression(e *ast.Expr) {
 	}
 }
 
+// callOrEquation records the reads of an expression that is a call or an equation. terms are its operator and its operands.
 func (s *fieldScope) callOrEquation(terms []*ast.Term) {
 	if left, right, ok := equation(terms); ok {
 		v, isLeft := local(left)
@@ -282,7 +288,7 @@ func (s *fieldScope) callOrEquation(terms []*ast.Term) {
 	s.deep(output)
 }
 
-// members returns the members of a collection.
+// members returns what the members of a collection may be.
 func (s *fieldScope) members(t *ast.Term) places {
 	return s.a.follow(s.value(t), []operand{{many: true}})
 }
@@ -309,6 +315,7 @@ func (s *fieldScope) value(t *ast.Term) places {
 	return anything
 }
 
+// ref returns what a reference may select, and records the reads that are needed for that.
 func (s *fieldScope) ref(ref ast.Ref) places {
 	if ref[0].Equal(ast.DefaultRootDocument) {
 		return s.a.dataRef(s, ref)
@@ -320,6 +327,7 @@ func (s *fieldScope) ref(ref ast.Ref) places {
 	return s.a.follow(s.value(ref[0]), operands)
 }
 
+// operands returns what the parts of a reference may be.
 func (s *fieldScope) operands(path []*ast.Term) []operand {
 	out := make([]operand, len(path))
 	for i, t := range path {
@@ -328,8 +336,8 @@ func (s *fieldScope) operands(path []*ast.Term) []operand {
 	return out
 }
 
-// operand evaluates one part of a reference. A variable is compared with the existing names, unless it can only be one
-// of a few known strings.
+// operand returns what one part of a reference may be. A variable is compared with the existing names, unless it can only be one of a few
+// known strings.
 func (s *fieldScope) operand(t *ast.Term) operand {
 	if text, ok := t.Value.(ast.String); ok {
 		return operand{texts: []string{string(text)}}
@@ -346,7 +354,7 @@ func (s *fieldScope) operand(t *ast.Term) operand {
 	return operand{many: true}
 }
 
-// deep marks everything below a term as read.
+// deep records that the value of a term is read, with everything below it.
 func (s *fieldScope) deep(t *ast.Term) {
 	switch v := t.Value.(type) {
 	case ast.Null, ast.Boolean, ast.Number, ast.String:

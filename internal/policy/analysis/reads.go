@@ -34,7 +34,7 @@ type Read struct {
 	Plural string
 	// GroupVersion is set for references of the form data.resources["<group>/<version>"].<plural>.
 	GroupVersion string
-	// Listed is set in Binding.Missing for types that spec.replicate lists. Group is then the API group.
+	// Listed is true only in Binding.Missing, for types that spec.replicate lists. Group is then the API group.
 	Listed bool
 	Group  string
 	// Clusters reports whether the read is data.clusters, the normal form of every inventory, or
@@ -44,8 +44,8 @@ type Read struct {
 	Quotas string
 	// Row and Col are the position of the first reference. Both count from 1.
 	Row, Col int
-	// Note is set in Binding.Missing if the policy is bound to a group that no longer serves the type. It names that
-	// group, and the other groups that may serve the type instead.
+	// Note is set only in Binding.Missing, if the policy is bound to a group that no longer serves the type. It names that group, and the
+	// other groups that may serve the type instead.
 	Note string
 }
 
@@ -80,7 +80,7 @@ func (r Read) Path() []string {
 	}
 }
 
-// Explained returns the reference as it is written in Rego, followed by its note.
+// Explained returns the reference as String does, followed by its note if there is one.
 func (r Read) Explained() string {
 	if r.Note == "" {
 		return r.String()
@@ -104,7 +104,7 @@ func (k KeyedRead) String() string {
 	return fmt.Sprintf("%s[%q][%q]", k.Read, k.First, k.Second)
 }
 
-// ByPluralAlone reports whether the reference names a type by its plural name alone. Several groups may serve such a name.
+// ByPluralAlone reports whether the reference names a type by its plural name alone. Several groups may serve types with that name.
 func (r Read) ByPluralAlone() bool {
 	return !r.Clusters && r.Quotas == "" && r.GroupVersion == ""
 }
@@ -118,11 +118,14 @@ func compareReads(x, y Read) int { return cmp.Compare(x.String(), y.String()) }
 // from such a reference. The analysis follows each reference up to the first part that is known only at evaluation. A
 // reference that has not named a resource type by then reads an unknown set of types and is rejected.
 type analyser struct {
-	pkg       ast.Ref
-	rules     map[string]bool
-	dynamic   bool
-	reads     map[Read]Read
-	keyed     map[string]KeyedRead
+	pkg ast.Ref
+	// rules are the names of the module's own rules. dynamic reports whether references to unknown resource types are accepted.
+	rules   map[string]bool
+	dynamic bool
+	// reads are the reads so far, by the read without its position. keyed are the keyed reads by their texts.
+	reads map[Read]Read
+	keyed map[string]KeyedRead
+	// documents are the references to other documents, by the name of the document.
 	documents map[string][]*ast.Location
 	errs      ast.Errors
 }
@@ -191,7 +194,7 @@ func (a *analyser) visit(ref ast.Ref) {
 			return
 		}
 		if _, known := language.QuotaResource(name); !known {
-			a.fail(ref, fmt.Sprintf("%s: Berth keeps data.%[2]s.%[3]s[namespace][name], data.%[2]s.%[4]s[name], and data.%[2]s.%[5]s[name] there, and nothing else",
+			a.fail(ref, fmt.Sprintf("%s: below data.%[2]s are only data.%[2]s.%[3]s[namespace][name], data.%[2]s.%[4]s[name], and data.%[2]s.%[5]s[name]",
 				ref, language.RootBerth, language.Quotas, language.ClusterQuotas, language.AmbiguousClusters))
 			return
 		}
@@ -204,7 +207,7 @@ func (a *analyser) visit(ref ast.Ref) {
 	}
 }
 
-// ownRule reports whether the reference is to a rule or function of the module.
+// ownRule reports whether the reference is to a rule or a function of the module itself.
 func (a *analyser) ownRule(ref ast.Ref) bool {
 	if !ref.HasPrefix(a.pkg) {
 		return false
@@ -213,6 +216,7 @@ func (a *analyser) ownRule(ref ast.Ref) bool {
 	return ok && a.rules[name]
 }
 
+// readResource adds the read of a resource type whose plural name is the part of the reference at the index at.
 func (a *analyser) readResource(ref ast.Ref, groupVersion string, at int) {
 	plural, ok := language.Part(ref, at)
 	if !ok {
@@ -242,6 +246,7 @@ func (a *analyser) addKeyed(ref ast.Ref, read Read, at int) {
 	a.keyed[name] = keyed
 }
 
+// add adds a read, with the position of the reference if the read is new.
 func (a *analyser) add(ref ast.Ref, read Read) {
 	if _, seen := a.reads[read]; seen {
 		return
@@ -253,15 +258,16 @@ func (a *analyser) add(ref ast.Ref, read Read) {
 	a.reads[read] = located
 }
 
-// unresolved handles a reference that reads all of prefix. It is an error unless spec.replicate lists the types.
+// unresolved handles a reference that may read everything below prefix. It is an error unless spec.replicate lists the types.
 func (a *analyser) unresolved(ref ast.Ref, prefix string) {
 	if a.dynamic {
 		return
 	}
-	a.fail(ref, fmt.Sprintf("%s reads resource types that only evaluation knows (all of %s): name the type in the policy's text, or list "+
+	a.fail(ref, fmt.Sprintf("%s reads resource types that are known only at evaluation (all of %s): name the type in the policy's text, or list "+
 		"the types under spec.replicate", ref, prefix))
 }
 
+// fail adds an error about a reference.
 func (a *analyser) fail(ref ast.Ref, message string) {
 	a.errs = append(a.errs, &ast.Error{Code: codeRead, Location: ref[0].Location, Message: message})
 }

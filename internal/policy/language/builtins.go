@@ -63,6 +63,7 @@ var (
 	}, nil)))
 )
 
+// predicateFunction returns the declaration of a builtin function that evaluates predicates.
 func predicateFunction(name string, operands ...types.Type) *ast.Builtin {
 	return &ast.Builtin{Name: name, Decl: types.NewFunction(types.Args(operands...), types.Named("verdicts", verdicts))}
 }
@@ -133,6 +134,7 @@ var (
 
 var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare, Feasible, FeasibleClusters, CEL, Scale, ChooseClusters, SpreadClusters}
 
+// quantityFunction returns the declaration of a builtin function of two quantities.
 func quantityFunction(name string, result types.Type) *ast.Builtin {
 	quantity := types.NewAny(types.S, types.N)
 	return &ast.Builtin{

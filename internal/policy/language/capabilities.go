@@ -74,7 +74,7 @@ var (
 	capabilitiesV1 = sync.OnceValue(func() *ast.Capabilities { return restricted(ast.RegoV1) })
 )
 
-// Of returns the parser version and the capabilities for a policy's language version.
+// Of returns the version and the capabilities of the language that OPA's parser and compiler use for a policy.
 func Of(v placementv1.RegoVersion) (ast.RegoVersion, *ast.Capabilities) {
 	if v == placementv1.RegoV0 {
 		return ast.RegoV0, capabilitiesV0()

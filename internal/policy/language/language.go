@@ -72,7 +72,7 @@ func QuotasOf(resource schema.GroupVersionResource) (name string, ok bool) {
 	return "", false
 }
 
-// Part returns the reference's i-th part. The result is false if the part is missing or is not a constant string.
+// Part returns the reference's part with the index i. The result is false if the part is missing or is not a constant string.
 func Part(ref ast.Ref, i int) (string, bool) {
 	if i >= len(ref) {
 		return "", false
@@ -111,7 +111,7 @@ func RuleNames(module *ast.Module) map[string]bool {
 	return names
 }
 
-// RuleName returns the first part of the rule's name below its package.
+// RuleName returns the first part of a rule's name below its package, such as labels for labels.team.
 func RuleName(rule *ast.Rule) string {
 	switch head := rule.Head.Ref()[0].Value.(type) {
 	case ast.Var:

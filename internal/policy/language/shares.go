@@ -34,7 +34,8 @@ const MaxShare = 1_000_000
 // one of them.
 var ShareFields = []string{"replicas", "weight"}
 
-// ParseShare returns the fields of a cluster's share. The value is decoded JSON. The error says what is wrong with it.
+// ParseShare returns the numbers in a cluster's share, by the names of ShareFields. The value is decoded JSON. The error says what is wrong
+// with it.
 func ParseShare(value any) (map[string]int64, error) {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -62,7 +63,7 @@ func ParseShare(value any) (map[string]int64, error) {
 	return share, nil
 }
 
-// CheckShareFields checks the names of a share's fields, which are sorted.
+// CheckShareFields returns an error unless the names, which are sorted, may be the fields of a share.
 func CheckShareFields(names []string) error {
 	for _, name := range names {
 		if slices.Contains(ShareFields, name) {

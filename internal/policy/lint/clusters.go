@@ -31,7 +31,7 @@ type ClusterConstant struct {
 	Position
 	// Value is the constant's value.
 	Value string
-	// Given reports whether the value of the rule clusters contains the constant.
+	// Given reports whether the constant is in the value of the rule clusters.
 	Given bool
 	// Field is the path of the field of data.clusters[name] that the policy compares with the constant. If the field is
 	// a collection, its members are compared. Field is empty if the constant is compared with the name.
@@ -61,7 +61,7 @@ type constantSearch struct {
 	each map[ast.Var]bool
 }
 
-// newConstantSearch returns a search that knows the variables of a module whose scopes have different variables.
+// newConstantSearch returns a search in a module whose scopes have different variables. It knows what the variables denote.
 func newConstantSearch(module *ast.Module) *constantSearch {
 	s := &constantSearch{assigned: map[ast.Var]ast.Ref{}, each: map[ast.Var]bool{}}
 	s.assignments(module)
@@ -70,6 +70,7 @@ func newConstantSearch(module *ast.Module) *constantSearch {
 	return s
 }
 
+// add adds a term to found if the term is a constant text. given and field are the fields of its ClusterConstant.
 func (s *constantSearch) add(t *ast.Term, fallback *ast.Location, given bool, field []string) {
 	if text, at := textAt(t, fallback); at != nil {
 		s.found = append(s.found, ClusterConstant{Position: PositionOf(at), Value: text, Given: given, Field: field})
@@ -86,7 +87,7 @@ func textAt(t *ast.Term, fallback *ast.Location) (string, *ast.Location) {
 	return string(text), cmp.Or(t.Location, fallback)
 }
 
-// names collects the constants in the values of the rule clusters.
+// names adds the constants in the values of the rule clusters to found.
 func (s *constantSearch) names(module *ast.Module) {
 	ast.WalkRules(module, func(clause *ast.Rule) bool {
 		switch {
@@ -105,14 +106,14 @@ func (s *constantSearch) names(module *ast.Module) {
 	})
 }
 
-// members adds the members of a constant array or set.
+// members adds the members of a constant array or set to found.
 func (s *constantSearch) members(t *ast.Term, at *ast.Location, given bool, field []string) {
 	for _, member := range members(t) {
 		s.add(member, at, given, field)
 	}
 }
 
-// assignments collects the variables that references are assigned to.
+// assignments records the variables to which references are assigned.
 func (s *constantSearch) assignments(module *ast.Module) {
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
 		if !e.IsEquality() {
@@ -126,7 +127,7 @@ func (s *constantSearch) assignments(module *ast.Module) {
 	})
 }
 
-// iterations collects the variables that range over the names of clusters. It omits those that have their value from elsewhere.
+// iterations records the variables that range over the names of clusters. It omits variables that an expression sets to another value.
 func (s *constantSearch) iterations(module *ast.Module) {
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
 		if root, _ := language.Part(ref, 1); ref.HasPrefix(ast.DefaultRootRef) && root == language.RootClusters && len(ref) > 2 {
@@ -149,7 +150,7 @@ func (s *constantSearch) iterations(module *ast.Module) {
 	})
 }
 
-// fields collects the constants that are compared with fields of clusters, and the constant keys of data.clusters.
+// fields adds the constants that are compared with fields of clusters, and the constant keys of data.clusters, to found.
 func (s *constantSearch) fields(module *ast.Module) {
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
 		if !e.IsCall() || len(e.Operands()) != 2 {
@@ -280,8 +281,8 @@ func ClusterKeys(compiler *ast.Compiler) []ClusterKey {
 	})
 }
 
-// arguments adds the parameters of the module's functions to the assigned variables, and to those that range over names. It omits a
-// parameter unless all calls pass clusters, all calls pass the same document of clusters, or all calls pass names.
+// arguments records the parameters of the module's functions as variables that references are assigned to, or that range over names. It
+// omits a parameter unless all calls pass clusters, all calls pass the same document of clusters, or all calls pass names.
 func (s *constantSearch) arguments(module *ast.Module) {
 	calls := map[string][]*ast.Expr{}
 	ast.WalkExprs(module, func(e *ast.Expr) bool {

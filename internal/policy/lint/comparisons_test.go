@@ -23,7 +23,7 @@ import (
 func TestComparisons(t *testing.T) {
 	const bytes = "units.parse_bytes gives bytes, and 4 is 4 bytes"
 	testLogic(t, map[string]logicTest{
-		"Lower":         {text: `errors contains "x" if lower(input.a) == "Gold"`, want: []string{`p.rego:2:24: lower(input.a) has lower-case letters alone, so that it never equals "Gold": write "gold"`}},
+		"Lower":         {text: `errors contains "x" if lower(input.a) == "Gold"`, want: []string{`p.rego:2:24: lower(input.a) has only lower-case letters, so that it never equals "Gold": write "gold"`}},
 		"Upper":         {text: body(`upper(input.a) != "gold"`), want: []string{`write "GOLD"`}},
 		"LowerFlipped":  {text: body(`"Gold" == lower(input.a)`), want: []string{`write "gold"`}},
 		"LowerIn":       {text: body(`lower(input.a) in {"gold", "Silver"}`), want: []string{`write "silver"`}},

@@ -30,8 +30,8 @@ var keyedFields = []string{
 	"labels", "annotations", "matchLabels", "nodeSelector", "limits", "requests", "capacity", "allocatable", "allocated", "hard", "used",
 }
 
-// NameInBrackets returns the bracketed form of the reference at a position, if the variable is a part of its
-// unbracketed name; otherwise nil.
+// NameInBrackets returns the reference that the author probably meant at a position, with its last name in brackets, such as labels["a/b"]
+// for labels.a/b. It returns nil if the variable is not a part of such a name.
 func NameInBrackets(parsed *ast.Module, row, col int, variable ast.Var) (meant ast.Ref) {
 	// The parts of a-b-c include the call a-b. The longest call has the whole name.
 	longest := map[int]unbracketed{}
@@ -74,6 +74,8 @@ type unbracketed struct {
 	offset int
 }
 
+// unbracketedCall returns the reference that a call of the operator / or - was probably meant to be. ok is false for other calls, and for
+// an operator with a space after it.
 func unbracketedCall(operator string, operands []*ast.Term) (u unbracketed, ok bool) {
 	sign := map[string]string{ast.Divide.Name: "/", ast.Minus.Name: "-"}[operator]
 	if sign == "" || len(operands) != 2 {
@@ -102,7 +104,7 @@ func unbracketedCall(operator string, operands []*ast.Term) (u unbracketed, ok b
 	return u, true
 }
 
-// bracketed returns the reference with brackets; nil if the reference is not a bracketable name.
+// bracketed returns the reference with brackets around its last name; nil if it is not known where that name begins.
 func (u unbracketed) bracketed() ast.Ref {
 	at := slices.IndexFunc(u.ref, func(t *ast.Term) bool {
 		name, ok := t.Value.(ast.String)

@@ -27,15 +27,15 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// eachEntry is a clause of the rule errors that is true if one entry of a collection does not match a term, and that
-// uses the entry in no other way. If no term matches all entries, the clause denies every object.
+// eachEntry is a clause of the rule errors that is true if any entry of a collection does not match a term, and that uses the entry in no
+// other way. If no term matches all entries, the clause denies every object.
 type eachEntry struct {
 	// collection has the entries. It is a constant, or a reference to a document in spec.data.
 	collection *ast.Term
 	// ends returns the prefix and the suffix of every text that matches an entry. It is nil if only equal values match.
 	ends    func(entry string) (start, end string)
 	at      *ast.Location
-	message string
+	message string // suggests a replacement
 }
 
 // Limits on how many clauses of a policy, and how many entries of a collection, are examined.
@@ -44,8 +44,8 @@ const (
 	maxEntries = 16
 )
 
-// EachEntry returns the clauses that are true for every object, given the policy's own documents. The parameter static is
-// nil if there are none.
+// EachEntry returns findings for the clauses that are true for every object, given the policy's own documents. The parameter static is nil
+// if there are none.
 func (r *Report) EachEntry(static ast.Object) []Finding {
 	var out []Finding
 	for _, c := range r.eachEntry {
@@ -56,7 +56,7 @@ func (r *Report) EachEntry(static ast.Object) []Finding {
 	return out
 }
 
-// exclusive reports whether no term matches all entries, because no term matches two of them.
+// exclusive reports whether no term can match all entries, because some two of them exclude each other.
 func (c eachEntry) exclusive(entries []*ast.Term) bool {
 	if c.ends == nil {
 		return slices.ContainsFunc(entries, func(t *ast.Term) bool { return !t.Equal(entries[0]) })
@@ -79,7 +79,7 @@ func (c eachEntry) exclusive(entries []*ast.Term) bool {
 	return false
 }
 
-// entries returns the members of a collection; nil if they are unknown.
+// entries returns the members of a collection, which may be a document in static; nil if they are unknown.
 func entries(collection *ast.Term, static ast.Object) []*ast.Term {
 	if ref, ok := collection.Value.(ast.Ref); ok {
 		if static == nil || len(ref) < 2 || !ref.IsGround() {
@@ -232,14 +232,14 @@ func (n *names) mismatch(expr *ast.Expr, entry int) (c eachEntry, ok bool) {
 	if !n.ofObject(subject, map[ast.Var]bool{}) {
 		return c, false
 	}
-	c.message = "If one that matches is enough, write a rule such as ok(x) if { some entry in ...; ... }, and not ok(x) here"
+	c.message = "If one matching entry is enough, write a rule such as ok(x) if { some entry in ...; ... }, and not ok(x) here"
 	if expr.Operator().String() == ast.NotEqual.Name {
-		c.message = fmt.Sprintf("If one that is equal is enough, write not %s in the collection", subject)
+		c.message = fmt.Sprintf("If one equal entry is enough, write not %s in the collection", subject)
 	}
 	return c, true
 }
 
-// ofObject reports whether a term depends on anything other than constants and documents in data.
+// ofObject reports whether a term depends on anything other than constants and documents in data, such as the object.
 func (n *names) ofObject(term *ast.Term, seen map[ast.Var]bool) (found bool) {
 	ast.WalkVars(term, func(v ast.Var) bool {
 		value := n.local[v]

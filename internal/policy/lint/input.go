@@ -31,7 +31,7 @@ type InputConstant struct {
 	// Field is "kind" or "apiVersion".
 	Field string
 	Value string
-	// Differs reports whether the comparison is true for all values other than Value.
+	// Differs reports whether the comparison is true if the field differs from Value, as in input.kind != "Pod".
 	Differs bool
 }
 
@@ -58,9 +58,10 @@ func InputConstants(compiler *ast.Compiler) []InputConstant {
 	return out
 }
 
-// references maps the variables of a result of scopedModuleOf to the references that they are equal to.
+// references maps variables to the references that they are equal to. It is for modules that scopedModuleOf returned.
 type references map[ast.Var]ast.Ref
 
+// referencesOf returns the references of a module, which scopedModuleOf returned.
 func referencesOf(module *ast.Module) references {
 	out := references{}
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
@@ -89,7 +90,7 @@ func (r references) of(term *ast.Term) ast.Ref {
 	return nil
 }
 
-// typeField returns the name of the type field that a reference reads; "" for other references.
+// typeField returns "kind" or "apiVersion" if a reference is to that field of the input; "" for other references.
 func typeField(ref ast.Ref) string {
 	name, ok := language.Part(ref, 1)
 	if ok && len(ref) == 2 && ref.HasPrefix(ast.InputRootRef) && (name == "kind" || name == "apiVersion") {
@@ -98,7 +99,7 @@ func typeField(ref ast.Ref) string {
 	return ""
 }
 
-// comparedConstants returns the constants that an expression compares with one of the type fields.
+// comparedConstants returns the constants that an expression compares with input.kind or input.apiVersion.
 func comparedConstants(compiler *ast.Compiler, e *ast.Expr, refs references) []InputConstant {
 	operands := e.Operands()
 	if !e.IsCall() || len(operands) != 2 || e.Location == nil {
@@ -141,11 +142,11 @@ func constantMembers(compiler *ast.Compiler, term *ast.Term, refs references) []
 	return members(term)
 }
 
-// AbsentLabel is a label that an object must not have. The policy decides nothing about an object that has it.
+// AbsentLabel is a label without which an object must be for a policy to decide anything about it.
 type AbsentLabel struct {
 	// Position is the position of the first condition that requires the absence.
 	Position
-	Key string
+	Key string // the key of the label
 }
 
 // AbsentLabels returns the labels that every clause of the contract rules requires to be absent, as in `not
@@ -194,11 +195,11 @@ func labelsRequiredAbsent(body ast.Body) []AbsentLabel {
 	return out
 }
 
-// NeededKey is a label or an annotation of objects that a policy gives clusters.
+// NeededKey is a label or an annotation that an object needs for a policy to give it clusters.
 type NeededKey struct {
 	// Position is the position of the first condition that compares it.
 	Position
-	// Field is the field of metadata, and Key the key in it.
+	// Field is "labels" or "annotations", and Key the key in it.
 	Field, Key string
 }
 
@@ -227,6 +228,7 @@ func NeededKeys(compiler *ast.Compiler) []NeededKey {
 	return out
 }
 
+// neededKeys returns the labels and annotations that the body of a rule compares with constants.
 func neededKeys(body ast.Body, refs references) (out []NeededKey) {
 	for _, e := range body {
 		if e.Negated || len(e.With) > 0 || e.Location == nil || len(e.Operands()) != 2 || !e.IsEquality() && !e.Operator().Equal(ast.Equal.Ref()) {

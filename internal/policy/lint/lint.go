@@ -45,7 +45,7 @@ type Finding struct {
 
 // Report has the parts of a policy's Rego that are probably mistakes.
 type Report struct {
-	// Warnings are all of them. NoEffect are those that have no effect.
+	// Warnings are all parts that are probably mistakes. NoEffect are those of them that have no effect on decisions.
 	Warnings, NoEffect []Finding
 	// Unused are the rules and functions that no contract rule uses. They are not in Warnings, because an author may keep rules
 	// for other purposes.
@@ -76,8 +76,7 @@ func Check(parsed, compiled *ast.Module, graph *ast.Graph, v0 bool) *Report {
 	return r
 }
 
-// moduleOf returns the only module of a policy's compiler. A policy without Rego has no compiler. For nil, moduleOf returns
-// a module without rules.
+// moduleOf returns the only module of a policy's compiler, or a module without rules if the compiler is nil, as for a policy without Rego.
 func moduleOf(compiler *ast.Compiler) *ast.Module {
 	if compiler != nil {
 		for _, module := range compiler.Modules {
@@ -89,6 +88,7 @@ func moduleOf(compiler *ast.Compiler) *ast.Module {
 
 var withoutRules = ast.MustParseModule("package empty")
 
+// warnAt adds a warning about the part at a location.
 func (r *Report) warnAt(at *ast.Location, message string) {
 	r.Warnings = append(r.Warnings, Finding{Position: PositionOf(at), Message: message})
 }

@@ -156,7 +156,7 @@ func single(term *ast.Term) bool {
 	return ok
 }
 
-// contradicts reports whether no value satisfies both comparisons.
+// contradicts reports whether no value of the subject satisfies both comparisons.
 func (c comparison) contradicts(other comparison) bool {
 	for _, pair := range [][2]comparison{{c, other}, {other, c}} {
 		x, y := pair[0], pair[1]
@@ -171,10 +171,12 @@ func (c comparison) contradicts(other comparison) bool {
 	return false
 }
 
+// isLower reports whether the comparison sets a lower limit.
 func (c comparison) isLower() bool {
 	return c.operator == ast.GreaterThan.Name || c.operator == ast.GreaterThanEq.Name
 }
 
+// isUpper reports whether the comparison sets an upper limit.
 func (c comparison) isUpper() bool {
 	return c.operator == ast.LessThan.Name || c.operator == ast.LessThanEq.Name
 }
@@ -198,7 +200,7 @@ func (c comparison) holds(value *ast.Term) bool {
 	}
 }
 
-// alternative returns a suggestion that replaces two contradicting comparisons.
+// alternative returns a suggestion what to write in place of two contradicting comparisons.
 func (c comparison) alternative(other comparison) string {
 	if c.operator == ast.Equality.Name && other.operator == ast.Equality.Name {
 		if text := fmt.Sprintf("write %s in {%s, %s}", c.subject, c.values[0], other.values[0]); len(text) <= 2*maxSource {
@@ -220,8 +222,8 @@ func source(expr *ast.Expr) string {
 	return expr.String()
 }
 
-// checkComparisons warns about comparisons with a constant that the subject never equals, or that is probably a
-// mistake.
+// checkComparisons warns about calls and comparisons of a rule that are never true or probably mistakes, such as those with a constant that
+// the other side never equals.
 func (r *Report) checkComparisons(rule *ast.Rule, n *names) {
 	eachCall(rule, func(c funcCall) {
 		if len(c.operands) != 2 {
@@ -244,7 +246,7 @@ func (r *Report) checkComparisons(rule *ast.Rule, n *names) {
 	})
 }
 
-// swapped returns a warning if startswith or endswith searches a constant for a variable; otherwise "".
+// swapped returns a warning if the first argument of startswith or endswith is a constant and the second one is not; otherwise "".
 func swapped(c funcCall, second *ast.Term) string {
 	if c.operator != ast.StartsWith.Name && c.operator != ast.EndsWith.Name {
 		return ""
@@ -256,12 +258,13 @@ func swapped(c funcCall, second *ast.Term) string {
 	if c.operator == ast.EndsWith.Name {
 		what = "ends"
 	}
-	return fmt.Sprintf("%s(%s, %s) is true if the constant %s %s with the other argument. The first argument is the text in which it looks: "+
+	return fmt.Sprintf("%s(%s, %s) is true if the constant %s %s with the other argument. The function examines its first argument: "+
 		"did you mean %s(%s, %s)?",
 		c.operator, c.operands[0], c.operands[1], c.operands[0], what, c.operator, c.operands[1], c.operands[0])
 }
 
-// inPattern returns a warning if the regular expression of regex.match is a value of the object, or a glob; otherwise "".
+// inPattern returns a warning if the first argument of regex.match, which is the regular expression, is a value of the object or a glob;
+// otherwise "".
 func inPattern(c funcCall, expression, text *ast.Term) string {
 	if c.operator != ast.RegexMatch.Name {
 		return ""
@@ -325,7 +328,7 @@ func inOneCase(c funcCall, subject, constant *ast.Term) string {
 			if !whole {
 				relation = "never contains"
 			}
-			return fmt.Sprintf("%s has %s letters alone, so that it %s %q: write %q", brief(subject), letters, relation, value, meant)
+			return fmt.Sprintf("%s has only %s letters, so that it %s %q: write %q", brief(subject), letters, relation, value, meant)
 		}
 	}
 	return ""

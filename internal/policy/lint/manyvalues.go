@@ -49,7 +49,7 @@ func (r *Report) checkManyValues(module *ast.Module) {
 // them. The analysis of a policy of maximum size must not take long.
 const maxManyValues = 8
 
-// manyValues returns the collection over whose keys a clause's value ranges; nil if there is none.
+// manyValues returns the collection over whose keys the value of a clause ranges; nil if there is none, or if only one key can be meant.
 func manyValues(clause *ast.Rule) ast.Ref {
 	if slices.ContainsFunc(clause.Body, hasWith) {
 		return nil
@@ -105,7 +105,7 @@ type iteration struct {
 	tied map[ast.Var]bool
 }
 
-// collection returns the clusters or replicated objects whose keys the variable ranges over; nil for other variables.
+// collection returns the reference to the clusters or the replicated objects over whose keys the variable ranges; nil for other variables.
 func (it *iteration) collection(body ast.Body) ast.Ref {
 	var out ast.Ref
 	for _, expr := range body {
@@ -133,8 +133,7 @@ func keyAt(ref ast.Ref) int {
 	return at
 }
 
-// unfixed reports whether a body has no condition on the key, and only conditions on the member that many clusters
-// share.
+// unfixed reports whether a body has no condition on the key, and only conditions on the member that many members can satisfy.
 func (it *iteration) unfixed(body ast.Body, collection ast.Ref) bool {
 	it.tied = map[ast.Var]bool{it.key: true}
 	for before, passes := 0, 0; before != len(it.tied); passes++ {
@@ -218,6 +217,7 @@ func isAtMost(term *ast.Term, limit int) bool {
 	return ok && n <= limit
 }
 
+// mentions reports whether an expression contains the key or a variable that depends on it.
 func (it *iteration) mentions(expr *ast.Expr) (found bool) {
 	ast.WalkVars(expr, func(v ast.Var) bool {
 		found = found || it.tied[v]
@@ -231,8 +231,8 @@ var commonChecks = []*ast.Builtin{
 	ast.Equality, ast.NotEqual, ast.Member, ast.LessThan, ast.LessThanEq, ast.GreaterThan, ast.GreaterThanEq,
 }
 
-// common reports whether an expression reads the member, or compares fields that many members share with constants. It
-// adds variables that the expression sets to a part of the member to tied.
+// common reports whether an expression only reads the member, or compares fields that many members share with constants. It adds variables
+// that the expression sets to a part of the member to tied.
 func (it *iteration) common(expr *ast.Expr, collection ast.Ref) bool {
 	if expr.Negated {
 		return false

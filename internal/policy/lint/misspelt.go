@@ -39,9 +39,9 @@ var foreignRules = map[string]string{
 	"allow":  language.RuleErrors + "? Without " + language.RuleErrors + " everything is allowed",
 }
 
-// checkUnused finds the rules and functions that no contract rule uses, directly or indirectly. It warns about rules whose
-// authors probably meant a contract rule. The others are unused, except rules for OPA's test runner. In a policy without
-// contract rules, none is unused.
+// checkUnused finds the rules and functions that are not in used: no contract rule uses them. It warns about rules whose authors probably
+// meant a contract rule. The others are added to Unused, except rules for OPA's test runner. In a policy without contract rules, none is
+// added.
 func (r *Report) checkUnused(module *ast.Module, used map[string]bool) {
 	seen := map[string]bool{}
 	for _, rule := range module.Rules {
@@ -64,7 +64,8 @@ func (r *Report) checkUnused(module *ast.Module, used map[string]bool) {
 	}
 }
 
-// suggestRule returns the rule that a name probably stands for, as the end of a question; "" if there is none.
+// suggestRule returns the contract rule that a name probably stands for, as the end of a question with a question mark; "" if there is
+// none.
 func suggestRule(name string) string {
 	// Authors mistake members of the rule scheduling for rules.
 	if _, member := podscheduling.Types[name]; member {

@@ -159,7 +159,7 @@ func (n *names) resolve(term *ast.Term) *ast.Term {
 // maxNameSteps limits how many names that denote other names are followed.
 const maxNameSteps = 8
 
-// funcCall is a call of a function, either a whole expression or a part of one.
+// funcCall is a call of a function, either a whole expression or a part of one. operator is the name of the function.
 type funcCall struct {
 	operator string
 	operands []*ast.Term

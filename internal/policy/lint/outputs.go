@@ -31,7 +31,7 @@ type OutputConstant struct {
 	// Path has the name of the rule, and the names below it, such as scheduling, nodeSelector, and the key of a label.
 	Path  []string
 	Value string
-	// Always reports whether the rule gives the constant to each object.
+	// Always reports whether the rule gives the constant to every object, because its clause has no condition.
 	Always bool
 }
 

@@ -42,7 +42,7 @@ var (
 	dollarName = regexp.MustCompile(`\$[{(]\s*(?:request|input|object|oldObject|data|metadata)[.\[][^{}()]*[})]`)
 )
 
-// checkPlaceholders warns about strings with placeholders in the values of the rules that are used.
+// checkPlaceholders warns about strings with placeholders, such as {{ name }}, in the values of the rules with the used names.
 func (r *Report) checkPlaceholders(parsed *ast.Module, used map[string]bool) {
 	declared := map[string]bool{}
 	ast.WalkVars(parsed, func(v ast.Var) bool {

@@ -40,8 +40,8 @@ func scopedModuleOf(compiler *ast.Compiler) *ast.Module {
 // scopes numbers the scopes of a module.
 type scopes struct{ number int }
 
-// rename gives new names to the variables of the parts of a scope, and of the scopes in it. outer has the new names of the surrounding
-// scopes.
+// rename gives new names to the variables in the parts of a scope, and of the scopes inside it. outer maps the variables of the surrounding
+// scopes to their new names.
 func (s *scopes) rename(outer map[ast.Var]ast.Var, parts ...any) {
 	s.number++
 	renamed := map[ast.Var]ast.Var{}

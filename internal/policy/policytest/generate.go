@@ -35,10 +35,11 @@ type Generator struct {
 	Wide bool
 	// Judging enables calls of predicates.
 	Judging bool
-	// V0 reports whether the policy is written in Rego v0.
+	// V0 reports whether the policy is written in Rego v0. Policy sets it.
 	V0 bool
-	// variables are the variables in scope, helpers the names of the rules so far, and functions maps the functions so
-	// far to their arity.
+	// variables are the variables in scope. counter is the number of variables so far. helpers are the names of the rules so far, and texts
+	// the names of those whose value is a string. functions maps the functions so far to their arity. depth is how deeply terms and
+	// statements are nested.
 	variables []string
 	counter   int
 	helpers   []string
@@ -49,7 +50,7 @@ type Generator struct {
 	closed int
 }
 
-// Pick returns a number from 0 to n-1.
+// Pick returns a number from 0 to n-1, and uses up a byte.
 func (g *Generator) Pick(n int) int {
 	if len(g.Bytes) == 0 {
 		return 0
@@ -62,30 +63,32 @@ func (g *Generator) Pick(n int) int {
 // Of returns one of several texts.
 func (g *Generator) Of(choices ...string) string { return choices[g.Pick(len(choices))] }
 
-// one calls only one of the functions, because each of them may bring variables into scope.
+// one returns the result of one of the functions. It calls only that one, because each of them may bring variables into scope.
 func (g *Generator) one(choices ...func() string) string { return choices[g.Pick(len(choices))]() }
 
-// bound generates something that binds no variable, for positions in which Rego allows no binding.
+// bound returns what write generates, which then binds no variable, for positions in which Rego allows no binding.
 func (g *Generator) bound(write func() string) string {
 	g.closed++
 	defer func() { g.closed-- }()
 	return g.scoped(write)
 }
 
+// fresh returns the name of a new variable, which is not in scope yet.
 func (g *Generator) fresh() string {
 	g.counter++
 	return fmt.Sprintf("v%d", g.counter)
 }
 
-// bind brings a variable into scope.
+// bind brings a variable into scope, and returns it.
 func (g *Generator) bind(v string) string {
 	g.variables = append(g.variables, v)
 	return v
 }
 
-// fresher brings a new variable into scope.
+// fresher brings a new variable into scope, and returns its name.
 func (g *Generator) fresher() string { return g.bind(g.fresh()) }
 
+// variable returns the name of a variable in scope.
 func (g *Generator) variable() string {
 	if len(g.variables) == 0 {
 		return "input.a"
@@ -93,7 +96,7 @@ func (g *Generator) variable() string {
 	return g.variables[len(g.variables)-1-g.Pick(min(len(g.variables), 4))]
 }
 
-// scoped generates something whose variables go out of scope at its end.
+// scoped returns what write generates. Its variables go out of scope at its end.
 func (g *Generator) scoped(write func() string) string {
 	outer := slices.Clone(g.variables)
 	out := write()
@@ -101,6 +104,7 @@ func (g *Generator) scoped(write func() string) string {
 	return out
 }
 
+// constant generates a constant term.
 func (g *Generator) constant() string {
 	return g.Of(`"a"`, `"b"`, "1", "true", "false", "null", "{}", "[]", `{"a": 1}`, `[1, "a"]`, "0", `"c"`)
 }
@@ -166,6 +170,7 @@ func (g *Generator) judged() string {
 	}
 }
 
+// path generates the rest of a reference, of up to three parts.
 func (g *Generator) path() string {
 	var out strings.Builder
 	for range g.Pick(4) {
@@ -178,7 +183,7 @@ func (g *Generator) path() string {
 	return out.String()
 }
 
-// key generates an operand of a reference.
+// key generates the text between the brackets of a reference. It may bring a variable into scope.
 func (g *Generator) key() string {
 	choice := g.Pick(12)
 	if g.closed > 0 && (choice == 3 || choice == 4 || choice > 9) {
@@ -254,9 +259,10 @@ func (g *Generator) term() string {
 	}
 }
 
-// key0 generates an operand that binds nothing.
+// key0 generates the text between the brackets of a reference, without a new variable.
 func (g *Generator) key0() string { return g.Of(`"a"`, "0", g.variable(), "input.a") }
 
+// call generates a call of one of the functions so far.
 func (g *Generator) call() string {
 	names := slices.Sorted(func(yield func(string) bool) {
 		for name := range g.functions {
@@ -276,6 +282,7 @@ func (g *Generator) call() string {
 	return name + "(" + strings.Join(arguments, ", ") + ")"
 }
 
+// comprehension generates an array, set, or object comprehension.
 func (g *Generator) comprehension() string {
 	return g.scoped(func() string {
 		body := strings.Join(g.body(1+g.Pick(2)), "; ")
@@ -290,6 +297,7 @@ func (g *Generator) comprehension() string {
 	})
 }
 
+// body generates n statements.
 func (g *Generator) body(n int) []string {
 	var out []string
 	for range n {
@@ -298,6 +306,7 @@ func (g *Generator) body(n int) []string {
 	return out
 }
 
+// statement generates an expression of a body, or a few that belong together.
 func (g *Generator) statement() string {
 	g.depth++
 	defer func() { g.depth-- }()
@@ -360,7 +369,7 @@ func (g *Generator) statement() string {
 	}
 }
 
-// rarer generates one of the less common statements.
+// rarer generates one of the less common statements, by the choice that statement made.
 func (g *Generator) rarer(choice int) string {
 	switch choice {
 	case 20, 21:
@@ -397,6 +406,7 @@ func (g *Generator) rarer(choice int) string {
 	}
 }
 
+// pattern generates an equation of a term with a pattern of variables.
 func (g *Generator) pattern(of string) string {
 	v, w := g.fresher(), g.fresher()
 	if g.Pick(2) == 0 {
@@ -407,6 +417,7 @@ func (g *Generator) pattern(of string) string {
 	return pattern + g.Of(" = ", " := ") + of
 }
 
+// with generates a `with` and its target and value.
 func (g *Generator) with() string {
 	if g.Judging && g.Pick(8) == 0 {
 		return " with " + g.Of("k8s.feasible as f1", "object.union as k8s.feasible", "data.clusters as {}", "k8s.feasible_clusters as {}")
@@ -433,7 +444,7 @@ func (g *Generator) with() string {
 	}
 }
 
-// when generates the braces and the keyword around the body of a condition.
+// when returns a body with braces and the keyword around it, as a rule has it after its head.
 func (g *Generator) when(body string) string {
 	if g.V0 {
 		return " {\n\t" + body + "\n}"
@@ -446,7 +457,7 @@ func (g *Generator) name() string {
 	return g.bound(func() string { return g.one(func() string { return `"a"` }, g.variable) })
 }
 
-// kinds returns the number of kinds of rules to choose from.
+// kinds returns from how many kinds of rules to choose.
 func (g *Generator) kinds() int {
 	if g.Wide && !g.V0 {
 		return 7
@@ -454,7 +465,7 @@ func (g *Generator) kinds() int {
 	return 5
 }
 
-// rule generates a rule of one kind.
+// rule generates a rule with a name, of the kind with a number below kinds.
 func (g *Generator) rule(name string, kind int) string {
 	if kind == 4 {
 		return name + g.Of(" := ", " = ") + g.bound(func() string { return g.one(g.place, g.term) })
@@ -495,6 +506,7 @@ func (g *Generator) rule(name string, kind int) string {
 	})
 }
 
+// function generates a function.
 func (g *Generator) function(name string, arity int) string {
 	return g.scoped(func() string {
 		head := make([]string, arity)
@@ -584,8 +596,8 @@ func (g *Generator) Policy() string {
 	return strings.Join(out, "\n\n") + "\n"
 }
 
-// show generates contract rules that expose the values of all other rules, whatever their types, and one rule that
-// reads an input field that no other rule reads.
+// show generates contract rules with the values of all other rules in the text, whatever their types, and one rule that reads an input
+// field that no other rule reads.
 func (g *Generator) show(text string) []string {
 	out := []string{`labels := {"id": input.id}`}
 	for _, name := range append([]string{"made", "said", "t0", "t1"}, g.helpers...) {
@@ -601,7 +613,7 @@ func (g *Generator) show(text string) []string {
 	return out
 }
 
-// document generates a value with few distinct names, so that policies often find members.
+// document generates a value of at most some depth. Its members have few distinct names, so that policies often find them.
 func (g *Generator) document(depth int) any {
 	kind := g.Pick(12)
 	if depth <= 0 {
@@ -629,7 +641,7 @@ func (g *Generator) document(depth int) any {
 	}
 }
 
-// Object generates an object with few distinct names.
+// Object generates an object of at most some depth, whose members have few distinct names.
 func (g *Generator) Object(depth int) map[string]any {
 	out := map[string]any{}
 	var last any

@@ -37,7 +37,7 @@ func WithData(spec placementv1.PlacementPolicySpec, data string) placementv1.Pla
 	return spec
 }
 
-// Warned compiles a policy and compares its warnings with the expected parts.
+// Warned compiles a policy and fails the test unless it has as many warnings as want has texts, and each warning contains its text.
 func Warned(t *testing.T, spec placementv1.PlacementPolicySpec, want ...string) {
 	t.Helper()
 	m, err := policy.Compile("p", spec)

@@ -117,7 +117,7 @@ var _ = Describe("A policy that reads a type of which another group gets a names
 
 		By("uninstalling the type that it is bound to")
 		f.UninstallCRD(ctx, crd.Name)
-		hint := And(ContainSubstring("which was bound to %s.%s", plural, group), ContainSubstring("write data.resources[%q].%s", namesake.Spec.Group+"/v1", plural))
+		hint := And(ContainSubstring("which was bound to the type %s.%s", plural, group), ContainSubstring("write data.resources[%q].%s", namesake.Spec.Group+"/v1", plural))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status.Conditions",
 			ContainElement(And(HaveField("Type", placementv1.ConditionReplicated), HaveField("Status", metav1.ConditionFalse), HaveField("Message", hint)))))
 		warnings, err := f.Kubectl(ctx, "", "patch", "placementpolicy", name, "--type=merge", "-p", `{"spec":{"priority":8}}`)
