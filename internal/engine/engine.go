@@ -45,7 +45,7 @@ func (e *NotReplicatedError) Error() string {
 // StaleError is the error of a policy whose data is too old: the API server has not confirmed the replica of a resource
 // type for longer than the policy allows.
 type StaleError struct {
-	Resource schema.GroupVersionResource
+	Resource schema.GroupVersionResource // the type
 	// Confirmed is the time of the last confirmation.
 	Confirmed time.Time
 	// Max is the limit that the policy sets in spec.maxStaleness.
@@ -149,7 +149,7 @@ type RemoteError struct {
 	Attempts int
 	// RetryAfter is how long the engine asks clients to wait; 0 if it does not say.
 	RetryAfter time.Duration
-	Err        error
+	Err        error // the cause
 }
 
 func (e *RemoteError) Error() string {

@@ -265,7 +265,7 @@ func (m *Module) readsExactly(group, plural string) bool {
 
 // NotServedError means that a version of a policy reads types that the API server does not serve.
 type NotServedError struct {
-	Missing []analysis.Read
+	Missing []analysis.Read // of types that are not served
 }
 
 // Error returns a message that names the types.

@@ -44,9 +44,9 @@ type contractChecker struct {
 	schemas bool
 	// found are the errors found so far.
 	found []Diagnostic
-	// rule and clause are the rule and the clause under examination.
+	// rule is the name of the rule under examination.
 	rule   string
-	clause *ast.Rule
+	clause *ast.Rule // the clause under examination
 }
 
 // checkContract returns the errors in the clauses of a module's contract rules, sorted by position. OPA has the union of the types

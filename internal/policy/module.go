@@ -82,9 +82,9 @@ type Module struct {
 	// Unused are the rules of spec.rego that no contract rule uses. Warnings does not contain them.
 	Unused []lint.Finding
 
-	// rules are spec.rules, and rendered is what they were rendered to; nil if the policy has no rules.
+	// rules are spec.rules.
 	rules    []placementv1.Rule
-	rendered *rules.Module
+	rendered *rules.Module // what rules were rendered to; nil if the policy has none
 	// expressions keeps the CEL expressions of spec.rules compiled while this module is in use.
 	expressions []*celexpression.Program
 	// unit keeps the shared compilation alive in the weak cache while this module is in use.
@@ -96,7 +96,7 @@ type Diagnostic struct {
 	File string
 	// Row and Col are the position in File. They count from 1, and are 0 if the position is unknown.
 	Row, Col int
-	Code     string
+	Code     string // one of OPA's codes, or one of Berth's, such as berth_size_error
 	Message  string
 	// Field is the path of the invalid field, such as "spec.predicates.names[0]"; empty for spec.rego and spec.data.
 	Field string
@@ -279,7 +279,8 @@ func staticData(file string, spec placementv1.PlacementPolicySpec, pkg ast.Ref) 
 		}
 	}
 	if shadowed(document, pkg) {
-		return nil, oneError(file, nil, codeData, fmt.Sprintf("spec.data: has a document at %s, where the policy's own rules are: rename the document or the package", pkg))
+		return nil, oneError(file, nil, codeData, fmt.Sprintf(
+			"spec.data: has a document at %s, where the policy's own rules are: rename the document or the package", pkg))
 	}
 	value, err := ast.InterfaceToValue(document)
 	if err != nil {
@@ -381,7 +382,8 @@ func sourceLine(detail *ast.ParserErrorDetail) string {
 // otherLanguage returns the error for Rego that does not parse in its policy's language version. If it parses in the
 // other version, the error says so.
 func otherLanguage(regoVersion placementv1.RegoVersion, text string, wrong *CompileError) error {
-	other, message := placementv1.RegoV0, "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 (the error as v1: %s)"
+	other, message := placementv1.RegoV0, "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 "+
+		"(the error as v1: %s)"
 	if regoVersion == placementv1.RegoV0 {
 		other, message = placementv1.RegoV1, "the text is Rego v1: remove spec.regoVersion: v0 (the error as v0: %s)"
 	}

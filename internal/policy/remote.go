@@ -48,9 +48,9 @@ type Remote struct {
 	V0 bool
 	// Base is the URL below which the engine serves v1/data and v1/policies; nil if it can't be derived from Document.
 	Base *url.URL
-	// Modules are the Rego modules to push to the engine, in order. ModulesDigest identifies all of them.
+	// Modules are the Rego modules to push to the engine, in order.
 	Modules       []RemoteModule
-	ModulesDigest string
+	ModulesDigest string // identifies Modules; empty for none
 	// NamesSecrets reports whether the policy matches or replicates the resource type secrets by its name. MatchesSecrets reports whether
 	// the policy matches the type, by its name or by a wildcard.
 	NamesSecrets, MatchesSecrets bool
@@ -62,7 +62,7 @@ type Remote struct {
 type RemoteModule struct {
 	// ID is the name of the module in the engine.
 	ID   string
-	Text string
+	Text string // the Rego
 }
 
 // NeedsPush reports whether Berth pushes data or modules to the engine.
@@ -72,7 +72,7 @@ func (r *Remote) NeedsPush() bool { return len(r.Spec.Replicate)+len(r.Modules) 
 type SecretUse struct {
 	// Field is the field's path below spec.remote.
 	Field string
-	Name  string
+	Name  string // of the Secret
 	// Keys are the keys that the Secret must have.
 	Keys []string
 }

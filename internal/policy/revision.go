@@ -36,7 +36,7 @@ import (
 type Revision struct {
 	// UID is the policy's UID. It tells a policy apart from an earlier, deleted one of the same name.
 	UID        types.UID                       `json:"uid"`
-	Generation int64                           `json:"generation"`
+	Generation int64                           `json:"generation"` // the generation of the policy with this spec
 	Spec       placementv1.PlacementPolicySpec `json:"spec"`
 	// Bindings are the API groups that references by plural name alone were bound to; nil if there are none.
 	Bindings Bindings `json:"bindings,omitempty"`

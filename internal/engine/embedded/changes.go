@@ -48,10 +48,10 @@ func (c *Changes) Between(earlier, later State) bool { return c.from == earlier 
 type ObjectChange struct {
 	Namespace, Name  string
 	Created, Deleted bool
-	// Fields are the fields of a changed object that differ, and Normal those of its normal form. More reports whether further fields
-	// differ. All are empty for an object that was created or deleted.
+	// Fields are the fields of a changed object that differ, and Normal those of its normal form. Both are empty for an object that was
+	// created or deleted.
 	Fields, Normal []projection.Difference
-	More           bool
+	More           bool // whether further fields differ
 }
 
 // Objects returns the objects of a type that were created or deleted, or that differ in some of the fields: at most limit objects, each

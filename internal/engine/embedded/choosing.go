@@ -107,7 +107,7 @@ func textSet(texts []string) ast.Set {
 // choice has the clusters from which a call chooses, and the limits on how many it chooses. It is immutable.
 type choice struct {
 	*candidates
-	bounds ranking.Bounds
+	bounds ranking.Bounds // how many clusters are chosen, and from how many domains
 }
 
 // of returns the names of the clusters that are chosen for an object with a path, and the domains that have them; nil domains if the
@@ -150,9 +150,9 @@ func (c *choices) add(one choice, clusters []string) {
 
 // choiceOptions are the options operand of a choice.
 type choiceOptions struct {
-	bounds      ranking.Bounds
-	minGain     int64 // scores count as equal within steps of this size, from the highest score down
-	minClusters int   // how many clusters a domain must have to be used
+	bounds      ranking.Bounds // how many clusters are chosen, and from how many domains
+	minGain     int64          // scores count as equal within steps of this size, from the highest score down
+	minClusters int            // how many clusters a domain must have to be used
 }
 
 // choiceOptionsOf reads the options operand of a choice. spread reports whether the options are those of language.SpreadClusters.

@@ -73,7 +73,7 @@ type snapshot struct {
 type table struct {
 	// fields are the fields that are kept of the objects.
 	fields  *projection.FieldSet
-	records *btree.BTree[record]
+	records *btree.BTree[record] // the objects by namespace and name
 	// bytes is an estimate of the objects' memory.
 	bytes int64
 	// revisions are the revisions of the field sets, by fieldSet.index. A revision changes whenever the content of the
@@ -501,8 +501,9 @@ func (d *Data) inventoriesOf(resources []schema.GroupVersionResource) *inventori
 
 // merged holds data.clusters of some inventories in two forms, which are computed on first use.
 type merged struct {
-	// document is the form that policies read. predicateSnapshot is the form that predicates are evaluated on.
-	document          func() mergedDocument
+	// document is the form that policies read.
+	document func() mergedDocument
+	// predicateSnapshot is the form that predicates are evaluated on.
 	predicateSnapshot func() *predicates.Snapshot
 	// tolerant is the last document that tolerating returned; nil before the first call.
 	tolerant atomic.Pointer[tolerantDocument]
@@ -510,8 +511,8 @@ type merged struct {
 
 // tolerantDocument is data.clusters without the taints by which the named clusters are marked as not ready.
 type tolerantDocument struct {
-	names    []any
-	clusters ast.Value
+	names    []any     // strings, sorted
+	clusters ast.Value // data.clusters
 }
 
 // tolerating returns data.clusters without the taints by which the named clusters are marked as not ready. The names are strings, sorted.
@@ -526,8 +527,8 @@ func (m *merged) tolerating(names []any) ast.Value {
 
 // mergedDocument has data.clusters, and the names of clusters that are not in it because several objects have them.
 type mergedDocument struct {
-	clusters  ast.Value
-	ambiguous []replication.Ambiguity
+	clusters  ast.Value               // data.clusters
+	ambiguous []replication.Ambiguity // the names that are not in it, with the objects that have them
 	// ambiguousNames is data.berth.ambiguousclusters.
 	ambiguousNames ast.Value
 	// unready are the clusters that are marked as not ready, by name, with the time since when, zero if unknown; nil if there are none.

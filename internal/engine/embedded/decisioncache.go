@@ -131,11 +131,10 @@ type decisionCache struct {
 	limit int
 
 	mu sync.RWMutex
-	// revision is the revision of the data for which all of the decisions were made. young and old are the two generations, by key, and size
-	// is the size of young in bytes.
+	// revision is the revision of the data for which all of the decisions were made.
 	revision   uint64
-	young, old map[string]*cachedDecision
-	size       int
+	young, old map[string]*cachedDecision // the two generations, by key
+	size       int                        // the size of young in bytes
 }
 
 // get returns the cached decision of a key at a revision; nil if there is none. It also adds the decision to the young generation.

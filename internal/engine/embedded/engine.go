@@ -54,12 +54,12 @@ type Options struct {
 	Concurrency int
 	// Observer is notified about the use of the caches; nil for no notifications.
 	Observer Observer
-	// Predicates are the predicates that policies may call. Templates find the pod template of an object. World holds the
-	// nodes and pods that predicates are evaluated on. A call is an error if Predicates is nil, and so is a call on nodes
-	// if World is nil.
+	// Predicates are the predicates that policies may call; nil makes each call an error.
 	Predicates *predicates.Set
-	Templates  *workload.Templates
-	World      *predicates.NodeCache
+	// Templates find the pod template of an object.
+	Templates *workload.Templates
+	// World holds the nodes and pods that predicates are evaluated on; nil makes each call on nodes an error.
+	World *predicates.NodeCache
 }
 
 // Engine evaluates policies over its Data.
@@ -172,7 +172,7 @@ func prepareQuery(ctx context.Context, m *policy.Module, more ...func(*rego.Rego
 
 // generated is the prepared query of a generated module.
 type generated struct {
-	query *rego.PreparedEvalQuery
+	query *rego.PreparedEvalQuery // the query of the module's rules
 }
 
 // Evaluate implements policy.Rules.
@@ -203,9 +203,9 @@ type evaluator struct {
 	module *policy.Module
 	// binding is what the module's references to data are bound to.
 	binding *policy.Binding
-	// query is the query of the contract's rules; nil if the policy has none of them. view is the policy's `data`.
+	// query is the query of the contract's rules; nil if the policy has none of them.
 	query *rego.PreparedEvalQuery
-	view  *view
+	view  *view // the policy's `data`
 	// fieldSets are the field sets of the resource types that the policy reads.
 	fieldSets []*fieldSet
 	// missing are the resource types that the policy reads and the API server does not serve, as the Rego names them.
@@ -216,9 +216,9 @@ type evaluator struct {
 	openDecisions *openDecisions
 	// ruleCache is the rule cache; nil if every rule reads as much as the policy.
 	ruleCache *ruleCache
-	// predicates are the predicates that the policy may call; nil for none. inventories are the sources of data.clusters.
+	// predicates are the predicates that the policy may call; nil for none.
 	predicates  *predicates.Set
-	inventories *inventories
+	inventories *inventories // the sources of data.clusters
 }
 
 // evaluationState is the state that one evaluation reads: a snapshot of the replica data and one of the nodes.

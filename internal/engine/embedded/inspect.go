@@ -40,8 +40,8 @@ type Inspectable interface {
 // slots, and never decides anything. It is not safe for concurrent use.
 type Inspection struct {
 	evaluator *evaluator
-	input     ast.Value
-	caller    *predicateCaller
+	input     ast.Value        // the object
+	caller    *predicateCaller // evaluates predicates, and has the state of the data
 }
 
 var _ Inspectable = (*evaluator)(nil)

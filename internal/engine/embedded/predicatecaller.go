@@ -52,14 +52,14 @@ var (
 // predicateCaller evaluates predicates for one evaluation of a policy, all on the same snapshots. It is not safe for
 // concurrent use.
 type predicateCaller struct {
-	set       *predicates.Set
-	templates *workload.Templates
+	set       *predicates.Set     // the predicates that the policy may call; nil for none
+	templates *workload.Templates // find the pod template of an object
 	evaluationState
-	inventories *inventories
-	calls       int // how often predicates were evaluated
+	inventories *inventories // the sources of data.clusters
+	calls       int          // how often predicates were evaluated
 	// converted is the workload of the value that was converted last, because many calls of an evaluation pass the same value.
 	converted struct {
-		of ast.Object
+		of ast.Object // the value
 		workload.Workload
 	}
 	// reports are the results of the calls.

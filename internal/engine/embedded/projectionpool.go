@@ -31,9 +31,9 @@ type projectedObject struct {
 	// terms are the projections of the two forms; nil for a form that the object does not have.
 	terms [forms]*ast.Term
 
-	// key identifies the projection. uses is the number of objects that share it.
+	// key identifies the projection.
 	key  digest
-	uses int
+	uses int // how many objects share the projection
 }
 
 // digest is the first half of the SHA-256 of a projection's key. It replaces the key, because the key of a whole object
@@ -44,9 +44,9 @@ type digest [sha256.Size / 2]byte
 type projectionPool struct {
 	// fields are the fields that are kept of each form.
 	fields [forms]*projection.FieldSet
-	known  map[digest]*projectedObject
-	key    []byte // a buffer for the key of a projection
-	bytes  int64  // an estimate of the memory of all projections
+	known  map[digest]*projectedObject // by their keys
+	key    []byte                      // a buffer for the key of a projection
+	bytes  int64                       // an estimate of the memory of all projections
 }
 
 func newProjectionPool(fields *projection.FieldSet) *projectionPool {

@@ -33,16 +33,16 @@ import (
 // metrics, and configuration.
 type queue struct {
 	mu       sync.Mutex
-	free     int // the number of free slots
-	share    int // the maximum number of slots of one policy
-	policies map[string]*policyQueue
+	free     int                     // the number of free slots
+	share    int                     // the maximum number of slots of one policy
+	policies map[string]*policyQueue // the policies that have slots or wait for some, by name
 	// grants is the number of grants and of arrivals of policies and namespaces so far. It orders them in time.
 	grants uint64
 }
 
 // slotUse has the number of slots that a policy or a namespace uses, and when it last got one.
 type slotUse struct {
-	slots int
+	slots int // the number of slots in use
 	// lastGrant is the value of queue.grants when it last got a slot, or when it first asked for one.
 	lastGrant uint64
 }
@@ -55,7 +55,7 @@ func (u slotUse) before(other slotUse) bool {
 // policyQueue is a policy that has slots or waits for some.
 type policyQueue struct {
 	slotUse
-	namespaces map[string]*namespaceQueue
+	namespaces map[string]*namespaceQueue // by name; "" for objects in no namespace
 }
 
 // namespaceQueue is a namespace of a policy whose evaluations have slots or wait for some.

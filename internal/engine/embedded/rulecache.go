@@ -57,7 +57,7 @@ type ruleCache struct {
 
 // cachedRule is a rule whose values are cached.
 type cachedRule struct {
-	ref ast.Ref
+	ref ast.Ref // the reference to the rule
 	// set is the index of the rule's field set, and slot the index of the rule among those with the same set.
 	set, slot int
 }
@@ -82,16 +82,15 @@ func newRuleCache(m *policy.Module) *ruleCache {
 	return out
 }
 
-// ruleTable holds the values for one revision of the data, in two generations as decisionCache does: young and old, by key. size is the
-// size of young in bytes.
+// ruleTable holds the values for one revision of the data, in two generations as decisionCache does.
 type ruleTable struct {
 	revision uint64
 	// uses count the lookups, by the index of the field set.
 	uses []fieldSetUse
 
 	mu         sync.RWMutex
-	young, old map[string]ruleValues
-	size       int
+	young, old map[string]ruleValues // the two generations, by key
+	size       int                   // the size of young in bytes
 
 	// candidates are the candidates that were prepared from values of the table.
 	candidates candidatesTable
@@ -99,7 +98,7 @@ type ruleTable struct {
 
 // fieldSetUse counts the lookups of values for a field set, and those that found values.
 type fieldSetUse struct {
-	lookups, hits atomic.Int64
+	lookups, hits atomic.Int64 // all lookups of values, and those that found values
 }
 
 // worthwhile counts a lookup and reports whether to make it. Values that differ from object to object are not looked up, because storing
@@ -229,12 +228,12 @@ type ruleView struct {
 	table *ruleTable
 	// depth is the number of calls of Push without a call of Pop.
 	depth int
-	// found are the known values of the rules, by the index of the rule; nil if unknown. fresh marks those that this evaluation computed.
+	// found are the known values of the rules, by the index of the rule; nil if unknown.
 	found []*ast.Term
-	fresh []bool
-	// buffer contains the keys of the field sets, one after the other. keys are the offsets of their ends in buffer, after a 0.
+	fresh []bool // marks the values that this evaluation computed
+	// buffer contains the keys of the field sets, one after the other.
 	buffer []byte
-	keys   []int
+	keys   []int // the offsets in buffer at which the keys end, after a 0
 	// hits and misses count the requests for rules with a value from the rule cache, and without one.
 	hits, misses int
 }

@@ -120,9 +120,9 @@ func boundedInteger(t *ast.Term) (n int64, ok bool) {
 
 // scaling converts amounts to integers in proportion.
 type scaling struct {
-	// base is the lesser one of the two integers, and origin the amount that becomes base.
+	// base is the lesser one of the two integers.
 	base   *big.Int
-	origin *big.Rat
+	origin *big.Rat // the amount that becomes base
 	// factor is how much the integer grows for each unit of distance between an amount and origin; nil if all amounts become base.
 	factor *big.Rat
 }

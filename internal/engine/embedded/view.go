@@ -41,20 +41,21 @@ type view struct {
 	storage.TriggersNotSupported
 
 	data *Data
-	root *node
+	root *node // the node of `data` itself
 }
 
 // node is one name on a path from `data` to a document.
 type node struct {
 	children map[string]*node // by name
-	// static is a document of the policy itself. resource and clusters refer to replica data.
-	static   ast.Value
+	// static is a document of the policy itself; nil for another node.
+	static ast.Value
+	// resource is the resource type whose objects the document has; nil for another node.
 	resource *schema.GroupVersionResource
 	// form is the form of the resource's objects that is shown here.
 	form form
-	// clusters are the inventories that data.clusters is made of. ambiguous reports whether the document is
-	// data.berth.ambiguousclusters instead.
-	clusters  *inventories
+	// clusters are the inventories that data.clusters is made of; nil for another node.
+	clusters *inventories
+	// ambiguous reports whether the document is data.berth.ambiguousclusters instead.
 	ambiguous bool
 }
 

@@ -95,16 +95,16 @@ func EndpointOf(r *policy.Remote) string {
 // use.
 type Client struct {
 	options  Options
-	endpoint string
+	endpoint string // as in https://opa.example:8181
 	// spec has only the fields with the credentials and the certificates.
 	spec placementv1.Remote
 	// bearer is the token that was sent last; nil for none.
 	bearer atomic.Pointer[string]
 
 	mu sync.Mutex
-	// current are the connections in use; nil for none yet. tlsMaterial is what they were made with.
+	// current are the connections in use; nil for none yet.
 	current     *connections
-	tlsMaterial tlsMaterial
+	tlsMaterial tlsMaterial // what current was made with
 }
 
 // tlsMaterial is the content of the certificates and the key, in PEM.

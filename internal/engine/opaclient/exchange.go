@@ -61,11 +61,11 @@ type Request struct {
 	Limit int64
 }
 
-// Rejection is a response without a success status, with the fields of OPA's errors. It is in the error chain of such a
-// response. Code is empty if the engine reports errors in another form.
+// Rejection is a response without a success status, with the fields of OPA's errors. It is in the error chain of such a response.
 type Rejection struct {
-	Status int    `json:"-"`
-	Code   string `json:"code"`
+	Status int    `json:"-"`    // the HTTP status
+	Code   string `json:"code"` // empty if the engine reports errors in another form
+	// Errors are the errors that OPA lists below the code; none for other servers.
 	Errors []struct {
 		Code string `json:"code"`
 	} `json:"errors"`

@@ -51,7 +51,7 @@ type backlog struct {
 // window is a set of changes that are pushed together.
 type window struct {
 	changes map[changeKey]*record // nil for an object that was deleted
-	bytes   int
+	bytes   int                   // the total size of the changes
 }
 
 // changeKey identifies the object of a change.

@@ -33,12 +33,10 @@ import (
 type mirror struct {
 	// tables are the contents of the types that the engine has.
 	tables map[schema.GroupVersionResource]*table
-	// clusters are the objects that represent a cluster, by the cluster's name. writtenClusters has the one that is at
-	// data.clusters; nil while Berth does not write data.clusters. writtenAmbiguous are the names in
-	// data.berth.ambiguousclusters.
+	// clusters are the objects that represent a cluster, by the cluster's name.
 	clusters         map[string]map[replication.Claim]*record
-	writtenClusters  map[string]*record
-	writtenAmbiguous map[string]bool
+	writtenClusters  map[string]*record // the objects at data.clusters, by name; nil while Berth does not write it
+	writtenAmbiguous map[string]bool    // the names in data.berth.ambiguousclusters
 }
 
 // table is the content of one type.
@@ -53,7 +51,7 @@ type table struct {
 
 // documentPlace is a document that contains the objects of a type by namespace and name.
 type documentPlace struct {
-	path pointer
+	path pointer // of the document, below data
 	// normal reports whether the place has the normal form of the objects.
 	normal bool
 }
@@ -104,7 +102,7 @@ func barePlace(r schema.GroupVersionResource) pointer {
 
 // change is a transaction under construction: a JSON Patch (RFC 6902).
 type change struct {
-	patch bytes.Buffer
+	patch bytes.Buffer // the operations so far
 	// clusters are the names of the clusters whose object may have changed.
 	clusters map[string]bool
 }

@@ -219,8 +219,9 @@ func (m *modules) staleModules(w needs) []string {
 	return out
 }
 
-// edit is a module to put, or to delete if the text is empty. policy is the module's policy; empty for a deletion.
+// edit is a change of one module in the engine.
 type edit struct {
+	// policy is the module's policy; empty for a deletion. text is the new text; empty to delete the module.
 	policy, id, text string
 }
 

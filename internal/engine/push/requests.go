@@ -43,7 +43,7 @@ const (
 type requests struct {
 	clients  *opaclient.Pool
 	observer Observer
-	endpoint string
+	endpoint string // the address of the engine
 	status   *status
 
 	// client is the client of the last request. The connections stay open while it is referenced.

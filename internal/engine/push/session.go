@@ -53,12 +53,12 @@ type sender interface {
 // documents is a transaction of the session.
 type session struct {
 	sender
-	base *url.URL
+	base *url.URL // the URL below which the engine serves its API
 	// manifest is the engine's manifest.
 	manifest opaclient.Manifest
-	// fencingToken is the token in the manifest of the engine. tokenCount is the number of transactions since the takeover.
+	// fencingToken is the token in the manifest of the engine.
 	fencingToken string
-	tokenCount   int
+	tokenCount   int // the number of transactions since the takeover
 	// published is called with each new manifest.
 	published func(opaclient.Manifest)
 }

@@ -42,25 +42,25 @@ type status struct {
 	needs needs
 	// complete are the types that the manifest lists as complete.
 	complete map[schema.GroupVersionResource]bool
-	// err is the error that prevents all pushes; nil if there is none. refusals are what the engine refuses: types by opaclient.TypeName,
-	// and modules by the name of their policy, which has no slash.
-	err      error
+	// err is the error that prevents all pushes; nil if there is none.
+	err error
+	// refusals are what the engine refuses: types by opaclient.TypeName, and modules by the name of their policy, which has no slash.
 	refusals map[string]refusal
 }
 
 // refusal is the reason why an engine refuses something, and the time until which it is not pushed again.
 type refusal struct {
-	err error
+	err error // the reason
 	// digest is the ModulesDigest of the refused modules; empty for a type.
 	digest string
-	until  time.Time
+	until  time.Time // before this time, it is not pushed again
 }
 
 // needs is what policies need in an engine. It is replaced as a whole.
 type needs struct {
 	// remote is the configuration to reach the engine. It is that of the first policy by name.
 	remote *policy.Remote
-	types  map[schema.GroupVersionResource]policy.Resource
+	types  map[schema.GroupVersionResource]policy.Resource // all types that some policy needs
 	// policies are the needs of each policy, by its name.
 	policies map[string]PolicyNeeds
 }

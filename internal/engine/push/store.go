@@ -37,17 +37,16 @@ import (
 // store holds the objects of all types, each once however many engines have it, and passes their changes to the feeds
 // of the engines. It is safe for concurrent use.
 type store struct {
-	// inventories are the types whose objects represent clusters. bodyLimit is the maximum size of the objects in a
-	// request: maxBody except in tests.
+	// inventories are the types whose objects represent clusters.
 	inventories map[schema.GroupVersionResource]bool
-	bodyLimit   int
+	bodyLimit   int // the maximum size in bytes of the objects in a request: maxBody except in tests
 	observer    Observer
 
 	mu sync.Mutex
-	// types are the objects of the complete types. dropped are the types that are not needed any more or not served.
+	// types are the objects of the complete types.
 	types   map[schema.GroupVersionResource]map[objectKey]*record
-	dropped map[schema.GroupVersionResource]bool
-	feeds   map[*feed]bool
+	dropped map[schema.GroupVersionResource]bool // the types that are not needed any more or not served
+	feeds   map[*feed]bool                       // one for each engine
 }
 
 // Replace sets the complete content of a type, and marks the type as complete. The objects must have all fields.
@@ -160,13 +159,13 @@ func (s *store) newFeed(endpoint string) *feed {
 // feed passes to the writer of one engine the content and the changes of types. It is safe for concurrent use.
 type feed struct {
 	store    *store
-	endpoint string
+	endpoint string // the address of the engine
 	// signal receives a value when there may be work for the writer.
 	signal notify.Signal
 
-	// needed are the types that the engine needs. The store's lock guards needed and backlog.
+	// needed are the types that the engine needs. The store's lock guards it.
 	needed  map[schema.GroupVersionResource]bool
-	backlog backlog
+	backlog backlog // the changes that the engine does not have yet; the store's lock guards it
 }
 
 // reportPending notifies the observer of the number of pending changes of the endpoint. The caller holds the lock.

@@ -48,27 +48,27 @@ const (
 // endpoint is the state of an engine that all policies which use it share, whatever their credentials. It is safe for
 // concurrent use.
 type endpoint struct {
-	// name is the address of the engine, as in https://opa.example:8181. inFlight limits the concurrent requests.
+	// name is the address of the engine, as in https://opa.example:8181.
 	name     string
-	inFlight *semaphore.Weighted
-	breaker  *gobreaker.TwoStepCircuitBreaker[struct{}]
+	inFlight *semaphore.Weighted                        // limits the concurrent requests
+	breaker  *gobreaker.TwoStepCircuitBreaker[struct{}] // the circuit breaker for all namespaces
 
 	// namespaces are circuit breakers for each namespace: faults that the objects of one namespace cause do not affect the others.
 	namespaces namespaces
 
 	mu sync.Mutex
-	// failing are the namespaces whose objects met faults since the last success. broken reports whether there was a fault
-	// since then that no object can cause, or one for an object in no namespace.
+	// failing are the namespaces whose objects met faults since the last success.
 	failing map[string]bool
-	broken  bool
+	// broken reports whether there was a fault since the last success that no object can cause, or one for an object in no namespace.
+	broken bool
 	// health is the part of the health that all policies of the endpoint share.
 	health health
 	// openSince is the time when the circuit breaker opened; zero while it is closed. The breaker closes only after a
 	// request succeeded.
 	openSince time.Time
-	// pause is how long the circuit breaker stays open this time, and trial the time when it lets the next request through.
+	// pause is how long the circuit breaker stays open this time.
 	pause time.Duration
-	trial time.Time
+	trial time.Time // when the circuit breaker lets the next request through
 	// quietUntil is the time before which the engine wants no requests, as it said with Retry-After.
 	quietUntil time.Time
 }
@@ -267,8 +267,8 @@ func (e *endpoint) recordOutcome(outcome error) {
 
 // endpointState is what the observer is notified of when it changes: the last fault, and whether the circuit breaker is open.
 type endpointState struct {
-	fault engine.Fault
-	open  bool
+	fault engine.Fault // the last fault; empty for none
+	open  bool         // whether the circuit breaker is open
 }
 
 func (e *endpoint) state() endpointState {

@@ -61,11 +61,10 @@ type Options struct {
 // last evaluator that uses them. Evaluators need not be closed.
 type Engine struct {
 	Options
-	// evaluators are shared by policies that are bound again without a change, endpoints by policies with the same address, and
-	// manifestReaders by policies that also have the same credentials.
+	// evaluators are kept while policies that are bound again do not change.
 	evaluators      weakcache.Cache[evaluator]
-	endpoints       weakcache.Cache[endpoint]
-	manifestReaders weakcache.Cache[manifestReader]
+	endpoints       weakcache.Cache[endpoint]       // by address
+	manifestReaders weakcache.Cache[manifestReader] // by client and base URL
 	// decisions has the cached decisions of all policies by requestKey. Each policy sets the time for which its decisions
 	// are kept.
 	decisions *cache.LRUExpireCache

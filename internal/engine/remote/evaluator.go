@@ -42,7 +42,7 @@ type evaluator struct {
 	engine   *Engine
 	name     string
 	remote   *policy.Remote
-	binding  *policy.Binding
+	binding  *policy.Binding // has the types that are pushed
 	client   *opaclient.Client
 	endpoint *endpoint
 	// inputBytes is the maximum size in bytes of an object, as JSON; 0 for no limit.
@@ -56,15 +56,14 @@ type evaluator struct {
 	// wasComplete reports whether the engine was once seen to have everything that the policy needs.
 	wasComplete atomic.Bool
 
-	// notifyMu is held while the observer is notified, so that notifications come in order. notifiedHealth is the health
-	// of the last notification.
+	// notifyMu is held while the observer is notified, so that notifications come in order.
 	notifyMu       sync.Mutex
-	notifiedHealth placement.RemoteHealth
+	notifiedHealth placement.RemoteHealth // the health of the last notification
 
 	mu sync.Mutex
 	// ownHealth is the health that concerns only this policy.
 	ownHealth health
-	probe     probe
+	probe     probe // the last failed request
 	// nextRefresh is when existing objects are decided again; zero for never.
 	nextRefresh time.Time
 }
@@ -150,7 +149,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 // sizedDecision is a decision and the size in bytes of the response that it was read from.
 type sizedDecision struct {
 	decision placement.Decision
-	size     int
+	size     int // in bytes
 }
 
 // attempt sends one request, if the circuit breakers and the limits on requests allow it.

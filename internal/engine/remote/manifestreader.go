@@ -37,12 +37,12 @@ const minPollInterval = 500 * time.Millisecond
 // for concurrent use.
 type manifestReader struct {
 	client *opaclient.Client
-	url    *url.URL
+	url    *url.URL // the URL of the manifest
 
 	mu sync.Mutex
-	// last is the last manifest that was read; nil for none. polled is when poll last started a request.
+	// last is the last manifest that was read; nil for none.
 	last   *opaclient.Manifest
-	polled time.Time
+	polled time.Time // when poll last started a request
 	// running is the current request, which may have begun before a caller asked for the manifest. next begins after it.
 	// Both may be nil.
 	running, next *manifestRequest
@@ -51,10 +51,10 @@ type manifestReader struct {
 // manifestRequest is one request for the manifest.
 type manifestRequest struct {
 	timeout time.Duration
-	done    chan struct{}
-	// manifest and err are the result. They are set before done is closed.
+	done    chan struct{} // closed when the result is set
+	// manifest is the result. It is set before done is closed.
 	manifest *opaclient.Manifest
-	err      error
+	err      error // the error of the request
 }
 
 // manifestReaderOf returns the reader of the manifest in a policy's engine, which uses the client.

@@ -39,22 +39,21 @@ const (
 // the others. They are safe for concurrent use.
 type namespaces struct {
 	mu sync.Mutex
-	// known are the states by namespace. uses counts the uses of all states.
+	// known are the states by namespace.
 	known map[string]*namespaceState
-	uses  uint64
+	uses  uint64 // the number of uses of all states
 }
 
 // namespaceState is the outcome of recent requests for the objects of a namespace.
 type namespaceState struct {
-	inFlight *semaphore.Weighted
+	inFlight *semaphore.Weighted // limits the concurrent requests
 	// waiting is the number of requests that wait or are under way. The state is not removed while there are any.
 	waiting int
-	// faults is the number of consecutive faults. From faultsToOpen on, the circuit breaker of the namespace is open until the time until.
-	// pause is how long it stays open this time.
+	// faults is the number of consecutive faults. From faultsToOpen on, the circuit breaker of the namespace is open.
 	faults int
-	until  time.Time
-	pause  time.Duration
-	used   uint64 // the value of namespaces.uses at the last use
+	until  time.Time     // when the circuit breaker lets the next request through
+	pause  time.Duration // how long it stays open this time
+	used   uint64        // the value of namespaces.uses at the last use
 }
 
 // enter waits until a request for an object in a namespace may be sent. The caller must call leave exactly once, with the outcome of the

@@ -32,9 +32,9 @@ const probeInterval = openFor + tickInterval
 type probe struct {
 	// body is the body of the last request if it failed; else nil.
 	body []byte
-	// last is when the last attempt ended. running reports whether a probe is being sent.
+	// last is when the last attempt ended.
 	last    time.Time
-	running bool
+	running bool // whether a probe is being sent
 }
 
 // recordAttempt records for the next probe that an attempt with a body ended with err.

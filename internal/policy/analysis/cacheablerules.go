@@ -45,8 +45,8 @@ type CacheableRule struct {
 
 // reader is a rule, or one call of a function, with its direct reads and the readers that it uses.
 type reader struct {
-	reads []fieldRead
-	uses  []*reader
+	reads []fieldRead // the direct reads of `input`
+	uses  []*reader   // the rules and calls that it uses directly
 	// data reports whether it reads documents in `data` other than rules.
 	data bool
 }
@@ -54,7 +54,7 @@ type reader struct {
 // fieldRead is a read of a field of the input. deep reports whether everything below the field is read, too.
 type fieldRead struct {
 	node *fieldNode
-	deep bool
+	deep bool // whether everything below the field is read, too
 }
 
 // fieldNode is a field and its path.
@@ -63,10 +63,10 @@ type fieldNode struct {
 	number int
 	// input reports whether the field is in `input`, and not in `data`.
 	input bool
-	// parent is nil for a whole document. Otherwise the field is the member of parent with a name, or each member of it.
+	// parent is the field that has this one; nil for a whole document.
 	parent *fieldNode
-	name   string
-	each   bool
+	name   string // the name in parent, unless each is true
+	each   bool   // whether it stands for each member of parent
 }
 
 // read records that a field is read, with everything below it if deep is true. It ignores fields of `data`.
@@ -137,12 +137,12 @@ func (a *fieldAnalyser) closure(u, without *reader, steps *int) (depths []byte, 
 	return out, data, met
 }
 
-// helper is a rule that may be cacheable. reads says how deeply it reads each field, by the number of the field, and data whether it reads
-// documents in `data`.
+// helper is a rule that may be cacheable.
 type helper struct {
 	*ruleGroup
+	// reads says how deeply the rule reads each field, by the number of the field.
 	reads []byte
-	data  bool
+	data  bool // whether it reads documents in `data` other than rules
 }
 
 // helpers returns the rules that read less of the input than all rules together, and that do not use the rule of the reader without.

@@ -50,21 +50,21 @@ const (
 // equations as variables is a tree around its one definition, and nothing is compared in it.
 type fieldAnalyser struct {
 	compiler *ast.Compiler
-	// groups are the rules without arguments, and functions the others by their references.
+	// groups are the rules without arguments.
 	groups    []*ruleGroup
-	functions map[string]*ruleGroup
+	functions map[string]*ruleGroup // by their references
 	// input and data are the fields that are read, as far as they were found.
 	input, data *projection.FieldSet
-	// calls are the results of functions, by the function and its arguments. nodes are the fields by their field sets.
+	// calls are the results of functions, by the function and its arguments.
 	calls map[string]*call
-	nodes map[*projection.FieldSet]*fieldNode
-	steps int // the steps so far
+	nodes map[*projection.FieldSet]*fieldNode // the fields by their field sets
+	steps int                                 // the steps so far
 	// reader is the reader that current reads are attributed to.
 	reader *reader
 	// lost reports whether the analysis has given up.
 	lost bool
-	// mocked reports whether the policy evaluates something with a replaced input or replaced data. A rule may then
-	// have several values in one evaluation. mockedData reports whether rules may be among what is replaced.
+	// mocked reports whether the policy evaluates something with a replaced input or replaced data: a rule may then have several values in
+	// one evaluation. mockedData reports whether rules may be replaced.
 	mocked, mockedData bool
 }
 
@@ -78,14 +78,14 @@ type ruleGroup struct {
 
 	// running reports whether the group is being evaluated, and done whether value and reader are known.
 	running, done bool
-	value         places
-	reader        *reader
+	value         places  // what the document may be
+	reader        *reader // what the rules read
 }
 
 // call is the result of evaluating a function for one list of places.
 type call struct {
-	value  places
-	reader *reader
+	value  places  // what the result may be
+	reader *reader // what the call reads
 }
 
 // place is a field that a value may refer to.
@@ -96,12 +96,11 @@ type place struct {
 	many bool
 }
 
-// places describes what is known about a value: the fields and the strings that it may be. If other is true, the value may also be anything
-// else without fields that are not yet marked as read.
+// places describes what is known about a value.
 type places struct {
-	fields []place
-	texts  []string
-	other  bool
+	fields []place  // the fields that the value may be
+	texts  []string // the strings that it may be
+	other  bool     // whether it may also be anything else without unread fields
 }
 
 var anything = places{other: true}

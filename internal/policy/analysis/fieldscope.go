@@ -30,7 +30,7 @@ import (
 // bodies. If they are in fact two, the result looks like one variable that is bound twice, and thus compared.
 type fieldScope struct {
 	a       *fieldAnalyser
-	classes map[ast.Var]*class
+	classes map[ast.Var]*class // by the name of the variable
 	// order lists the classes in the order of their first mention.
 	order []*class
 }
@@ -46,7 +46,7 @@ type class struct {
 
 	// running reports whether the value is being computed, and done whether it is known.
 	running, done bool
-	value         places
+	value         places // what the variables may be
 }
 
 // root returns the class that c was merged into, directly or not; c itself if it was not merged.

@@ -34,9 +34,9 @@ type Read struct {
 	Plural string
 	// GroupVersion is set for references of the form data.resources["<group>/<version>"].<plural>.
 	GroupVersion string
-	// Listed is true only in Binding.Missing, for types that spec.replicate lists. Group is then the API group.
+	// Listed is true only in Binding.Missing, for types that spec.replicate lists.
 	Listed bool
-	Group  string
+	Group  string // the API group if Listed is true
 	// Clusters reports whether the read is data.clusters, the normal form of every inventory, or
 	// data.berth.ambiguousclusters, which follows from the same objects.
 	Clusters bool
@@ -118,13 +118,13 @@ func compareReads(x, y Read) int { return cmp.Compare(x.String(), y.String()) }
 // from such a reference. The analysis follows each reference up to the first part that is known only at evaluation. A
 // reference that has not named a resource type by then reads an unknown set of types and is rejected.
 type analyser struct {
-	pkg ast.Ref
-	// rules are the names of the module's own rules. dynamic reports whether references to unknown resource types are accepted.
+	pkg ast.Ref // the package of the module
+	// rules are the names of the module's own rules.
 	rules   map[string]bool
-	dynamic bool
-	// reads are the reads so far, by the read without its position. keyed are the keyed reads by their texts.
+	dynamic bool // whether references to unknown resource types are accepted
+	// reads are the reads so far, by the read without its position.
 	reads map[Read]Read
-	keyed map[string]KeyedRead
+	keyed map[string]KeyedRead // by their texts
 	// documents are the references to other documents, by the name of the document.
 	documents map[string][]*ast.Location
 	errs      ast.Errors

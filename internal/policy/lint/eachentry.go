@@ -34,8 +34,8 @@ type eachEntry struct {
 	collection *ast.Term
 	// ends returns the prefix and the suffix of every text that matches an entry. It is nil if only equal values match.
 	ends    func(entry string) (start, end string)
-	at      *ast.Location
-	message string // suggests a replacement
+	at      *ast.Location // the position of the comparison
+	message string        // suggests a replacement
 }
 
 // Limits on how many clauses of a policy, and how many entries of a collection, are examined.

@@ -30,7 +30,7 @@ type InputConstant struct {
 	Position
 	// Field is "kind" or "apiVersion".
 	Field string
-	Value string
+	Value string // the constant
 	// Differs reports whether the comparison is true if the field differs from Value, as in input.kind != "Pod".
 	Differs bool
 }

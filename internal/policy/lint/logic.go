@@ -63,7 +63,7 @@ type comparison struct {
 	operator string
 	// values has the constant, or the members of the collection for internal.member_2.
 	values []*ast.Term
-	expr   *ast.Expr
+	expr   *ast.Expr // the expression itself
 }
 
 // mirrored maps each comparison operator to the operator with the same meaning after the operands are swapped.

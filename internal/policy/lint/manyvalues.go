@@ -98,7 +98,7 @@ func valueKeys(clause *ast.Rule) map[ast.Var]*ast.Expr {
 
 // iteration is a variable that ranges over the keys of a collection.
 type iteration struct {
-	key ast.Var
+	key ast.Var // the variable
 	// source is the expression that builds the value from the key; nil if the head does.
 	source *ast.Expr
 	// tied are the variables that depend on the key.

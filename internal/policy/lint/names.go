@@ -159,11 +159,11 @@ func (n *names) resolve(term *ast.Term) *ast.Term {
 // maxNameSteps limits how many names that denote other names are followed.
 const maxNameSteps = 8
 
-// funcCall is a call of a function, either a whole expression or a part of one. operator is the name of the function.
+// funcCall is a call of a function, either a whole expression or a part of one.
 type funcCall struct {
-	operator string
+	operator string // the name of the function
 	operands []*ast.Term
-	at       *ast.Location
+	at       *ast.Location // the position of the call
 }
 
 func hasWith(expr *ast.Expr) bool { return len(expr.With) > 0 }

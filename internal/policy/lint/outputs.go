@@ -30,7 +30,7 @@ type OutputConstant struct {
 	Position
 	// Path has the name of the rule, and the names below it, such as scheduling, nodeSelector, and the key of a label.
 	Path  []string
-	Value string
+	Value string // the constant
 	// Always reports whether the rule gives the constant to every object, because its clause has no condition.
 	Always bool
 }

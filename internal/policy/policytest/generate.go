@@ -37,15 +37,13 @@ type Generator struct {
 	Judging bool
 	// V0 reports whether the policy is written in Rego v0. Policy sets it.
 	V0 bool
-	// variables are the variables in scope. counter is the number of variables so far. helpers are the names of the rules so far, and texts
-	// the names of those whose value is a string. functions maps the functions so far to their arity. depth is how deeply terms and
-	// statements are nested.
+	// variables are the variables in scope.
 	variables []string
-	counter   int
-	helpers   []string
-	texts     []string
-	functions map[string]int
-	depth     int
+	counter   int            // the number of variables so far
+	helpers   []string       // the names of the rules so far
+	texts     []string       // the names of the rules whose value is a string
+	functions map[string]int // the arity of each function so far, by name
+	depth     int            // how deeply terms and statements are nested
 	// closed is greater than zero while no variable may be bound.
 	closed int
 }
