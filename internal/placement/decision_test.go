@@ -102,7 +102,7 @@ func TestParseDecision(t *testing.T) {
 		"ShareHuge":         {rules: `{"clusters": {"a": {"replicas": 1e999}}}`, wantErr: `rule clusters: cluster "a": replicas must be an integer from 0 to 1000000, is 1e999`},
 		"ShareText":         {rules: `{"clusters": {"a": {"weight": "2"}}}`, wantErr: `rule clusters: cluster "a": weight must be an integer from 0 to 1000000, is "2"`},
 		"ShareOfNull":       {rules: `{"clusters": {"a": {"weight": null}}}`, wantErr: `rule clusters: cluster "a": weight must be an integer from 0 to 1000000, is null`},
-		"ShareBoth":         {rules: `{"clusters": {"a": {"weight": 1, "replicas": 1}}}`, wantErr: `rule clusters: cluster "a": has replicas and weight; give one of them`},
+		"ShareBoth":         {rules: `{"clusters": {"a": {"weight": 1, "replicas": 1}}}`, wantErr: `rule clusters: cluster "a": has replicas and weight; give only one of them`},
 		"ShareField":        {rules: `{"clusters": {"a": {"wieght": 1}}}`, wantErr: `rule clusters: cluster "a": unknown field "wieght"; did you mean weight? Known are replicas, weight; give {} to a cluster without a share`},
 		"OwnShares":         {rules: `{"annotations": {"placement.berth.dev/cluster-shares": "{}"}}`, wantErr: `rule annotations: key "placement.berth.dev/cluster-shares": the prefix placement.berth.dev/ is Berth's own`},
 		"ClustersOfNumbers": {rules: `{"clusters": ["a", 1]}`, wantErr: `rule clusters: must hold strings, holds a number`},

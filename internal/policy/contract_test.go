@@ -63,7 +63,7 @@ func TestContractTypes(t *testing.T) {
 		"ShareNegativeHead":   {v1, `clusters["eu-1"] := {"replicas": -2} if input.x`, []string{`p.rego:2:1: ` + code + `clusters: cluster "eu-1": replicas must be an integer from 0 to 1000000, is -2`}},
 		"ShareNegativePath":   {v1, `clusters["eu-1"].weight := -2 if input.x`, []string{`p.rego:2:1: ` + code + `clusters: cluster "eu-1": weight must be an integer from 0 to 1000000, is -2`}},
 		"ShareNegativeAny":    {v1, `clusters[name] := {"weight": 1.5} if some name, _ in data.clusters`, []string{`p.rego:2:1: ` + code + `clusters: a cluster: weight must be an integer from 0 to 1000000, is 1.5`}},
-		"ShareBoth":           {v1, `clusters := {"eu-1": {"weight": input.x, "replicas": 1}}`, []string{`p.rego:2:1: ` + code + `clusters: cluster "eu-1": has replicas and weight; give one of them`}},
+		"ShareBoth":           {v1, `clusters := {"eu-1": {"weight": input.x, "replicas": 1}}`, []string{`p.rego:2:1: ` + code + `clusters: cluster "eu-1": has replicas and weight; give only one of them`}},
 		"ShareField":          {v1, `clusters[name] := {"wieght": 1} if some name, _ in data.clusters`, []string{`p.rego:2:1: ` + code + `clusters: a cluster: unknown field "wieght"; did you mean weight?`}},
 		"ShareName":           {v1, `clusters := {"EU 1": {}}`, []string{`p.rego:2:1: ` + code + `clusters: "EU 1" is not a cluster's name: `}},
 		"ShareNameHead":       {v1, `clusters["EU 1"] := {} if input.x`, []string{`p.rego:2:1: ` + code + `clusters: "EU 1" is not a cluster's name: `}},

@@ -42,8 +42,8 @@ import (
 // Module is a compiled and analysed policy, or the reference to the remote engine that decides it. It is immutable and
 // safe for concurrent use.
 type Module struct {
-	// Remote is the remote engine that decides the policy; nil if Rego in spec.rego decides it. A policy with a remote
-	// engine has no Compiler. It is assumed to have all contract rules and to read all of the input.
+	// Remote is the remote engine that decides the policy; nil if spec.rego or spec.rules decide it. A policy with a remote engine has no
+	// Compiler. It is assumed to have all contract rules and to read all of the input.
 	Remote *Remote
 	// Digest is the SHA-256 digest of the Rego and of everything else that Compiler depends on. It is empty for
 	// generated modules.

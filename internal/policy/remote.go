@@ -42,7 +42,7 @@ type Remote struct {
 	Policy string
 	// Spec is the policy's spec.remote with defaults.
 	Spec placementv1.Remote
-	// Document is the URL of the document that Berth requests.
+	// Document is the URL of the document in the engine that has the decisions.
 	Document *url.URL
 	// V0 reports whether requests use version 0 of OPA's data API.
 	V0 bool

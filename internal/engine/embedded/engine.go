@@ -83,8 +83,8 @@ func New(data *Data, o Options) *Engine {
 // resultVariable is the variable of the query that holds the values of the decision contract's rules.
 const resultVariable = "result"
 
-// Check verifies that the engine has the predicates that the policy refers to by name. The error is a
-// *policy.CompileError.
+// Check verifies that the engine has the predicates that the policy refers to by name. It accepts all names if the engine has no
+// predicates. The error is a *policy.CompileError.
 func (e *Engine) Check(m *policy.Module) error {
 	if e.Predicates == nil {
 		return nil
@@ -135,7 +135,7 @@ func (e *Engine) allowed(m *policy.Module) (*predicates.Set, error) {
 	return e.Predicates.Narrow(m.Predicates)
 }
 
-// sharedQuery returns the query that all policies with the module's text share.
+// sharedQuery returns the query of the contract's rules, which all policies with the module's text share.
 func (e *Engine) sharedQuery(ctx context.Context, m *policy.Module) (*rego.PreparedEvalQuery, error) {
 	// Other callers may wait for the same query. It must not fail because this caller's context is canceled.
 	ctx = context.WithoutCancel(ctx)
@@ -175,7 +175,7 @@ type generated struct {
 	query *rego.PreparedEvalQuery // the query of the module's rules
 }
 
-// Evaluate implements policy.Rules.
+// Evaluate implements policy.Rules. It returns the values of the rules that are defined for the input, by the name of the rule.
 func (g generated) Evaluate(ctx context.Context, input map[string]any) (map[string]any, error) {
 	value, err := projection.AllFields().Value(input)
 	if err != nil {
@@ -276,14 +276,15 @@ func (p *evaluator) revision(snap *snapshot) uint64 {
 	return newest
 }
 
-// Input implements placement.Evaluator.
+// Input implements placement.Evaluator. It returns the fields of the input that decisions depend on.
 func (p *evaluator) Input() *projection.FieldSet { return p.module.Input }
 
 // keyBuffers is a pool of buffers for the keys of inputs.
 var keyBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Evaluate implements placement.Evaluator. The error is an *engine.NotReplicatedError if data is not complete, and
-// wraps engine.ErrDeadline if the evaluation exceeded its deadline. Callers share decisions and must not change them.
+// Evaluate implements placement.Evaluator. It returns the decision on the object that the input is. The error is an
+// *engine.NotReplicatedError if data is not complete, and wraps engine.ErrDeadline if the evaluation exceeded its deadline. Callers share
+// decisions and must not change them.
 func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
 	state, err := p.currentState()
 	if err != nil || p.query == nil && p.module.Candidates == "" {

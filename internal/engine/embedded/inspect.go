@@ -46,7 +46,7 @@ type Inspection struct {
 
 var _ Inspectable = (*evaluator)(nil)
 
-// Inspect implements Inspectable.
+// Inspect implements Inspectable. It returns an inspection of the policy on the current data and the input.
 func (p *evaluator) Inspect(input map[string]any) (*Inspection, error) {
 	state, err := p.currentState()
 	if err != nil {

@@ -116,7 +116,7 @@ func (q *queue) tryAcquire(name, namespace string) bool {
 	return true
 }
 
-// release returns a slot.
+// release gives back a slot that a policy got for an object in a namespace, and grants it to a waiter.
 func (q *queue) release(name, namespace string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

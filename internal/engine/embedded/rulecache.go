@@ -244,7 +244,7 @@ func (v *ruleView) Push() {
 	v.VirtualCache.Push()
 }
 
-// Pop implements topdown.VirtualCache.
+// Pop implements topdown.VirtualCache. It ends what the last Push began.
 func (v *ruleView) Pop() {
 	v.depth--
 	v.VirtualCache.Pop()

@@ -134,7 +134,7 @@ func (*view) Commit(context.Context, storage.Transaction) error { return nil }
 // Abort implements storage.Store. There is nothing to undo.
 func (*view) Abort(context.Context, storage.Transaction) {}
 
-// Truncate implements storage.Store.
+// Truncate implements storage.Store. It returns an error, because a view is read-only.
 func (*view) Truncate(context.Context, storage.Transaction, storage.TransactionParams, storage.Iterator) error {
 	return &storage.Error{Code: storage.WritesNotSupportedErr}
 }

@@ -86,7 +86,7 @@ func (p *Pool) Client(r *policy.Remote) (*Client, error) {
 	return p.clients.Get(key, func() (*Client, error) { return c, nil })
 }
 
-// EndpointOf returns the scheme, host, and port of a policy's engine.
+// EndpointOf returns the scheme, host, and port of a policy's engine, as in https://opa.example:8181.
 func EndpointOf(r *policy.Remote) string {
 	return r.Document.Scheme + "://" + strings.ToLower(r.Document.Host)
 }

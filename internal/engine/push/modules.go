@@ -322,7 +322,7 @@ func (m *modules) urlOf(id string) *url.URL {
 	return opaclient.APIURL(m.session.base, append([]string{"policies"}, strings.Split(id, "/")...)...)
 }
 
-// applyEdit makes one edit.
+// applyEdit makes one edit in the engine and in texts.
 func (m *modules) applyEdit(ctx context.Context, e edit) error {
 	at := m.urlOf(e.id)
 	if e.text == "" {

@@ -133,7 +133,7 @@ func (s *status) setError(err error) {
 	}
 }
 
-// setManifest records the types that the manifest lists.
+// setManifest records the types that the manifest lists as complete.
 func (s *status) setManifest(h opaclient.Manifest) {
 	complete := map[schema.GroupVersionResource]bool{}
 	for name, whole := range h.Types {

@@ -168,8 +168,8 @@ func breakerOutcome(err error) error {
 // errBusy is the error of a request that could not be sent because too many others are running.
 var errBusy = fmt.Errorf("%d requests to the engine are under way, and none ended in time", maxInFlight)
 
-// enter waits until a request may be sent. The caller must call leave exactly once, with the error of the request.
-// leave reports whether the endpoint's health changed. The error of enter is an *engine.RemoteError.
+// enter waits until a request may be sent. It returns an *engine.RemoteError if the circuit breaker is open, or if the wait takes too long.
+// The caller must call leave exactly once, with the error of the request. leave reports whether the endpoint's health changed.
 func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool), err error) {
 	if e.breaker.State() == gobreaker.StateOpen {
 		return nil, e.circuitOpenError()

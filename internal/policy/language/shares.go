@@ -77,7 +77,7 @@ func CheckShareFields(names []string) error {
 			hint, strings.Join(ShareFields, ", "))
 	}
 	if len(names) > 1 {
-		return fmt.Errorf("has %s; give one of them", strings.Join(names, " and "))
+		return fmt.Errorf("has %s; give only one of them", strings.Join(names, " and "))
 	}
 	return nil
 }

@@ -66,8 +66,8 @@ func (r *Report) checkNegation(body ast.Body) {
 			if slices.ContainsFunc(needed, func(ref ast.Ref) bool { return ref.HasPrefix(key) }) {
 				continue
 			}
-			r.warnAt(expr.Location, fmt.Sprintf("%s: where %s is undefined this is true, while OPA before 0.5 failed, which denied the object: "+
-				"put %s in a line before it, and deny objects without it by a rule of their own", expr, key, key))
+			r.warnAt(expr.Location, fmt.Sprintf("%s: where %s is undefined this is true, while OPA before 0.5 failed and so denied the object: "+
+				"write %s on a line before it, and deny objects without that value in a clause of their own", expr, key, key))
 		}
 	}
 }
