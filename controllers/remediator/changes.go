@@ -58,7 +58,7 @@ const (
 
 // backlog collects the changes that no sweep has processed yet. It is safe for concurrent use.
 type backlog struct {
-	// due wakes follow when there are changes.
+	// due wakes Controller.follow when there are changes.
 	due notify.Signal
 
 	mu      sync.Mutex
@@ -67,15 +67,16 @@ type backlog struct {
 
 // changes is the content of a backlog.
 type changes struct {
-	// policies came into force or are no longer in force, and the objects that they match have not been enqueued since.
+	// policies are the versions of policies that came into force or went out of force, and whose objects have not been enqueued since.
 	policies []*placement.Policy
 	// types are the types of the replicated objects that changed.
 	types sets.Set[schema.GroupVersionResource]
-	// predicateData is set when nodes or pods changed, and remoteRevision when policies with a remote engine must be decided again, both at
-	// least predicateSettle ago. all is set when every policy must be decided again.
+	// predicateData is set once nodes or pods changed, and remoteRevision once the data of a remote engine changed, each predicateSettle
+	// after the change. all is set when every policy must be decided again.
 	predicateData, remoteRevision, all bool
 }
 
+// add has a function add a change to those collected, and wakes Controller.follow.
 func (b *backlog) add(change func(*changes)) {
 	b.mu.Lock()
 	change(&b.changes)
@@ -83,19 +84,20 @@ func (b *backlog) add(change func(*changes)) {
 	b.due.Notify()
 }
 
+// policies returns the versions of policies among the collected changes, which it does not remove.
 func (b *backlog) policies() []*placement.Policy {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.changes.policies
 }
 
-// has reports whether the changes contain one of some policies.
+// has reports whether one of the versions of policies is among the collected changes.
 func (b *backlog) has(policies ...*placement.Policy) bool {
 	changed := b.policies()
 	return slices.ContainsFunc(policies, func(p *placement.Policy) bool { return slices.Contains(changed, p) })
 }
 
-// take returns the changes and empties the backlog, except for all but the first n policies.
+// take returns the collected changes, and removes them, except for the versions of policies after the first n.
 func (b *backlog) take(n int) changes {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,8 +106,8 @@ func (b *backlog) take(n int) changes {
 	return out
 }
 
-// cause returns why a version of a policy must be decided again, and reports whether it must. A policy that evaluates predicates waits for
-// predicateSettle, unless other data that it reads changed. A policy with a remote engine is concerned only by remoteRevision.
+// cause returns why a version of a policy must be decided again, and reports whether the changes require that. A change of nodes or pods
+// does so only after predicateSettle. A policy with a remote engine is decided again only after remoteRevision or all is set.
 func (b *changes) cause(p *placement.Policy, state *placement.PolicyState) (cause remediation.Cause, concerned bool) {
 	binding, data := state.BindingOf(p), sets.New[string]()
 	if binding != nil {
@@ -128,9 +130,10 @@ func (b *changes) cause(p *placement.Policy, state *placement.PolicyState) (caus
 	return remediation.Cause{Data: data}, concerned || b.all || !state.Decides(p)
 }
 
+// usesPredicates reports whether a version of a policy, given by its binding, evaluates predicates; false for nil.
 func usesPredicates(b *policy.Binding) bool { return b != nil && len(b.PredicateReads) > 0 }
 
-// after calls do after a delay, once for all requests with a name until then. It is safe for concurrent use.
+// after calls do after a delay. Requests with the same name until then cause no other call. It is safe for concurrent use.
 func (c *Controller) after(name string, delay time.Duration, do func()) {
 	if _, scheduled := c.scheduled.LoadOrStore(name, true); !scheduled {
 		time.AfterFunc(delay, func() {
@@ -141,7 +144,8 @@ func (c *Controller) after(name string, delay time.Duration, do func()) {
 	}
 }
 
-// FieldsReadChanged requests that all policies are decided again because some read more than the analysis found.
+// FieldsReadChanged requests that all policies are decided again because some policy reads fields that the analysis of its rules did not
+// find.
 func (c *Controller) FieldsReadChanged() {
 	c.types.fieldsChanged()
 	c.rewatch.Notify()
@@ -165,14 +169,15 @@ func (c *Controller) RemoteRevisionChanged() {
 	c.collect("revisions", func(b *changes) { b.remoteRevision = true })
 }
 
-// collect adds a change to the backlog after predicateSettle.
+// collect adds a change to the backlog after predicateSettle; several changes of one name until then, once. It does nothing before the
+// start.
 func (c *Controller) collect(name string, change func(*changes)) {
 	if c.objects.started() {
 		c.after(name, predicateSettle, func() { c.backlog.add(change) })
 	}
 }
 
-// policyChanged requests that the objects are decided again that the policy matched before or matches now.
+// policyChanged requests that the objects that the policy matched before or matches now are decided again.
 func (c *Controller) policyChanged(p placement.PolicyChange) {
 	if slices.Equal(p.After, p.Before) {
 		return
@@ -189,8 +194,8 @@ func (c *Controller) policyChanged(p placement.PolicyChange) {
 	c.rewatch.Notify()
 }
 
-// budgeted returns the version whose settings the budget of a policy has; nil if none decides. The versions of a policy have the same
-// budget, but only some may change pod templates.
+// budgeted returns, of the deciding versions of one policy, the one whose settings the Scheduler applies; nil if there is none. All have
+// the same budget, so it is one that may change pod templates, if any may.
 func budgeted(versions []*placement.Policy) *placement.Policy {
 	if i := slices.IndexFunc(versions, (*placement.Policy).WatchesRollouts); i >= 0 {
 		return versions[i]
@@ -201,18 +206,18 @@ func budgeted(versions []*placement.Policy) *placement.Policy {
 	return versions[0]
 }
 
-// NamespaceChanged enqueues the objects of a namespace because policies' selectors may match it now, or no longer.
+// NamespaceChanged enqueues the objects of a namespace because its labels changed, so that policies may select it now, or no longer.
 func (c *Controller) NamespaceChanged(namespace string) {
-	fact := remediation.Fact{Namespace: namespace, Text: printable.Text("the labels of namespace " + namespace + " changed")}
+	fact := remediation.Fact{Namespace: namespace, Text: printable.Text(fmt.Sprintf("the labels of namespace %s changed", namespace))}
 	c.enqueueTogether(remediation.Cause{Facts: []remediation.Fact{fact}}, c.Registry.InForce(), c.objects.within(namespace))
 }
 
-// listed enqueues objects that were added, changed or deleted when a type was listed.
+// listed enqueues the objects of a type that were added, changed, or deleted since the type was listed before.
 func (c *Controller) listed(resource schema.GroupVersionResource, keys []remediation.Key) {
 	c.enqueueTogether(remediation.Cause{}, c.selecting(resource), keys)
 }
 
-// selecting returns the policies in force that select a type.
+// selecting returns the policies in force whose match rules select a type of objects.
 func (c *Controller) selecting(resource schema.GroupVersionResource) (out []*placement.Policy) {
 	for _, p := range c.Registry.InForce() {
 		if p.Matcher.SelectsResource(resource) {
@@ -294,7 +299,8 @@ func (c *Controller) matchers(ctx context.Context, policies []*placement.Policy,
 	return out
 }
 
-// sweep decides again each group of every policy whose data changed.
+// sweep evaluates every policy whose data changed again, once for each group of equal objects, and enqueues the objects whose decision
+// changes.
 func (c *Controller) sweep(ctx context.Context, changes *changes) {
 	var group errgroup.Group
 	group.SetLimit(sweepers)
@@ -320,7 +326,8 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 	_ = group.Wait()
 }
 
-// enqueueTogether enqueues objects that must be decided again because of one change. A change that concerns several objects is assessed.
+// enqueueTogether enqueues the objects that must be decided again because of one change. If there are several, patches wait as described at
+// assess.
 func (c *Controller) enqueueTogether(cause remediation.Cause, policies []*placement.Policy, keys []remediation.Key) {
 	switch {
 	case len(keys) > 1:
@@ -336,9 +343,9 @@ func (c *Controller) enqueueTogether(cause remediation.Cause, policies []*placem
 	c.objects.enqueue(keys...)
 }
 
-// assess enqueues the objects that find passes to its argument. Patches for the policies wait until all these objects are decided. Then
-// the ledger knows what the change that causes the decisions requires, and whether it would harm too many objects. facts, if it is not nil,
-// returns the facts of the cause for the first policy. It is called once there are such objects.
+// assess enqueues the objects that find passes to its argument. Patches for the policies wait until all these objects are decided. Then the
+// ledger knows what the change requires, and whether it would harm too many objects. facts, if it is not nil, returns what is known of the
+// change for the first policy. It is called only once find has found an object.
 func (c *Controller) assess(ctx context.Context, cause remediation.Cause, facts func(*placement.Policy) []remediation.Fact,
 	policies []*placement.Policy, find func(enqueue func([]remediation.Key))) {
 	remediated := sets.New[string]()
@@ -360,8 +367,8 @@ func (c *Controller) assess(ctx context.Context, cause remediation.Cause, facts 
 	c.conclude(ctx)
 }
 
-// conclude reports policies whose account in the ledger changed. Then it pauses the policies whose change exceeds their blast radius, and
-// enqueues the objects of other policies that waited for their assessment.
+// conclude ends the assessments whose objects are all decided. It pauses the policies whose change exceeds their blast radius, and enqueues
+// the objects that waited for the end. It reports the policies whose account in the ledger changed, among them those of the argument.
 func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	result := c.Ledger.ConcludeAssessments(c.Clock.Now())
 	for _, name := range result.Paused {
@@ -372,7 +379,8 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 		}
 	}
 	for _, name := range result.Resumed {
-		c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationResumed, "remediation resumes: the effect of the change is within the bound again")
+		c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationResumed,
+			"remediation resumes: the change now affects no more objects than spec.remediation.blastRadius allows")
 	}
 	c.changed(changed)
 	c.changed(result.Changed)
@@ -391,8 +399,7 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 }
 
 // FeedsItself returns a function that reports whether what a policy writes is also data that it reads, directly or through one other
-// policy. The scheduler must not delay patches because of the policy's own patches. It stops an object that does not settle, and record
-// reports it.
+// policy. The scheduler must not delay the patches of such a policy because its own patches change its data.
 func FeedsItself(registry *placement.Registry) func(policy string) bool {
 	return func(policy string) bool {
 		p := registry.Get(policy)
@@ -405,7 +412,7 @@ func FeedsItself(registry *placement.Registry) func(policy string) bool {
 	}
 }
 
-// reads reports whether a policy reads types that another one matches.
+// reads reports whether a policy reads types of objects that another policy matches.
 func reads(p, other *placement.PolicyState) bool {
 	return slices.ContainsFunc(p.InForce(), func(b *policy.Binding) bool {
 		return slices.ContainsFunc(b.Resources, func(r policy.Resource) bool {
@@ -420,7 +427,7 @@ const (
 	maxValue  = 40
 )
 
-// blame tells the ledger that verdicts may be due to a change of data that no sweep has followed yet.
+// blame tells the ledger that what verdicts require of an object may be due to a change of data that no sweep has processed yet.
 func (c *Controller) blame(key remediation.Key, verdicts []*placement.Verdict) {
 	for _, v := range verdicts {
 		if len(v.Changes) == 0 || !v.Policy.RemediatesExisting() {
@@ -432,7 +439,7 @@ func (c *Controller) blame(key remediation.Key, verdicts []*placement.Verdict) {
 	}
 }
 
-// dataCause returns the cause for changes of data that the sweep has not followed yet; the zero Cause if there are none.
+// dataCause returns the changes of a policy's data that no sweep has processed yet, as a Cause; the zero Cause if there are none.
 func (c *Controller) dataCause(p *placement.Policy) (out remediation.Cause) {
 	facts := c.facts(p)
 	if len(facts) == 0 && !c.Ledger.Groups.Stale(p) {
@@ -447,7 +454,8 @@ const (
 	predicatesData = "the nodes or pods that the policy's predicates read"
 )
 
-// withFacts returns the cause with facts. If there are any, the types of the facts are those that changed in fields that the policy reads.
+// withFacts returns the cause with the facts. If there are any, their types replace the names of the changed data, except for
+// predicatesData.
 func withFacts(cause remediation.Cause, facts []remediation.Fact) remediation.Cause {
 	if len(facts) == 0 {
 		return cause
@@ -460,13 +468,15 @@ func withFacts(cause remediation.Cause, facts []remediation.Fact) remediation.Ca
 	return cause
 }
 
-// dataChanges are changes of the data. facts has the facts of policies, which are found once for all objects.
+// dataChanges are the changes of the replicated data between two states.
 type dataChanges struct {
 	*embedded.Changes
+	// facts caches the []remediation.Fact about the changes for each version of a policy, by its *placement.Policy.
 	facts sync.Map
 }
 
-// facts returns facts about the changes since the last sweep in what a policy reads, with at most remediation.MaxCauses objects of a type.
+// facts returns facts about the changes since the last sweep in the fields that a policy reads, for at most remediation.MaxCauses objects
+// of each type.
 func (c *Controller) facts(p *placement.Policy) []remediation.Fact {
 	from, to := c.swept.Load(), c.Data.State()
 	if from == nil || *from == to {
@@ -485,7 +495,7 @@ func (c *Controller) facts(p *placement.Policy) []remediation.Fact {
 	return known.([]remediation.Fact)
 }
 
-// factsOf returns facts about changes in what the policy of a binding reads; none if the binding is nil.
+// factsOf returns facts about those of the changes that concern the fields that the policy of a binding reads; none if the binding is nil.
 func (c *Controller) factsOf(changes *embedded.Changes, binding *policy.Binding) (out []remediation.Fact) {
 	if binding == nil {
 		return nil
@@ -508,7 +518,8 @@ func (c *Controller) factsOf(changes *embedded.Changes, binding *policy.Binding)
 	return out
 }
 
-// describe describes the change of an object. It has the values of fields only if the object represents a cluster: others may be secret.
+// describe returns a message that describes the change of an object, such as "label zone changed". It contains the values of fields only if
+// values is set: those of an object that does not represent a cluster may be secret.
 func describe(object embedded.ObjectChange, values bool) string {
 	switch {
 	case object.Created:
@@ -532,7 +543,7 @@ func describe(object embedded.ObjectChange, values bool) string {
 	return strings.Join(texts, ", ")
 }
 
-// fieldName names a field of an object or of its normal form.
+// fieldName returns a field's path, in an object or in its normal form, as text for a message: "label zone" or "spec.replicas".
 func fieldName(path []string) string {
 	inMetadata := path
 	if len(path) == 3 && path[0] == "metadata" {
@@ -555,7 +566,7 @@ func fieldName(path []string) string {
 	return out.String()
 }
 
-// valueText returns a value for a message; "" for an object or an array.
+// valueText returns a value for a message, cut to maxValue bytes: "none" for nil, and "" for an object or an array.
 func valueText(value ast.Value) string {
 	switch v := value.(type) {
 	case nil:
@@ -574,7 +585,7 @@ func valueText(value ast.Value) string {
 // maxAction is the maximum length of the actions in the note of an Event, in bytes, so that there is room for the causes.
 const maxAction = 603
 
-// movedNote is the note of the Event on an object that was moved.
+// movedNote returns the note of the Event on an object that was moved: what was done, why, and who approved it.
 func movedNote(action string, reasons remediation.Reasons) string {
 	out := printable.Truncate(action, maxAction) + "; cause: " + strings.Join(reasons.Shown, ", ")
 	if len(reasons.ApprovedBy) > 0 {
@@ -583,7 +594,8 @@ func movedNote(action string, reasons remediation.Reasons) string {
 	return out
 }
 
-// logMove writes a move to the log of decisions and to the trace.
+// logMove writes that an object was patched or evicted to the log of decisions and to the trace. began is used if the time of the cause is
+// not known.
 func (c *Controller) logMove(ctx context.Context, s *scope, outcome string, began time.Time, reasons remediation.Reasons) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Cause.StringSlice(reasons.Causes))

@@ -65,7 +65,7 @@ type Catalog interface {
 	Kind(schema.GroupVersionResource) string
 }
 
-// Deliveries have the results of the delivery of objects to multi-cluster systems.
+// Deliveries tells how the delivery of objects to multi-cluster systems goes.
 type Deliveries interface {
 	// Result returns the newest result of an object; the zero value if it is not delivered. Pending reports whether it may be delivered, and
 	// has not been yet.
@@ -85,13 +85,13 @@ type Deps struct {
 	Decider  *placement.Decider
 	Catalog  Catalog
 	Ledger   *remediation.Ledger
-	// Scheduler says when objects may be patched.
+	// Scheduler decides when objects may be patched.
 	Scheduler *remediation.Scheduler
-	// Data is what the engine has replicated.
+	// Data is the data that the engine has replicated.
 	Data *embedded.Data
 	// Decisions is the log of decisions. It may be nil.
 	Decisions *decisionlog.Log
-	// Deliveries know where delivered objects run.
+	// Deliveries knows where delivered objects run.
 	Deliveries Deliveries
 	Events     *events.Recorder
 	Metrics    *metrics.Metrics
@@ -100,7 +100,7 @@ type Deps struct {
 	Identity authenticationv1.UserInfo
 	// Tracing starts a trace for each decided object. It may be nil.
 	Tracing *tracing.Provider
-	// Ready reports whether everything is loaded that decisions need.
+	// Ready reports whether everything that decisions need is loaded.
 	Ready func(context.Context) bool
 	// Changed is called with each policy whose account in the ledger changed.
 	Changed func(policy string)
@@ -115,22 +115,22 @@ type Controller struct {
 	Deps
 	objects *objectCache
 	watches *watches.Consumer
-	// rollouts receives the readiness of the objects of policies that watch rollouts.
+	// rollouts passes the readiness of matched objects to the Scheduler, for the policies that watch rollouts.
 	rollouts    *watches.Consumer
 	types       *typeCache
 	remoteQueue *remoteQueue
 	backlog     *backlog
-	// rewatch wakes watch when the set of watched types or fields may change.
+	// rewatch wakes the method watch when the set of watched types or fields may change.
 	rewatch notify.Signal
-	// resumed is closed once it is known which policies an earlier leader paused.
+	// resumed is closed once this leader has read from the policies' status which of them an earlier leader paused.
 	resumed chan struct{}
-	// releases reconciles policies that administrators approve or release.
+	// releases carries out what administrators request by annotations of policies: approvals, and the end of pauses.
 	releases *releases
-	// swept is the state of the data when the last sweep began that has ended. lately has the newest changes since then that were read; nil
-	// if none were.
-	swept  atomic.Pointer[embedded.State]
+	// swept is the state of the data at the beginning of the last completed sweep.
+	swept atomic.Pointer[embedded.State]
+	// lately caches the newest changes of data since swept that facts has read; nil if it has read none.
 	lately atomic.Pointer[dataChanges]
-	// scheduled holds the names of the calls that after delays.
+	// scheduled holds the names of the calls that the method after has scheduled.
 	scheduled sync.Map
 }
 
@@ -180,34 +180,36 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return c.releases.SetupWithManager(mgr)
 }
 
-// scope is what is known of an object while it passes the phases.
+// scope holds what is known of one object while it passes the phases gather, decide, record, and act.
 type scope struct {
 	// key identifies the object. Reconcile sets it.
 	key remediation.Key
-	// object is the newest version of the object, and fields the field set to which it is cut. gather sets both.
+	// object is the newest version of the object. gather sets it.
 	object *unstructured.Unstructured
+	// fields is the field set to which object is cut. gather sets it.
 	fields *projection.FieldSet
 	// outcome contains the verdicts of all policies that match the object. decide sets it.
 	outcome *placement.Outcome
-	// decisions are what the verdicts are based on, one for each policy. decide sets them. mu protects them, because
-	// policies are evaluated concurrently.
-	mu        sync.Mutex
+	// mu protects decisions and responses, because policies are evaluated concurrently.
+	mu sync.Mutex
+	// decisions are what the verdicts are based on, one for each policy. decide sets them.
 	decisions []*remediation.PolicyDecision
 	// due are the verdicts that require a patch. record sets it.
 	due remediation.Due
-	// task is not nil if the phases are passed in the remoteQueue. responses are what engines responded to it.
-	task      *remoteTask
+	// task is the task of the remoteQueue that runs the phases; nil if a worker of the controller does.
+	task *remoteTask
+	// responses are the responses of remote engines to the task, by policy.
 	responses map[*placement.Policy]*remediation.PolicyDecision
-	// waits reports whether others decide the object. decide sets it. asked reports whether the scheduler was asked for its patch. act
-	// sets it.
+	// waits is set if this pass leaves the decision to a task of the remoteQueue, or to a later one. decide sets it. asked is set once act
+	// has asked the Scheduler for a patch.
 	waits, asked bool
-	// delay is when the object must be decided again even if nothing changes; 0 for never. Every phase may set it. err is why the object
-	// can't be decided. decide sets it.
+	// delay is the delay after which the object must be decided again even if nothing changes; 0 for never. Every phase may set it.
 	delay time.Duration
-	err   error
+	// err is the error for which the object could not be decided. decide sets it.
+	err error
 }
 
-// retryWithin makes sure that the object is decided again after a delay at the latest, unless the delay is 0.
+// retryWithin lowers delay to the given one, so that the object is decided again by then. It ignores 0.
 func (s *scope) retryWithin(delay time.Duration) {
 	if delay > 0 && (s.delay == 0 || delay < s.delay) {
 		s.delay = delay
@@ -224,17 +226,17 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	return reconcile.Result{RequeueAfter: s.delay}, s.err
 }
 
-// reconcileRemote is Reconcile for an object that remote engines decide.
+// reconcileRemote is Reconcile for an object that remote engines decide. It returns the delay before the next decision; 0 for none.
 func (c *Controller) reconcileRemote(ctx context.Context, t *remoteTask) time.Duration {
 	s := &scope{key: t.key, task: t, responses: map[*placement.Policy]*remediation.PolicyDecision{}}
 	if c.pass(ctx, s); s.err != nil {
-		ctrllog.FromContext(ctx).Error(s.err, "Deciding with remote engines", "object", t.key.String())
+		ctrllog.FromContext(ctx).Error(s.err, "Deciding an object with remote engines failed; it is decided again later", "object", t.key.String())
 		return incompleteDelay
 	}
 	return s.delay
 }
 
-// pass passes the object of a scope through the phases.
+// pass runs the phases for the object of a scope.
 func (c *Controller) pass(ctx context.Context, s *scope) {
 	// An object that may be patched now, and is not, leaves that to others.
 	defer func() {
@@ -257,8 +259,8 @@ func (c *Controller) pass(ctx context.Context, s *scope) {
 	}
 }
 
-// pending returns how many existing objects of the types that versions of a policy match are queued, and of how many no decision was
-// recorded.
+// pending returns how many existing objects of the types that versions of a policy match are in the workqueue, and how many have no
+// recorded decision yet.
 func (c *Controller) pending(versions ...*placement.Policy) (queued, unrecorded int) {
 	for _, p := range versions {
 		q, u := c.objects.pending(c.types.matched(p))
@@ -267,7 +269,7 @@ func (c *Controller) pending(versions ...*placement.Policy) (queued, unrecorded 
 	return queued, unrecorded
 }
 
-// HasUndecided reports whether existing objects of the types that versions of a policy match wait for their decision.
+// HasUndecided reports whether existing objects of the types that versions of a policy match are in the workqueue.
 func (c *Controller) HasUndecided(versions ...*placement.Policy) bool {
 	queued, _ := c.pending(versions...)
 	return queued > 0

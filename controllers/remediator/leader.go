@@ -60,7 +60,7 @@ const (
 	settleInterval = time.Second
 )
 
-// lead begins to watch and to decide objects once this leader is ready, until ctx ends.
+// lead waits until this leader is ready, and then watches and decides objects until ctx ends.
 //
 // No object may be decided before all policies and data are loaded. So lead begins no watch before that: policies that are loaded later
 // would need other fields, and the types would be listed again.
@@ -87,7 +87,7 @@ func (c *Controller) lead(ctx context.Context) {
 }
 
 // restore restores the pauses of an earlier leader from the policies' status, and the approved plans that it was carrying out. It returns
-// the names of the policies that have either.
+// the names of the policies with such a pause or plan.
 func (c *Controller) restore(ctx context.Context) (left []string, err error) {
 	policies := &placementv1.PlacementPolicyList{}
 	if err := c.Policies.List(ctx, policies); err != nil {
@@ -123,7 +123,7 @@ func (c *Controller) restore(ctx context.Context) (left []string, err error) {
 	return left, nil
 }
 
-// leftOf returns what an earlier leader left of a policy, as far as the status names it.
+// leftOf returns the unfinished moves, failures, and pause that an earlier leader left of a policy, as far as the status names them.
 func leftOf(p *placementv1.PlacementPolicy) remediation.Left {
 	plan := p.Status.Plan
 	out := remediation.Left{Generation: p.Status.GenerationInForce, Moving: plan != nil && (plan.State == placementv1.PlanInProgress || plan.Rollouts > 0)}
@@ -147,7 +147,7 @@ func leftOf(p *placementv1.PlacementPolicy) remediation.Left {
 	return out
 }
 
-// Resuming reports whether it is not known yet which policies an earlier leader paused.
+// Resuming reports whether this replica does not know yet which policies an earlier leader paused.
 func (c *Controller) Resuming() bool {
 	select {
 	case <-c.resumed:
@@ -157,8 +157,9 @@ func (c *Controller) Resuming() bool {
 	}
 }
 
-// settle ends the pauses of an earlier leader once all objects of their policies have been decided, if the result allows that, and goes on
-// with the approved plans of that leader. It also finds out which objects that leader was moving. left are the policies with either.
+// settle resumes the work of an earlier leader. left are the names of the policies that it paused, or whose approved plans it was carrying
+// out. Once all objects of such a policy have been decided, settle ends the pause if the result allows that, and continues the plan. It
+// also finds out which objects that leader was moving.
 func (c *Controller) settle(ctx context.Context, left []string) {
 	began := c.Clock.Now()
 	// The poll returns an error only if ctx ends.
@@ -177,7 +178,7 @@ func (c *Controller) settle(ctx context.Context, left []string) {
 	})
 }
 
-// decided reports whether all existing objects that a policy matches are decided, or whether the policy does not exist.
+// decided reports whether all existing objects that a policy matches are decided. gone reports whether the policy does not exist.
 func (c *Controller) decided(ctx context.Context, name string) (decided, gone bool) {
 	state := c.Registry.Get(name)
 	if state == nil {
@@ -187,8 +188,8 @@ func (c *Controller) decided(ctx context.Context, name string) (decided, gone bo
 	return queued+unrecorded == 0 && c.MatchedState(state.Versions()...).Synced, false
 }
 
-// settleReadiness finds out whether it is known which objects of a policy are ready: those with rollouts have been decided by its versions
-// in force, and their rollouts are observed.
+// settleReadiness tells the Scheduler once it is known which objects of a policy are ready: the objects with rollouts have been decided by
+// the versions in force, and their rollouts are observed.
 func (c *Controller) settleReadiness(name string) {
 	settled, epoch := c.Scheduler.Settled(name)
 	if settled {
@@ -223,14 +224,14 @@ func (c *Controller) settleReadiness(name string) {
 	}
 }
 
-// rolls reports whether a policy watches the rollouts of the objects of a type.
+// rolls reports whether the rollouts of a type's objects are watched for a policy.
 func (c *Controller) rolls(p *placement.Policy, resource schema.GroupVersionResource) bool {
 	_, templated := c.Decider.Templates.Path(resource.GroupResource())
 	return templated && remediation.Observes(p, resource.GroupResource())
 }
 
-// delivering returns the policies that may deliver objects of a type. reported reports whether a multi-cluster system reports where they
-// run.
+// delivering returns the policies that may deliver objects of a type. reported reports whether a multi-cluster system reports where these
+// objects run.
 func (c *Controller) delivering(resource schema.GroupVersionResource) (policies []*placement.Policy, reported bool) {
 	kind := schema.GroupKind{Group: resource.Group, Kind: c.Catalog.Kind(resource)}
 	for _, p := range c.selecting(resource) {
@@ -242,10 +243,11 @@ func (c *Controller) delivering(resource schema.GroupVersionResource) (policies 
 	return policies, reported
 }
 
-// releases reconciles policies to release the changes, and to approve and store the plans, that their annotations name.
+// releases is the reconciler of what administrators request by annotations of policies: to approve a plan, and to release a change or a
+// pause. It also stores approved plans.
 type releases struct {
 	*Controller
-	// queue exists before the controller starts, because conclude may enqueue policies.
+	// queue holds the policies to reconcile. It exists before the controller starts, because conclude may enqueue policies.
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
@@ -266,13 +268,14 @@ func (r *releases) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
+// enqueue enqueues policies by name.
 func (r *releases) enqueue(policies ...string) {
 	for _, name := range policies {
 		r.queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 	}
 }
 
-// Reconcile approves the plan and releases the change that a policy's annotations name.
+// Reconcile approves the plan, and releases the change and the pause after failures, that the annotations of a policy name.
 func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	// A pause of an earlier leader can't be released before it is restored.
 	select {
@@ -293,17 +296,17 @@ func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	// A plan that can't be stored does not keep what follows from taking effect.
 	saved := r.save(ctx, p)
 	if pause := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; pause != "" && r.Scheduler.Release(p.Name, pause) {
-		r.Events.On(p, events.RemediationResumed, "remediation resumes: the pause "+pause+" after failures was released")
+		r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation resumes: pause %s, which failed patches or rollouts caused, was released", pause))
 		r.Changed(p.Name)
 	}
 	if change, set := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]; set {
 		if r.Ledger.Release(r.Clock.Now(), p.Name, change) {
-			r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation resumes: change %s was released", change))
+			r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation resumes: change %s, which exceeded spec.remediation.blastRadius, was released", change))
 			r.Changed(p.Name)
 			r.Scheduler.Reconsider()
 		} else if paused := r.Ledger.Report(p.Name).Pause; paused != nil {
-			r.Events.On(p, events.RemediationPaused, fmt.Sprintf("the annotation %s names the change %s, but the policy is paused for the change %s",
-				placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
+			r.Events.On(p, events.RemediationPaused, fmt.Sprintf("annotation %s names change %s, but the policy is paused because of change %s: "+
+				"set the annotation to that one to release it", placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
 		}
 	}
 	return reconcile.Result{}, saved
@@ -359,22 +362,23 @@ type PlanStore struct {
 	Client client.Client
 	// Namespace is the namespace of the ControllerRevisions.
 	Namespace string
-	// Owned sets an owner reference from a ControllerRevision to its policy, for garbage collection. Both must be in the same
+	// Owned reports whether each ControllerRevision gets an owner reference to its policy, for garbage collection. Both must be in the same
 	// cluster.
 	Owned bool
 
-	// stored are the names of the policies whose plans may be stored. load creates it.
+	// stored are the names of the policies that may have a stored plan. load creates it.
 	stored sets.Set[string]
 }
 
 // storedPlan is the approved plan of a policy, or the part of it that is the data of one ControllerRevision.
 type storedPlan struct {
-	Policy string    `json:"policy"`
-	UID    types.UID `json:"uid"`
-	Digest string    `json:"digest"`
-	Moves  []byte    `json:"moves"`
+	Policy string    `json:"policy"` // The name of the policy.
+	UID    types.UID `json:"uid"`    // The UID of the policy.
+	Digest string    `json:"digest"` // The digest of the complete plan.
+	Moves  []byte    `json:"moves"`  // The moves, or a part of them, as ApprovedPlan.Encode returns them.
 }
 
+// load reads the stored plans, by the name of their policy, and joins their parts. It skips a ControllerRevision that can't be read.
 func (s *PlanStore) load(ctx context.Context) (map[string]storedPlan, error) {
 	list := &appsv1.ControllerRevisionList{}
 	if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace), client.HasLabels{labelApprovedPlan}); err != nil {
@@ -428,7 +432,7 @@ func (s *PlanStore) save(ctx context.Context, p *placementv1.PlacementPolicy, pl
 	return nil
 }
 
-// remove removes the plan of a policy, if one may be stored.
+// remove deletes the stored plan of a policy, if it may have one.
 func (s *PlanStore) remove(ctx context.Context, policyName string) error {
 	if !s.stored.Has(policyName) {
 		return nil

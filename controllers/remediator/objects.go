@@ -42,8 +42,8 @@ import (
 
 var _ watches.Sink = (*objectCache)(nil)
 
-// objectCache holds the existing objects of every type that some policy matches, as the API server last sent them, with the needed
-// fields. Objects are never modified: the same pointer means the same version. It enqueues objects that change, and knows which are
+// objectCache holds the existing objects of every type that some policy matches, as the API server last sent them, cut to the fields that
+// decisions need. Objects are never modified: the same pointer means the same version. It enqueues objects that change, and knows which are
 // queued. It is safe for concurrent use.
 type objectCache struct {
 	// listed is called with the objects that were added, changed or deleted when the content of a type was replaced or dropped. It must
@@ -58,10 +58,10 @@ type objectCache struct {
 
 // typeTable holds the objects of one type.
 type typeTable struct {
-	// fields is the field set of the objects.
+	// fields is the field set to which the objects are cut.
 	fields  *projection.FieldSet
 	objects map[remediation.Key]*cachedObject
-	// queued is the number of queued objects, and unrecorded of those for which no decision was recorded yet.
+	// queued is the number of objects in the workqueue, and unrecorded the number of objects on which no decision was recorded yet.
 	queued, unrecorded int
 }
 
@@ -72,7 +72,7 @@ type cachedObject struct {
 	queued, recorded bool
 }
 
-// add adds an object, or adds -1 times one, to the counters.
+// add adds n to those of the counters queued and unrecorded that count the object. n is 1 or -1.
 func (t *typeTable) add(o *cachedObject, n int) {
 	if o.queued {
 		t.queued += n
@@ -104,6 +104,7 @@ func keyOf(resource schema.GroupVersionResource, o *unstructured.Unstructured) r
 	return remediation.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
+// Replace replaces the objects of a type, and passes those that differ to listed. It implements watches.Sink.
 func (t *objectCache) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
 	next := &typeTable{fields: fields, objects: make(map[remediation.Key]*cachedObject, len(objects))}
 	for _, o := range objects {
@@ -145,6 +146,7 @@ func same(a, b *unstructured.Unstructured) bool {
 	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion() && equality.Semantic.DeepEqual(a.Object, b.Object)
 }
 
+// Put stores an object that was added or changed, and enqueues it. It implements watches.Sink.
 func (t *objectCache) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	key := keyOf(resource, o)
 	t.mu.Lock()
@@ -163,6 +165,7 @@ func (t *objectCache) Put(resource schema.GroupVersionResource, o *unstructured.
 	t.enqueue(key)
 }
 
+// Delete removes an object, and enqueues it. It implements watches.Sink.
 func (t *objectCache) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	key := remediation.Key{Resource: resource, Namespace: namespace, Name: name}
 	t.mu.Lock()
@@ -174,6 +177,7 @@ func (t *objectCache) Delete(resource schema.GroupVersionResource, namespace, na
 	t.enqueue(key)
 }
 
+// Drop removes all objects of a type that is no longer watched, and passes them to listed. It implements watches.Sink.
 func (t *objectCache) Drop(resource schema.GroupVersionResource) {
 	t.mu.Lock()
 	old := t.tables[resource]
@@ -184,7 +188,7 @@ func (t *objectCache) Drop(resource schema.GroupVersionResource) {
 	}
 }
 
-// find returns an object and the table that contains it, or nil. The caller holds mu.
+// find returns a cached object and the table that contains it; nil if there is none. The caller holds mu.
 func (t *objectCache) find(key remediation.Key) (*cachedObject, *typeTable) {
 	at := t.tables[key.Resource]
 	if at == nil || at.objects[key] == nil {
@@ -203,7 +207,7 @@ func (t *objectCache) get(key remediation.Key) (*unstructured.Unstructured, *pro
 	return nil, nil
 }
 
-// take returns the same as get. The key may be enqueued again from now on.
+// take returns the same as get, for a worker that begins to process the object. From now on, a change enqueues the key again.
 func (t *objectCache) take(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
 	t.mark(key, func(o *cachedObject) { o.queued = false })
 	return t.get(key)
@@ -214,7 +218,7 @@ func (t *objectCache) recorded(key remediation.Key) {
 	t.mark(key, func(o *cachedObject) { o.recorded = true })
 }
 
-// mark changes the marks of an object, if it exists.
+// mark changes whether an object counts as queued and as recorded, if it exists.
 func (t *objectCache) mark(key remediation.Key, change func(*cachedObject)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,7 +229,7 @@ func (t *objectCache) mark(key remediation.Key, change func(*cachedObject)) {
 	}
 }
 
-// pending returns how many objects of some types are queued, and of how many no decision was recorded yet.
+// pending returns how many objects of some types are in the workqueue, and on how many no decision was recorded yet.
 func (t *objectCache) pending(resources []schema.GroupVersionResource) (queued, unrecorded int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -237,8 +241,8 @@ func (t *objectCache) pending(resources []schema.GroupVersionResource) (queued, 
 	return queued, unrecorded
 }
 
-// enqueue adds those objects to the workqueue that are not queued. It does nothing before start: the watches, which start later, will
-// enqueue every object.
+// enqueue adds objects to the workqueue, except for those that are queued already. It does nothing before start: the watches, which start
+// later, will enqueue every object.
 func (t *objectCache) enqueue(keys ...remediation.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -257,6 +261,7 @@ func (t *objectCache) enqueue(keys ...remediation.Key) {
 	}
 }
 
+// enqueueAfter adds an object to the workqueue after a delay. It does nothing before start.
 func (t *objectCache) enqueueAfter(key remediation.Key, d time.Duration) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -265,7 +270,7 @@ func (t *objectCache) enqueueAfter(key remediation.Key, d time.Duration) {
 	}
 }
 
-// idle returns the objects that are not queued, of the types that selects selects, by type and namespace.
+// idle returns the objects of certain types that are not queued, by type and namespace. selects reports whether a type is one of these.
 func (t *objectCache) idle(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]map[string][]*unstructured.Unstructured {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -285,7 +290,7 @@ func (t *objectCache) idle(selects func(schema.GroupVersionResource) bool) map[s
 	return out
 }
 
-// within returns the cached objects of a namespace.
+// within returns the keys of the cached objects of a namespace.
 func (t *objectCache) within(namespace string) (out []remediation.Key) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -299,8 +304,8 @@ func (t *objectCache) within(namespace string) (out []remediation.Key) {
 	return out
 }
 
-// trim removes from an object with the given field set what a field set can't exclude and no decision needs. It also shares strings that
-// are equal in many objects.
+// trim removes what no decision needs and field sets can't exclude from an object that has the given fields: managed fields, and kubectl's
+// copy of the object. It also shares strings that are equal in many objects.
 func trim(fields *projection.FieldSet, o *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 	if fields.IsAll() {
@@ -318,7 +323,7 @@ const maxShared = 40
 // own holds the members of metadata that are different in every object.
 var own = map[string]bool{"name": true, "uid": true, "resourceVersion": true}
 
-// share replaces the strings in the value of a member by shared ones.
+// share returns the value of the member of an object with its strings replaced by shared ones. It changes maps and lists in place.
 func share(member string, value any) any {
 	switch v := value.(type) {
 	case string:
@@ -340,11 +345,11 @@ func share(member string, value any) any {
 	return value
 }
 
-// shared returns the shared interface value of a string. Besides the string it saves the 16 bytes that each interface value would
+// shared returns the one interface value that equal strings share. That saves the string, and the 16 bytes that each interface value would
 // allocate.
 func shared(text string) any { return unique.Make(any(text)).Value() }
 
-// watch updates the watches until ctx ends.
+// watch updates which types and fields are watched until ctx ends.
 func (c *Controller) watch(ctx context.Context) {
 	c.rewatch.Notify()
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -381,7 +386,7 @@ func (c *Controller) Rewatch() {
 }
 
 // MatchedState returns the combined state of the watches on the types that versions of a policy match: the first error, and whether all
-// watches are synced with the fields that the version reads.
+// watches are synced with the fields that these versions read.
 func (c *Controller) MatchedState(versions ...*placement.Policy) watches.State {
 	out := watches.State{Synced: true}
 	for _, p := range versions {
@@ -397,7 +402,7 @@ func (c *Controller) MatchedState(versions ...*placement.Policy) watches.State {
 	return out
 }
 
-// fieldsOf returns the fields of the matched objects that a policy reads. Match conditions may read any.
+// fieldsOf returns the fields of the matched objects that a policy reads: all if it has match conditions, which may read any.
 func fieldsOf(p *placement.Policy) *projection.FieldSet {
 	if p.Matcher.Conditional() {
 		return projection.AllFields()
@@ -420,7 +425,7 @@ var (
 	copied, withCopy = fieldAt("metadata", "annotations", lastApplied), fieldAt("\x00" + lastApplied)
 )
 
-// fieldAt returns the sealed set of one field, whose names may contain dots.
+// fieldAt returns the sealed field set of the one field at a path. The names in the path may contain dots.
 func fieldAt(path ...string) *projection.FieldSet {
 	f := &projection.FieldSet{}
 	at := f
@@ -435,14 +440,16 @@ type typeCache struct {
 	Deps
 
 	mu sync.Mutex
-	// scheduled holds the types with objects whose record contains scheduling fields that policies overwrote. Those fields are needed even
-	// when no policy sets scheduling fields any more.
+	// scheduled holds the types of which some object has a record of scheduling fields that policies overwrote. Those fields are needed
+	// even when no policy sets scheduling fields any more.
 	scheduled sets.Set[schema.GroupVersionResource]
-	needed    map[schema.GroupVersionResource]*projection.FieldSet
-	byPolicy  map[*placement.Policy][]schema.GroupVersionResource
+	// needed caches the fields of each type that decisions need.
+	needed map[schema.GroupVersionResource]*projection.FieldSet
+	// byPolicy caches what the method matched returns.
+	byPolicy map[*placement.Policy][]schema.GroupVersionResource
 }
 
-// matched returns the served types whose objects a policy remediates.
+// matched returns the types whose objects a policy remediates and that the API server serves.
 func (t *typeCache) matched(p *placement.Policy) []schema.GroupVersionResource {
 	if !p.RemediatesExisting() {
 		return nil
@@ -459,7 +466,7 @@ func (t *typeCache) matched(p *placement.Policy) []schema.GroupVersionResource {
 	return out
 }
 
-// fields returns the sealed field set that the policies in force need of a type.
+// fields returns the sealed set of those fields of a type that the policies in force need.
 func (t *typeCache) fields(resource schema.GroupVersionResource) *projection.FieldSet {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -469,7 +476,7 @@ func (t *typeCache) fields(resource schema.GroupVersionResource) *projection.Fie
 	return t.needed[resource]
 }
 
-// fieldsChanged drops the field sets because policies read other fields. The versions before are no longer in force.
+// fieldsChanged drops the cached field sets because policies read other fields than before. The given versions are no longer in force.
 func (t *typeCache) fieldsChanged(before ...*placement.Policy) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -479,15 +486,16 @@ func (t *typeCache) fieldsChanged(before ...*placement.Policy) {
 	}
 }
 
+// servedChanged drops the cached types because the API server serves other types than before.
 func (t *typeCache) servedChanged() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.byPolicy)
 }
 
-// schedule records that an object of a type has a record of scheduling fields that policies overwrote. It reports whether that was not
+// addScheduled records that an object of a type has a record of scheduling fields that policies overwrote. It reports whether that was not
 // known before.
-func (t *typeCache) schedule(resource schema.GroupVersionResource) bool {
+func (t *typeCache) addScheduled(resource schema.GroupVersionResource) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.scheduled.Has(resource) {
@@ -498,7 +506,7 @@ func (t *typeCache) schedule(resource schema.GroupVersionResource) bool {
 	return true
 }
 
-// compute returns the field set of a type. The caller holds mu.
+// compute returns the set of those fields of a type that decisions need. The caller holds mu.
 func (t *typeCache) compute(resource schema.GroupVersionResource) *projection.FieldSet {
 	sets, schedules := []*projection.FieldSet{always}, t.scheduled.Has(resource)
 	for _, p := range t.Registry.InForce() {
@@ -535,6 +543,7 @@ var _ watches.Sink = rollouts{}
 // rollouts passes the progress of rollouts to the scheduler. It keeps no objects: the scheduler remembers those that are not ready.
 type rollouts struct{ *Controller }
 
+// Replace passes the progress of all objects of a type to the scheduler. It implements watches.Sink, as the other methods do.
 func (r rollouts) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	all := make(map[remediation.Key]remediation.Rollout, len(objects))
 	for _, o := range objects {
@@ -560,14 +569,14 @@ func (r rollouts) Drop(resource schema.GroupVersionResource) {
 	r.Scheduler.ObserveAll(r.Clock.Now(), resource, nil)
 }
 
-// carrierOf returns what is known of the systems that carry an object to clusters. If they report where it runs, its own status does not
-// count: it may lack what kstatus reads, or show what controllers beside its clusters make of the object.
+// carrierOf returns what is known of the multi-cluster systems that carry an object to clusters. If they report where the object runs, its
+// own status does not count: it may lack what kstatus reads, or show what controllers beside its clusters make of the object.
 func (c *Controller) carrierOf(key remediation.Key) remediation.Carrier {
 	result := c.Deliveries.Result(key.Resource, key.Namespace, key.Name)
 	return remediation.Carrier{Reports: result.Reports, Surges: result.Surges}
 }
 
-// ObjectDelivered passes what multi-cluster systems report of an object to the scheduler.
+// ObjectDelivered passes to the scheduler what multi-cluster systems report of an object.
 func (c *Controller) ObjectDelivered(d delivery.Reconciled) {
 	key := keyOf(d.Resource, d.Object)
 	switch {

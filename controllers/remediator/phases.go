@@ -55,7 +55,7 @@ const (
 	conflictDelay = time.Second
 )
 
-// gather takes the newest version of the object. It reports whether the object can be decided now.
+// gather gets the newest version of the object from the cache. It reports whether the object can be decided now.
 func (c *Controller) gather(ctx context.Context, s *scope) bool {
 	read := c.objects.take
 	if s.task != nil {
@@ -67,7 +67,7 @@ func (c *Controller) gather(ctx context.Context, s *scope) bool {
 		c.conclude(ctx, c.Ledger.Forget(s.key)...)
 		return false
 	}
-	if c.Decider.RecordsScheduling(s.object, s.key.Namespace) && c.types.schedule(s.key.Resource) {
+	if c.Decider.RecordsScheduling(s.object, s.key.Namespace) && c.types.addScheduled(s.key.Resource) {
 		c.rewatch.Notify()
 	}
 	if !s.fields.Covers(c.types.fields(s.key.Resource)) {
@@ -77,7 +77,8 @@ func (c *Controller) gather(ctx context.Context, s *scope) bool {
 	return true
 }
 
-// decide decides the object. It reports whether all policies have decided on everything that they read.
+// decide evaluates all policies on the object. It reports whether the result counts. It does not if a policy needs fields that are missing,
+// or if the remoteQueue has to decide the object.
 func (c *Controller) decide(ctx context.Context, s *scope) bool {
 	if err := c.assessObject(ctx, s); err != nil {
 		tracing.Fail(trace.SpanFromContext(ctx), err)
@@ -110,8 +111,8 @@ func (c *Controller) decide(ctx context.Context, s *scope) bool {
 	return !s.waits
 }
 
-// assessObject sets the outcome and the decisions, as if Berth updated the object without a change. If engines were queried, it decides the
-// object again with their responses, because policies and namespaces may have changed meanwhile.
+// assessObject sets the outcome and the decisions to what Decider.Assess returns for an update that changes nothing. If it queried engines,
+// it decides the object again with their responses, because policies and namespaces may have changed meanwhile.
 func (c *Controller) assessObject(ctx context.Context, s *scope) (err error) {
 	request := c.request(s)
 	for {
@@ -133,7 +134,7 @@ func (c *Controller) assessObject(ctx context.Context, s *scope) (err error) {
 	}
 }
 
-// request returns the request of an update of the object without a change, by Berth.
+// request returns the request of an update by Berth that does not change the object.
 func (c *Controller) request(s *scope) placement.Request {
 	return placement.Request{
 		Resource: s.key.Resource, Namespace: s.key.Namespace, Object: s.object, Old: s.object, Evaluate: c.evaluator(s),
@@ -141,8 +142,8 @@ func (c *Controller) request(s *scope) placement.Request {
 	}
 }
 
-// evaluator returns the function that evaluates policies on the object. It reuses known decisions. Policies with a remote engine are
-// pending until the object has a task. Each decision is added to the scope.
+// evaluator returns the function that evaluates policies on the object. It reuses known decisions. It returns errPending for a policy with
+// a remote engine until the object has a task. It adds each decision to the scope.
 func (c *Controller) evaluator(s *scope) func(context.Context, *placement.Policy, map[string]any) (placement.Decision, error) {
 	return func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 		var decision *remediation.PolicyDecision
@@ -162,7 +163,8 @@ func (c *Controller) evaluator(s *scope) func(context.Context, *placement.Policy
 	}
 }
 
-// query returns the response of a policy's engine. It queries the engine once, when fewer than maxRunningTasks queries to it run.
+// query returns the response of a policy's engine to the object's task. It queries the engine once for each task, when fewer than
+// maxRunningTasks queries to that engine run.
 func (c *Controller) query(ctx context.Context, s *scope, p *placement.Policy, endpoint string, input map[string]any) *remediation.PolicyDecision {
 	s.mu.Lock()
 	response := s.responses[p]
@@ -184,11 +186,13 @@ func (c *Controller) query(ctx context.Context, s *scope, p *placement.Policy, e
 	return response
 }
 
+// evaluate evaluates a policy on an input, and measures and traces the evaluation.
 func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 	return tracing.Evaluate(ctx, c.Clock, c.Metrics, metrics.SourceRemediation, p, input)
 }
 
-// record records the decisions, and finds out which of them require a patch. It reports whether there are any, and the object settles.
+// record records the decisions in the ledger, and sets due. It reports whether the object must be patched: a decision requires that, and
+// earlier patches of the object last.
 func (c *Controller) record(ctx context.Context, s *scope) bool {
 	verdicts := s.outcome.Verdicts
 	c.decideAgain(s.key, verdicts, c.Ledger.Groups.Record(s.key, s.decisions))
@@ -214,8 +218,8 @@ func (c *Controller) record(ctx context.Context, s *scope) bool {
 	return len(s.due) > 0 && !unsettled
 }
 
-// unsettled reports whether the object must not be patched because it does not keep what Berth patches. If others change it back,
-// the ledger gets to know who.
+// unsettled reports whether the object must not be patched because earlier patches of it did not last, or were too many. If other clients
+// revert them, it tells the ledger which.
 func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 	judged := c.Scheduler.Judge(c.Clock.Now(), s.key, remediation.Decided{Object: s.object, Verdicts: s.outcome.Verdicts, Decisions: s.decisions})
 	if judged.Stability == remediation.Settling {
@@ -225,7 +229,7 @@ func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 	if !judged.Began {
 		return true
 	}
-	why := "its decision changes after each patch"
+	why := "what the policies decide changes after each patch"
 	if judged.Stability == remediation.Contested {
 		by := "another client"
 		// The cached object does not have the field managers.
@@ -238,14 +242,15 @@ func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 		c.Ledger.Contest(s.key, by, remediation.Names(judged.Due)...)
 		why = by + " changes it back after each patch"
 	}
-	c.emit(s, events.RemediationStopped, "%s: %s, so Berth leaves it alone for %s, or until a policy for its type changes",
+	c.emit(s, events.RemediationStopped, "%s: %s, so Berth does not patch it for %s, or until a policy for its type changes",
 		judged.Due.Policies(), why, judged.Again.Round(time.Minute))
 	return true
 }
 
-// decideAgain enqueues objects that must be decided again after the decision on one of them. If that object itself was
-// overtaken by a change, and predicates or a remote engine took part, it waits for predicateSettle; otherwise continuous
-// changes would cause continuous decisions. If an engine failed, it is retried anyway, with the backoff of failures.
+// decideAgain enqueues the objects in again, which must be decided again after the decision on one of them. That object may be in again
+// itself, because data changed during its decision. It then waits for predicateSettle if predicates or a remote engine took part, so that
+// continuous changes don't cause continuous decisions. After a temporary failure it is not enqueued, because it is retried with backoff
+// anyway.
 func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.Verdict, again []remediation.Key) {
 	if len(again) == 0 {
 		return
@@ -274,7 +279,7 @@ func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.
 var errNotTaken = errors.New("the API server did not take the placement over; " +
 	"the webhook configuration may be missing, or a replica may not have the newest data yet")
 
-// act patches or evicts the object unless it must wait. An object that waits is enqueued again once it may be patched.
+// act patches or evicts the object if the Scheduler allows that now. Otherwise the object is enqueued again once it may be patched.
 func (c *Controller) act(ctx context.Context, s *scope) {
 	if !c.ask(s) {
 		return
@@ -325,7 +330,7 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 	}
 }
 
-// ask reports whether the object may be patched or evicted now. If not, it is enqueued again.
+// ask reports whether the object may be patched or evicted now. If not, the object is decided again later.
 func (c *Controller) ask(s *scope) bool {
 	carrier := c.carrierOf(s.key)
 	if s.due.MovesClusters() && !carrier.Reports && c.Deliveries.Pending(s.key.Resource, s.key.Namespace, s.key.Name) {
@@ -370,12 +375,13 @@ func (c *Controller) patch(ctx context.Context, s *scope) (remediation.Patch, er
 	return patch, err
 }
 
+// patchBody returns a merge patch that changes nothing, and fails if the object has another UID or resource version.
 func patchBody(obj *unstructured.Unstructured) []byte {
 	return fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"uid":%q}}`, obj.GetResourceVersion(), obj.GetUID())
 }
 
-// evict evicts the Pod for the verdicts that are due, in the version that was decided. Its controller creates another one, which the
-// webhook places.
+// evict evicts the Pod for the verdicts that are due, if it still has the resource version that was decided. Its controller creates another
+// Pod, which the webhook places.
 func (c *Controller) evict(ctx context.Context, s *scope) (remediation.Patch, error) {
 	ctrllog.FromContext(ctx).V(2).Info("Evicting", "object", s.key.String())
 	name, uid, version := s.key.Name, s.object.GetUID(), s.object.GetResourceVersion()
@@ -400,7 +406,7 @@ func (c *Controller) evict(ctx context.Context, s *scope) (remediation.Patch, er
 	return remediation.Patch{Ending: remediation.Made, UID: uid}, nil
 }
 
-// endingOf returns how a patch or an eviction ended with an error.
+// endingOf classifies the error of a patch or an eviction.
 func endingOf(err error) remediation.Ending {
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
@@ -420,16 +426,18 @@ var sharedReasons = []metav1.StatusReason{
 	metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonUnauthorized, metav1.StatusReasonMethodNotAllowed,
 }
 
-// obstruct has the reports of policies say why the patch of the object failed, and whether Berth lacks the permission for it.
+// obstruct records why the patch of the object failed, for the reports of the policies that require the patch. unauthorized is set if Berth
+// lacks the permission for it.
 func (c *Controller) obstruct(s *scope, why string, unauthorized bool) {
 	c.changed(c.Ledger.Obstruct(s.key, why, unauthorized, remediation.Names(s.due)...))
 }
 
+// emit emits an Event on the object of a scope.
 func (c *Controller) emit(s *scope, kind events.Kind, format string, args ...any) {
 	c.Events.OnObject(s.object, s.key.Namespace, kind, fmt.Sprintf(format, args...))
 }
 
-// count counts how the patch of the object ended.
+// count counts the outcome of the patch of the object in the metrics of each policy that required it.
 func (c *Controller) count(ctx context.Context, s *scope, outcome string) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Outcome.String(outcome))
@@ -439,7 +447,7 @@ func (c *Controller) count(ctx context.Context, s *scope, outcome string) {
 	}
 }
 
-// changed reports policies whose account in the ledger changed.
+// changed reports, by name, the policies whose account in the ledger changed.
 func (c *Controller) changed(policies []string) {
 	for _, name := range policies {
 		c.Changed(name)
@@ -453,7 +461,7 @@ func unauthorized(err error) bool {
 		(strings.Contains(err.Error(), "cannot patch resource") || strings.Contains(err.Error(), `cannot create resource "pods/eviction"`))
 }
 
-// schedule enqueues the objects that may be patched, when something changes that kept them back and when its time is over, until ctx ends.
+// schedule enqueues the objects that the Scheduler allows to be patched, whenever an event or the time lets objects go on, until ctx ends.
 // It reports policies whose patches stopped because too many failed.
 func (c *Controller) schedule(ctx context.Context) {
 	for {

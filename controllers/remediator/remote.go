@@ -50,9 +50,9 @@ const (
 )
 
 // errPending is the error of a policy whose remote engine has not been queried. Then the object is decided again in the remoteQueue.
-var errPending = errors.New("another engine is being queried")
+var errPending = errors.New("the remote engine has not been queried yet")
 
-// endpointsOf returns the endpoints of the remote engines that decide an object; "" for none.
+// endpointsOf returns the endpoints of the remote engines that decide an object, sorted and separated by spaces; "" for none.
 func endpointsOf(verdicts []*placement.Verdict) string {
 	var out []string
 	for _, v := range verdicts {
@@ -64,17 +64,17 @@ func endpointsOf(verdicts []*placement.Verdict) string {
 	return strings.Join(slices.Compact(out), " ")
 }
 
-// isTemporary reports whether a policy could not decide an object for a temporary reason, which may go away without a
-// change of the cluster: its engine does not respond, an evaluation exceeded its deadline, or its data was too old.
+// isTemporary reports whether a policy could not decide an object for a reason that may go away without a change of the cluster: its engine
+// does not respond, an evaluation exceeded its deadline, or its data was too old.
 func isTemporary(v *placement.Verdict) bool {
 	_, unavailable := errors.AsType[*engine.RemoteError](v.Err)
 	_, stale := errors.AsType[*engine.StaleError](v.Err)
 	return unavailable || stale || errors.Is(v.Err, engine.ErrDeadline)
 }
 
-// remoteQueue decides and patches the objects that remote engines decide, so that no worker of the controller waits for an engine. A
-// patch waits for them as well, because the API server calls the webhook, which queries them. Objects that the same engines decide share
-// a first-in, first-out queue, so a slow engine delays no others. The remoteQueue is safe for concurrent use.
+// remoteQueue decides and patches the objects that remote engines decide, so that no worker of the controller waits for an engine. A patch
+// waits for engines as well, because the API server calls the webhook, which queries them. Objects that the same engines decide share a
+// first-in, first-out queue, so a slow engine delays no others. The remoteQueue is safe for concurrent use.
 type remoteQueue struct {
 	objects *objectCache
 	// reconcile passes the object of a task through the phases. It returns the delay before the object must be decided again even if
@@ -83,34 +83,36 @@ type remoteQueue struct {
 	// failures is the backoff of objects that could not be decided.
 	failures workqueue.TypedRateLimiter[remediation.Key]
 
-	// ctx is the context of the tasks. When it ends, tasks that wait never run. It is set before any task is added.
+	// ctx is the context of the tasks. When it ends, tasks that still wait never run. It is set before any task is added.
 	ctx context.Context
-	// slots has a *semaphore.Weighted for each endpoint, which limits the queries to it.
+	// slots holds a *semaphore.Weighted for each endpoint, which limits the concurrent queries to it.
 	slots sync.Map
 
 	mu sync.Mutex
 	// tasks holds the task of each object that waits or runs.
 	tasks map[remediation.Key]*remoteTask
-	// queues holds the queues that have such tasks, by the endpoints of the engines.
+	// queues holds the queue of each set of engines that has waiting or running tasks, by the text that endpointsOf returns.
 	queues map[string]*taskQueue
-	// undecided holds, for each object, the policies that could not decide it for a temporary reason.
+	// undecided holds, for each object, the names of the policies that could not decide it for a temporary reason.
 	undecided map[remediation.Key][]string
 }
 
 // taskQueue is a queue that has waiting or running tasks.
 type taskQueue struct {
-	// waiting may have tasks that were dropped.
+	// waiting are the tasks that have not begun to run, the oldest first. Some may have been dropped.
 	waiting []*remoteTask
+	// running is the number of goroutines that run tasks of the queue.
 	running int
 }
 
 // remoteTask decides and patches an object in a taskQueue. While it waits it holds no copy of the object.
 type remoteTask struct {
-	key       remediation.Key
+	key remediation.Key
+	// endpoints is what endpointsOf returns for the object.
 	endpoints string
-	// running is set once the task runs, and decided once its decision counts.
+	// running is set once the task runs, and decided once commit has accepted its decision.
 	running, decided bool
-	// again is set if the object must be decided once more after the task.
+	// again is set if the object must be enqueued once the task has ended.
 	again atomic.Bool
 }
 
@@ -122,8 +124,9 @@ func newRemoteQueue(objects *objectCache, reconcile func(context.Context, *remot
 	}
 }
 
-// takeOver reports whether the queue decides an object from now on, and a worker must not: engines at the endpoints decide it, or a task
-// has decided it and is not done. A task for other endpoints is dropped. If it runs, its decision does not count.
+// takeOver adds a task for an object if engines at the endpoints decide it, and drops a task for other endpoints, whose decision then does
+// not count. It reports whether the queue decides the object, so that a worker must not: also if a task has decided the object and has not
+// ended.
 func (r *remoteQueue) takeOver(key remediation.Key, endpoints string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +158,7 @@ func (r *remoteQueue) takeOver(key remediation.Key, endpoints string) bool {
 	return true
 }
 
-// next returns the next task of a queue to run, or nil if the goroutine that asks must end.
+// next returns the next task of the queue of some endpoints; nil if there is none, and the calling goroutine must end.
 func (r *remoteQueue) next(endpoints string) *remoteTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +204,7 @@ func (r *remoteQueue) run(t *remoteTask) {
 }
 
 // commit reports whether the decision of a task on a version of its object counts: the task was not dropped, and the object has not
-// changed. Otherwise the object is decided again.
+// changed. If it does not count, the object is decided again.
 func (r *remoteQueue) commit(t *remoteTask, obj *unstructured.Unstructured) bool {
 	now, _ := r.objects.get(t.key)
 	r.mu.Lock()
@@ -213,8 +216,8 @@ func (r *remoteQueue) commit(t *remoteTask, obj *unstructured.Unstructured) bool
 	return t.decided
 }
 
-// decided records which verdicts on an object failed for a temporary reason. It returns the delay before the object must be decided again,
-// or 0 if only a change requires that.
+// decided records which policies failed to decide an object for a temporary reason. It returns the delay before the object must be decided
+// again, or 0 if only a change requires that.
 func (r *remoteQueue) decided(key remediation.Key, verdicts []*placement.Verdict) time.Duration {
 	var failed []string
 	for _, v := range verdicts {
@@ -233,7 +236,7 @@ func (r *remoteQueue) decided(key remediation.Key, verdicts []*placement.Verdict
 	return wait.Jitter(r.failures.When(key), failureJitter)
 }
 
-// forget drops all work and state for an object.
+// forget drops all tasks and state of an object.
 func (r *remoteQueue) forget(key remediation.Key) {
 	r.decided(key, nil)
 	r.mu.Lock()
@@ -241,7 +244,7 @@ func (r *remoteQueue) forget(key remediation.Key) {
 	delete(r.tasks, key)
 }
 
-// Recovered enqueues the objects that a policy's engine could not decide, because the engine responds again.
+// Recovered enqueues the objects that a policy could not decide because its remote engine did not respond. The engine responds again.
 func (c *Controller) Recovered(policy string) {
 	r := c.remoteQueue
 	r.mu.Lock()

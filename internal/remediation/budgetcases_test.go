@@ -462,7 +462,7 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		}
 		stops(c, p, "a", "b", "c", "d")
 		w = c.waiting("p")
-		if message := w.PauseMessage("p", true); !strings.HasPrefix(message, "objects failed that do not fail any more, so Berth") || !strings.Contains(message, "). Let the patches go on: kubectl annotate") || !strings.HasSuffix(message, w.Pause) {
+		if message := w.PauseMessage("p", true); !strings.HasPrefix(message, "too many objects failed, which no longer fail, so Berth") || !strings.Contains(message, "). Let the patches go on: kubectl annotate") || !strings.HasSuffix(message, w.Pause) {
 			t.Errorf("message %q", message)
 		}
 	})

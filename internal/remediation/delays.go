@@ -38,62 +38,70 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// bounds is what keeps back the patches of one policy, or of all policies together. The Scheduler's mutex protects it.
+// bounds holds the limits on the patches of one policy, or of all policies together, and what counts for these limits. The Scheduler's
+// mutex protects it.
 type bounds struct {
 	// name is the name of the policy; "" for all policies together.
 	name string
 	// usage is what counts for the pace and the bounds of moves. Policies of a group share it.
 	*usage
-	// version is the policy's version in force; nil if there is none, or none known yet. limits and generation are those of the newest one.
-	version    *placement.Policy
-	limits     placementv1.RemediationBudget
+	// version is the policy's version in force; nil if there is none, or none known yet.
+	version *placement.Policy
+	// limits are those of the newest known version.
+	limits placementv1.RemediationBudget
+	// generation is that of the newest known version; -1 after the policy was deleted.
 	generation int64
-	// unavailable are the matched objects that are not ready, or that are moved by a patch that rolls pods.
+	// unavailable are the matched objects that are not ready, or that are being moved by a patch that replaces pods.
 	unavailable tally[struct{}]
 	// settled is the value that Scheduler.epoch had when all matched objects had been observed; 0 if they were not. It is out of date if
-	// the epoch has increased since. resuming reports whether an earlier leader may have been moving those that are not ready. left are the
-	// known moves of that leader to other clusters, until it is known which objects run there.
-	settled  int
+	// the epoch has increased since.
+	settled int
+	// resuming reports whether an earlier leader may have been moving those matched objects that are not ready.
 	resuming bool
-	left     map[Key]Move
+	// left are the known moves of an earlier leader to other clusters, until it is known where these objects run. Keys have no version.
+	left map[Key]Move
 	// rolled are the types of matched objects whose rollouts are observed.
 	rolled []schema.GroupVersionResource
-	// most is how many objects might be unavailable when an object was decided last.
-	most int
-	// failed are the objects, unversioned, whose patch or rollout failed. pause identifies the pause because of them, and paused is its
-	// extent.
+	// lastMaxUnavailable is what maxUnavailable returned when a matched object was last decided.
+	lastMaxUnavailable int
+	// failed are the objects, by unversioned key, whose patch or rollout failed.
 	failed tally[Failure]
-	pause  string
+	// pause is the ID of the pause that such failures caused; "" for none.
+	pause string
+	// paused says where the pause stops patches.
 	paused containment.Scope
-	// probes are the patches that fail for reasons that objects share, and data the changes of the policy's data.
+	// probes are the recent patches that failed for reasons that other objects may share.
 	probes failing
-	data   holding
+	// data delays patches while the policy's data keeps changing.
+	data holding
 }
 
+// newBounds returns bounds that behave as if the last patch had been at the time last.
 func newBounds(name string, last time.Time) *bounds {
 	b := &bounds{name: name, usage: newUsage(last), unavailable: newTally[struct{}](), failed: newTally[Failure]()}
 	b.members = []*bounds{b}
 	return b
 }
 
-// usage is what is done for one policy, for the policies of a group, or for all policies.
+// usage is what counts for the pace and the limits of moves of one policy, of the policies of a group, or of all policies.
 type usage struct {
-	// members are the policies that share it.
+	// members are the bounds of the policies that share the usage.
 	members []*bounds
-	// last is the time of the last patch, and earlier that of the one before it. granted is when an object was last granted a patch.
+	// last is the time of the last patch, and earlier that of the patch before. granted is when Schedule last granted an object a patch.
 	last, earlier, granted time.Time
-	// moving are the objects that are moved, and late those of them that have failed because they do not run in time.
+	// moving are the objects that are being moved. late are those of them that have failed because they did not run in time.
 	moving, late tally[struct{}]
 }
 
+// newUsage returns a usage whose last patch was at a time.
 func newUsage(last time.Time) *usage {
 	return &usage{last: last, moving: newTally[struct{}](), late: newTally[struct{}]()}
 }
 
-// tally holds objects, with their numbers by namespace.
+// tally is a set of objects with values of a type, and their number in each namespace.
 type tally[V any] struct {
-	objects    map[Key]V
-	namespaces map[string]int
+	objects    map[Key]V      // By key.
+	namespaces map[string]int // The numbers of objects, by namespace.
 }
 
 func newTally[V any]() tally[V] { return tally[V]{map[Key]V{}, map[string]int{}} }
@@ -103,6 +111,7 @@ func (t tally[V]) has(key Key) bool {
 	return has
 }
 
+// put adds an object, or replaces its value.
 func (t tally[V]) put(key Key, v V) {
 	if !t.has(key) {
 		t.namespaces[key.Namespace]++
@@ -110,6 +119,7 @@ func (t tally[V]) put(key Key, v V) {
 	t.objects[key] = v
 }
 
+// remove removes an object, and reports whether it was in the tally.
 func (t tally[V]) remove(key Key) (removed bool) {
 	if !t.has(key) {
 		return false
@@ -121,7 +131,7 @@ func (t tally[V]) remove(key Key) (removed bool) {
 	return true
 }
 
-// set adds an object without a value, or removes it.
+// set adds an object with the zero value if member is true, and removes it otherwise. It keeps the value of an object that is in the tally.
 func (t tally[V]) set(key Key, member bool) {
 	var none V
 	if !member {
@@ -131,7 +141,8 @@ func (t tally[V]) set(key Key, member bool) {
 	}
 }
 
-// next returns the time of the earliest next patch, or grant; zero if there is no bound.
+// next returns the earliest time of the next patch by MaxPerMinute; zero if that is not limited. An object that is granted a patch counts
+// from the last patch, others also from the last grant.
 func (b *bounds) next(granted bool) time.Time {
 	perMinute := time.Duration(b.limits.MaxPerMinute)
 	if perMinute <= 0 {
@@ -145,20 +156,21 @@ func (b *bounds) next(granted bool) time.Time {
 	return last.Add((time.Minute + perMinute - 1) / perMinute)
 }
 
-// boundsMoves reports whether the number of objects that are moved at the same time is bounded.
+// boundsMoves reports whether the number of objects that are being moved at the same time is limited.
 func (b *bounds) boundsMoves() bool { return b.limits.MaxConcurrent > 0 || b.limits.PerNamespace > 0 }
 
-// stopped returns where the failures stop patches, and whether they do anywhere.
+// stopped returns where failures are so many that they stop patches; stops is false if they do so nowhere.
 func (b *bounds) stopped() (scope containment.Scope, stops bool) {
 	return containment.Of(b.failed.namespaces, containment.LimitOf(b.limits.PauseAfterFailures, containment.Never))
 }
 
-// pauseID returns an identifier of a pause that begins now.
+// pauseID returns the ID of a pause of a policy of a generation that begins now.
 func pauseID(generation int64, now time.Time) string {
 	return strconv.FormatInt(generation, 10) + "-" + strconv.FormatInt(now.UnixMilli(), 36)
 }
 
-// blocked returns what keeps an object back before the policy, or another one of its group, may move it.
+// blocked returns which limit of the pace or of moves keeps an object back; the zero block if none does. granted reports whether the object
+// was granted a patch.
 func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
 	// A moved object takes no other slot. One that has failed takes a slot of its namespace alone, so that no tenant stops the others.
 	self, elsewhere := count(b.moving.has(key)), len(b.late.objects)-b.late.namespaces[key.Namespace]
@@ -172,7 +184,8 @@ func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
 	return block{}
 }
 
-// maxUnavailable returns how many matched objects may be unavailable: at least 1, since with 0, no object could ever be moved.
+// maxUnavailable returns how many of the policy's matched objects may be unavailable: at least 1, since with 0, no object could ever be
+// moved.
 func (b *bounds) maxUnavailable(objects Matches) int {
 	most := ptr.Deref(b.limits.MaxUnavailable, intstr.FromString("100%"))
 	out, err := intstr.GetScaledValueFromIntOrPercent(&most, objects.Matched(b.name, b.rolled), false)
@@ -183,7 +196,8 @@ func (b *bounds) maxUnavailable(objects Matches) int {
 	return max(out, 1)
 }
 
-// count records whether an object is moved, late, or unavailable for the policy. It reports whether that leaves more room for others.
+// count updates whether an object counts as moving, late, and unavailable. It reports whether other objects may now be patched because of
+// that.
 func (b *bounds) count(key Key, m *movement, unavailable bool) (freed bool) {
 	moved, was, late := b.moving.has(key), b.unavailable.has(key), b.late.has(key)
 	moves := b.name == "" && len(m.patching)+len(m.following) > 0 || slices.ContainsFunc(b.members, m.movesFor)
@@ -200,7 +214,7 @@ func unversioned(key Key) Key {
 	return key
 }
 
-// inAnyVersion returns the value of an object. If the key has no version of its resource, it looks at all objects for any version.
+// inAnyVersion returns the value of an object in a map. If the key has no version of its resource, it finds the object under any version.
 func inAnyVersion[V any](objects map[Key]V, key Key) (v V, found bool) {
 	if v, found = objects[key]; found || key.Resource.Version != "" {
 		return v, found
@@ -232,19 +246,20 @@ const (
 	reportInterval = time.Minute
 )
 
-// backoff returns the delay that follows a delay: twice of it, but first at least, and most at most.
+// backoff returns the delay after the delay before: twice as long, but at least first and at most most.
 func backoff(before, first, most time.Duration) time.Duration { return min(max(2*before, first), most) }
 
-// holding delays patches longer and longer while the data of their policy keeps changing.
+// holding delays the patches of a policy while its data keeps changing: longer with each change.
 type holding struct {
-	// revised is set when the data changed, until the next object is patched.
+	// revised is set from a change of the data until the next object is patched.
 	revised bool
-	// acted is when objects were first patched for the last change of data. hold is how long patches for the next change wait from then on.
+	// acted is when an object was first patched for the last change of the data.
 	acted time.Time
-	hold  time.Duration
+	// hold is how long after acted the patches for the next change wait.
+	hold time.Duration
 }
 
-// until returns when patches for the newest change of data may begin; zero if they may now.
+// until returns when patches for the newest change of the data may begin; zero if they may begin now.
 func (h *holding) until(now time.Time) time.Time {
 	if at := h.acted.Add(h.hold); h.revised && now.Before(at) {
 		return at
@@ -252,7 +267,7 @@ func (h *holding) until(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// act declares that an object is patched for the newest data.
+// act records that an object is patched, for the newest data.
 func (h *holding) act(now time.Time) {
 	if h.revised && !now.Before(h.acted.Add(h.hold)) {
 		if now.Sub(h.acted) > 2*holdDownMax {
@@ -263,19 +278,22 @@ func (h *holding) act(now time.Time) {
 	h.revised = false
 }
 
-// streak is what is known of patches that fail for a reason that other objects may share, since the last one that succeeded.
+// streak is a series of failed patches, without a success between them, that fail for reasons that objects may share. After it, one patch
+// at a time, the probe, tests whether patches succeed again.
 type streak struct {
-	// members are the objects that failed, or the namespaces, as keys without names.
+	// members are the objects that failed; in failing.namespaces, the namespaces, as keys without names.
 	members sets.Set[Key]
-	// failed is when a probe failed last. pace is how long all patches wait after that.
+	// failed is when a probe failed last.
 	failed time.Time
-	pace   time.Duration
-	// probed is when the probe began that is under way, and probe its object; zero if there is none.
+	// pace is how long all patches wait after failed.
+	pace time.Duration
+	// probed is when the running probe began; zero if none runs.
 	probed time.Time
-	probe  Key
+	// probe is the object of the running probe.
+	probe Key
 }
 
-// fail adds a failure. Failures of patches that ran at the same time lengthen the pace only once.
+// fail adds a failure. most limits the pace. Failures of patches that ran at the same time lengthen the pace only once.
 func (s *streak) fail(now time.Time, member Key, most time.Duration) {
 	if s.members == nil {
 		s.members = sets.New[Key]()
@@ -287,14 +305,14 @@ func (s *streak) fail(now time.Time, member Key, most time.Duration) {
 	}
 }
 
-// end declares that the probe of an object has no result.
+// end ends the probe if it is of the given object, without a result.
 func (s *streak) end(key Key) {
 	if s.probe == key {
 		s.probed, s.probe = time.Time{}, Key{}
 	}
 }
 
-// until returns when an object may be the probe; zero if it may now.
+// until returns when an object may be patched as the probe; zero if it may be now.
 func (s *streak) until(now time.Time, key Key) time.Time {
 	if until := s.failed.Add(s.pace); now.Before(until) {
 		return until
@@ -305,16 +323,18 @@ func (s *streak) until(now time.Time, key Key) time.Time {
 	return time.Time{}
 }
 
-// failing are the patches of a policy that fail for reasons that objects may share. The failures of a namespace hold up the other patches
-// there, and those of many namespaces all patches.
+// failing holds the failures of a policy's patches whose reasons objects may share. Failures in one namespace delay the other patches
+// there, and failures in many namespaces delay all patches.
 type failing struct {
-	objects    map[string]*streak
+	// objects has a streak of failed objects for each namespace.
+	objects map[string]*streak
+	// namespaces is the streak of namespaces in which objects failed.
 	namespaces streak
 	// reported is the time of the last log message about a failure.
 	reported time.Time
 }
 
-// of returns the streaks that hold up an object, with what is a member of them if it failed.
+// of returns the streaks that delay an object, each with the key that is a member if the object failed.
 func (f *failing) of(key Key) iter.Seq2[*streak, Key] {
 	return func(yield func(*streak, Key) bool) {
 		if t := f.objects[key.Namespace]; t != nil && (len(t.members) >= toleratedObjects || t.members.Has(key)) && !yield(t, key) {
@@ -326,7 +346,7 @@ func (f *failing) of(key Key) iter.Seq2[*streak, Key] {
 	}
 }
 
-// until returns when a patch of an object may be tried; zero if it may now.
+// until returns when an object may be patched; zero if it may be now.
 func (f *failing) until(now time.Time, key Key) (out time.Time) {
 	for t := range f.of(key) {
 		if out = t.until(now, key); !out.IsZero() {
@@ -336,7 +356,7 @@ func (f *failing) until(now time.Time, key Key) (out time.Time) {
 	return out
 }
 
-// end declares that the patch of an object has no result, or is not made.
+// end records that the patch of an object has no result, or is not made.
 func (f *failing) end(key Key) {
 	f.namespaces.end(key)
 	if t := f.objects[key.Namespace]; t != nil {
@@ -344,7 +364,7 @@ func (f *failing) end(key Key) {
 	}
 }
 
-// fail declares that the patch of an object failed.
+// fail records that the patch of an object failed.
 func (f *failing) fail(now time.Time, key Key) {
 	if f.objects == nil {
 		f.objects = map[string]*streak{}
@@ -356,7 +376,7 @@ func (f *failing) fail(now time.Time, key Key) {
 	f.namespaces.fail(now, Key{Namespace: key.Namespace}, policyRetryDelayMax)
 }
 
-// succeed declares that the patch of an object succeeded. It returns the objects that had failed in its namespace.
+// succeed records that the patch of an object succeeded. It returns the objects of its namespace that had failed.
 func (f *failing) succeed(key Key) (failed sets.Set[Key]) {
 	if t := f.objects[key.Namespace]; t != nil {
 		failed = t.members
@@ -366,7 +386,7 @@ func (f *failing) succeed(key Key) (failed sets.Set[Key]) {
 	return failed
 }
 
-// forget declares that an object does not exist any more.
+// forget records that an object does not exist any more.
 func (f *failing) forget(key Key) {
 	f.end(key)
 	if t := f.objects[key.Namespace]; t != nil && len(t.members.Delete(key)) == 0 {
@@ -375,7 +395,7 @@ func (f *failing) forget(key Key) {
 	}
 }
 
-// has reports whether an object failed since the last success in its namespace.
+// has reports whether the object failed since the last success in its namespace.
 func (f *failing) has(key Key) bool {
 	t := f.objects[key.Namespace]
 	return t != nil && t.members.Has(key)
@@ -404,7 +424,7 @@ const (
 	repeatMemory   = 2 * repeatDelayMax
 )
 
-// Stability is whether an object keeps what Berth patches.
+// Stability says whether patches of an object last.
 type Stability uint8
 
 // The kinds of stability.
@@ -414,19 +434,21 @@ const (
 	Contested                    // Other clients, or an admission webhook, change the object back after each patch.
 )
 
-// Decided is what was decided on an object, and on what.
+// Decided is an object with what was decided on it.
 type Decided struct {
 	Object *unstructured.Unstructured
-	// Verdicts are those of all policies that match the object, and Decisions what they are based on.
-	Verdicts  []*placement.Verdict
+	// Verdicts are those of all policies that match the object.
+	Verdicts []*placement.Verdict
+	// Decisions are what the verdicts are based on.
 	Decisions []*PolicyDecision
 }
 
 var dataSeed = maphash.MakeSeed()
 
+// hashOf returns a hash of a text that is comparable only within this process.
 func hashOf[T ~string](text T) uint64 { return maphash.String(dataSeed, string(text)) }
 
-// DataOf identifies the policies' versions and the data of decisions, which are equal for equal objects; 0 if some data were missing.
+// DataOf returns a hash of the versions of policies and the revisions of data that decisions are based on; 0 if data of one was missing.
 func DataOf(decisions []*PolicyDecision) uint64 {
 	out := uint64(1)
 	for _, d := range decisions {
@@ -442,38 +464,42 @@ func DataOf(decisions []*PolicyDecision) uint64 {
 	return max(out, 1)
 }
 
-// history is what is known of the recent patches of one object.
+// history holds the recent patches of one object.
 type history struct {
 	// times are the times of the patches within patchWindow.
 	times []time.Time
-	// object, before, and version are hashes of the UID, and of the resource versions before and after the last patch.
+	// object is a hash of the object's UID. before and version are hashes of its resource versions before and after the last patch.
 	object, before, version uint64
-	// last is the last patch, and earlier are other ones that the data still require, the newest first.
-	last    patched
+	// last is the last patch.
+	last patched
+	// earlier are patches before the last one that made other changes, the newest first, at most maxEarlier.
 	earlier []patched
-	// rounds are the patches within roundWindow that did not last.
+	// rounds are the patches that did not last within roundWindow.
 	rounds []round
 }
 
 // patched is a patch of an object.
 type patched struct {
-	// changes are the changes that it made, as encodeChanges returns them. data is what they were decided on.
+	// changes are the changes that the patch made, as encodeChanges returns them.
 	changes unique.Handle[string]
-	data    uint64
-	at      time.Time
+	// data is what DataOf returned for the decisions that required the patch.
+	data uint64
+	at   time.Time // When the patch was made.
 	// judged reports whether it is known that the patch did not last.
 	judged bool
 }
 
 // round is a patch that did not last.
 type round struct {
-	at time.Time
-	// changes are those that are required again, or instead. stability is what they say of the object.
-	changes   unique.Handle[string]
+	at time.Time // When it was found that the patch did not last.
+	// changes are the changes that are required again, or instead, as encodeChanges returns them.
+	changes unique.Handle[string]
+	// stability says why the patch did not last.
 	stability Stability
 }
 
-// patched records a patch that changed an object. It reports whether the object was patched too often within a minute.
+// patched adds a patch that changed an object to its history. It reports whether the object was patched too often, at least maxPatches
+// times within patchWindow.
 func (s *Scheduler) patched(now time.Time, key Key, patch Patch, due Due) bool {
 	if now.Sub(s.swept) >= patchWindow {
 		s.swept = now
@@ -496,7 +522,7 @@ func (s *Scheduler) patched(now time.Time, key Key, patch Patch, due Due) bool {
 	return len(h.times) >= maxPatches
 }
 
-// recent returns the times of the patches that count, and drops earlier ones.
+// recent returns the times of the patches within patchWindow, and drops earlier ones.
 func (h *history) recent(now time.Time) []time.Time {
 	for len(h.times) > 0 && now.Sub(h.times[0]) > patchWindow {
 		h.times = h.times[1:]
@@ -504,7 +530,7 @@ func (h *history) recent(now time.Time) []time.Time {
 	return h.times
 }
 
-// ForgetPatches drops the patches of objects for which forgotten returns true: they may settle from now on.
+// ForgetPatches drops the histories of the objects for which forgotten returns true, so that these objects may be patched again.
 func (s *Scheduler) ForgetPatches(forgotten func(Key) bool) {
 	defer s.lock()()
 	maps.DeleteFunc(s.histories, func(key Key, _ *history) bool { return forgotten(key) })
@@ -513,23 +539,24 @@ func (s *Scheduler) ForgetPatches(forgotten func(Key) bool) {
 // Judgment is the result of Judge.
 type Judgment struct {
 	Stability Stability
-	// TooOften reports whether the object was patched too often within a minute, so that it must not be patched although it may settle.
+	// TooOften reports whether the object was patched too often within a minute. It must then not be patched, even if Stability is
+	// Settling.
 	TooOften bool
-	// Due are the verdicts that require changes, if Berth stops making them because they do not last; nil if it does not stop.
+	// Due are the verdicts that require changes that Berth stops making because they do not last; nil if it does not stop.
 	Due Due
-	// Began reports whether the object had another stability before.
+	// Began reports whether Judge found only now that patches of the object do not last.
 	Began bool
-	// Again is the time after which the object must be judged again if it must not be patched now.
+	// Again is the delay after which an object that must not be patched must be judged again.
 	Again time.Duration
 }
 
-// Judge returns the stability of an object. The object must not be patched if all changes that are required of it are of fields of which
-// patches do not last. Judge counts the last patch as one that did not last:
+// Judge reports whether patches of an object last. If they do not last for any field that is required to change, the object must not be
+// patched. Judge counts the last patch as one that did not last in two cases:
 //
-//   - if the same is required again, although a client has written since, or although nothing has changed;
-//   - if something else is required although nothing has changed.
+//   - The same change is required again, although a client has written since, or although nothing has changed.
+//   - Another change is required although nothing has changed.
 //
-// What is required because of other data does not count.
+// Changes that are required because of other data do not count.
 func (s *Scheduler) Judge(now time.Time, key Key, d Decided) (out Judgment) {
 	defer s.lock()()
 	h := s.histories[key]
@@ -570,7 +597,8 @@ func (s *Scheduler) Judge(now time.Time, key Key, d Decided) (out Judgment) {
 	return out
 }
 
-// count counts the patches that did not last. written reports whether a client wrote the object since the last one.
+// count adds a round for a patch that did not last. d and required are the newest decision. written reports whether a client wrote the
+// object since the last patch.
 func (h *history) count(now time.Time, d Decided, required Due, written bool) {
 	data := DataOf(d.Decisions)
 	changes, sameData := required.changes(), h.last.data == data && data != 0
@@ -607,12 +635,12 @@ func (h *history) count(now time.Time, d Decided, required Due, written bool) {
 	}
 }
 
-// holds reports whether an object has the annotations and labels that the patch set.
+// holds reports whether an object still has the annotations, labels, and list of clusters that the patch set.
 func (p patched) holds(obj *unstructured.Unstructured) bool {
 	return !slices.ContainsFunc(decodeChanges(p.changes.Value()), func(c placement.Change) bool { return !c.ChangesPods() && !c.Done(obj) })
 }
 
-// common returns those changes that set the same as the patch did.
+// common returns those of the changes that set the same value as the patch did.
 func (p patched) common(changes []placement.Change) (out []placement.Change) {
 	before := decodeChanges(p.changes.Value())
 	for _, c := range changes {
@@ -625,24 +653,27 @@ func (p patched) common(changes []placement.Change) (out []placement.Change) {
 
 // protectedPod is a Pod whose eviction a PodDisruptionBudget did not allow.
 type protectedPod struct {
-	policies []string
-	// at is when the eviction was tried last, and delay how long the Pod waits from then on.
-	at    time.Time
+	policies []string // The names of the policies that require the eviction.
+	// at is when the eviction was tried last.
+	at time.Time
+	// delay is how long after that the Pod waits.
 	delay time.Duration
 }
 
-// repeat is the age that Pods of a controller need that were created after the first eviction for some changes.
+// repeat describes the evictions of Pods of one controller whose new Pods may require the same changes again.
 type repeat struct {
+	// age is how old a Pod that was created after the first eviction must be before it is evicted.
 	age time.Duration
-	// since is the time of that eviction, and last that of the newest one.
+	// since is the time of the first eviction, and last that of the newest one.
 	since, last time.Time
-	made        patched
+	made        patched // The changes for which the Pods are evicted.
 }
 
+// over reports whether the last eviction is so long ago that the repeat no longer counts.
 func (r repeat) over(now time.Time) bool { return now.Sub(r.last) > repeatMemory }
 
-// concerns reports whether a Pod was created since then, and requires the same again. Then the webhook does not place new Pods. The API
-// server stores the time of creation in whole seconds, so a Pod that was created in the same second counts as older.
+// concerns reports whether a Pod was created after the first eviction, and requires the same changes again: the webhook did not place the
+// new Pod. The API server stores the time of creation in whole seconds, so a Pod that was created in the same second counts as older.
 func (r repeat) concerns(pod *unstructured.Unstructured, due Due) bool {
 	return pod.GetCreationTimestamp().After(r.since.Truncate(time.Second)) && len(r.made.common(due.changes())) > 0
 }
@@ -663,8 +694,9 @@ func (s *Scheduler) evictionDelay(now time.Time, key Key, pod *unstructured.Unst
 	return out
 }
 
-// evicted declares that a Pod was evicted at a time, which must not be later than the request. If the Pod was created after an eviction of
-// another Pod of its controller for the same changes, evicted returns the age that the next ones need before they are evicted; otherwise 0.
+// evicted records that a Pod was evicted at a time, which must not be later than the request. If the Pod was created after an eviction of
+// another Pod of its controller for the same changes, evicted returns how old the controller's next Pods must be before they are evicted;
+// otherwise 0.
 func (s *Scheduler) evicted(at time.Time, key Key, pod *unstructured.Unstructured, due Due) (age time.Duration) {
 	delete(s.protected, key)
 	maps.DeleteFunc(s.repeats, func(_ types.UID, r repeat) bool { return r.over(at) })

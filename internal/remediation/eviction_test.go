@@ -99,9 +99,9 @@ func TestQualifyEvictions(t *testing.T) {
 		"Pending":     {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, evicts: []string{"p"}},
 		"Bare":        {pod: func(p *corev1.Pod) { p.OwnerReferences = nil }, reason: none + "no controller will create another Pod"},
 		"OnlyOwned":   {pod: func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, reason: none + "no controller will create another Pod"},
-		"DaemonSet":   {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(appsv1.SchemeGroupVersion, "DaemonSet") }, reason: none + "its DaemonSet may not create another Pod, or only on the same node"},
-		"Job":         {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(batchv1.SchemeGroupVersion, "Job") }, reason: none + "its Job may not create another Pod, or only on the same node"},
-		"AnotherKind": {pod: func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.com/v1" }, reason: none + "its ReplicaSet may not create another Pod, or only on the same node"},
+		"DaemonSet":   {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(appsv1.SchemeGroupVersion, "DaemonSet") }, reason: none + "its DaemonSet might create no other Pod, or only one on the same node"},
+		"Job":         {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(batchv1.SchemeGroupVersion, "Job") }, reason: none + "its Job might create no other Pod, or only one on the same node"},
+		"AnotherKind": {pod: func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.com/v1" }, reason: none + "its ReplicaSet might create no other Pod, or only one on the same node"},
 		"Static":      {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(corev1.SchemeGroupVersion, "Node") }, reason: none + "it is a static Pod"},
 		"Mirror":      {pod: func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, reason: none + "it is a static Pod"},
 		"Succeeded":   {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, reason: none + "it has finished"},
@@ -121,12 +121,12 @@ func TestQualifyEvictions(t *testing.T) {
 		"Denied":         {verdicts: []*placement.Verdict{evicting("p"), enforced("q", refuse)}},
 		"DeniedIfNew": {
 			verdicts: []*placement.Verdict{evicting("p"), enforced("q", func(v *placement.Verdict) { v.DeniesNew, v.Changes = true, nil })},
-			reason:   none + "no other Pod would be admitted",
+			reason:   none + "a policy would deny the Pod that takes its place",
 		},
 		"TakesBack": {verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Policy.Schedules = false })}, reason: fixedPod},
 		"NoClusterLeft": {
 			verdicts: []*placement.Verdict{evicting("p"), enforced("q", func(v *placement.Verdict) { v.Changes[0].Immutable = "no cluster is left" })},
-			reason:   none + "no other Pod would be admitted",
+			reason:   none + "a policy would deny the Pod that takes its place",
 		},
 		"BesideAnother": {
 			verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Policy.Evict = false }), evicting("q", func(v *placement.Verdict) { v.Changes = v.Changes[1:] })},

@@ -25,8 +25,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Groups stores, for each policy, groups of objects that are equal in all fields that it reads. Each is decided once. It is safe for
-// concurrent use.
+// Groups stores, for each policy, groups of objects that are equal in all fields that the policy reads. Each group is decided once. Groups
+// is safe for concurrent use.
 //
 // A policy that is a placement.Chooser chooses clusters for each object by its path. Objects that are equal apart from their paths form one
 // group, whose open decision is decided once. If that changes, only those members are decided again for which other clusters may be chosen.
@@ -42,38 +42,41 @@ import (
 // Revisions are only compared for equality. No two states of the data have the same revision, except that it is 0 whenever data is missing.
 type Groups struct {
 	mu       sync.Mutex
-	policies map[*placement.Policy]*policyGroups
-	objects  map[Key]*object
-	seed     maphash.Seed
+	policies map[*placement.Policy]*policyGroups // By version of a policy.
+	objects  map[Key]*object                     // The objects that are in a group of some policy.
+	seed     maphash.Seed                        // The seed of the hashes in policyGroups.single.
 }
 
-// policyGroups holds the groups of one policy.
+// policyGroups holds the groups of one version of a policy.
 type policyGroups struct {
 	policy *placement.Policy
-	fields *projection.FieldSet
-	// groups are the groups of equal objects by what they have in those fields, and choosing the groups with an open decision by what they
-	// have in the fields that this depends on.
+	fields *projection.FieldSet // The fields that the policy reads.
+	// groups are the groups of equal objects, by the content of the fields that the policy reads. choosing are the groups with an open
+	// decision, by the content of the fields that the open decision depends on.
 	groups, choosing map[string]*group
-	// rest has the members that are in no other group. To save memory, a group is only created for the second equal object: until then, the
-	// first one is also in single, by a hash of the fields that the policy reads.
-	rest   *group
+	// rest has the members that are in no other group.
+	rest *group
+	// single finds the first object of each kind in rest, by a hash of the fields that the policy reads. To save memory, a group is created
+	// only for the second equal object.
 	single map[uint64]*membership
-	// swept is the revision of the data in the last sweep. decided reports whether a decision on data has been recorded since. Only decided
-	// tells one absence of the data, whose revision is always 0, from an earlier one.
-	swept   uint64
+	// swept is the revision of the data in the last sweep.
+	swept uint64
+	// decided reports whether a decision on data has been recorded since the last sweep. It tells whether data that is missing now was
+	// there meanwhile, because the revision of missing data is always 0.
 	decided bool
 }
 
-// group is a set of objects that are equal in all fields that the policy reads, or in all that its open decision depends on.
+// group is a set of objects that are equal in all fields that the policy reads, or in all fields that its open decision depends on.
 type group struct {
-	in       *policyGroups
-	key      string
-	input    map[string]any
-	decision placement.Decision
-	// chooses reports whether open is the open decision of the group; decision is not used then.
+	in       *policyGroups      // The groups of the policy.
+	key      string             // The key in policyGroups.groups or policyGroups.choosing.
+	input    map[string]any     // The fields of one member that the policy reads.
+	decision placement.Decision // The decision on all members, unless chooses is set.
+	// chooses reports whether the group has an open decision. decision is then not used.
 	chooses bool
-	open    placement.OpenDecision
-	// revision is that of the data when the evaluation of decision began. If the data changed meanwhile, it never occurs again.
+	open    placement.OpenDecision // The open decision; nil unless chooses is set.
+	// revision is that of the data when the evaluation of the decision began. If the data changed meanwhile, the revision never occurs
+	// again.
 	revision uint64
 	members  []*membership
 }
@@ -81,23 +84,23 @@ type group struct {
 // object is one object with its memberships, one for each policy that matches it.
 type object struct {
 	key         Key
-	memberships []*membership
+	memberships []*membership // One for each policy that matches the object.
 }
 
-// membership is the membership of an object in a group of a policy, at an index of its members.
+// membership is the membership of an object in one group.
 type membership struct {
 	object *object
 	group  *group
-	index  int
-	// hash is the key of the membership in single; 0 if the membership is not there.
+	index  int // The index in group.members.
+	// hash is the key of the membership in policyGroups.single; 0 if it is not in there.
 	hash uint64
-	// chosen are the clusters that an open decision has for the object; nil in other groups.
+	// chosen are the clusters that an open decision chose for the object; nil in groups without an open decision.
 	chosen *chosen
 }
 
-// chosen are the clusters that an open decision has for an object with a path.
+// chosen are the clusters that an open decision chose for the object with a path.
 type chosen struct {
-	path     string
+	path     string // The path of the object (rules.ObjectPath).
 	clusters []string
 }
 
@@ -111,22 +114,25 @@ const keyBytes = 256
 
 // PolicyDecision is the decision of one policy on one object, with what it is based on. Lookup and NewPolicyDecision create it.
 type PolicyDecision struct {
-	// Decision is valid only if Err is nil. Lookup sets it if Known is true. Otherwise the caller sets it after evaluating the policy, by
-	// Evaluated if Lookup returned the PolicyDecision.
+	// Decision is valid only if Err is nil. Lookup sets it if it sets Known. Otherwise the caller evaluates the policy and sets it, by
+	// calling Evaluated if Lookup returned the PolicyDecision.
 	Decision placement.Decision
-	Err      error
-	// Known reports whether the policy has already decided an equal object on the same data.
+	Err      error // Why the policy could not decide.
+	// Known reports whether Decision is set without an evaluation: an equal object was decided on the same data, or only clusters were
+	// chosen.
 	Known bool
 
 	policy   *placement.Policy
-	fields   *projection.FieldSet
-	revision uint64
-	// input is the object's input. key identifies the fields of it that the policy reads; it is nil if the decision must not be shared.
+	fields   *projection.FieldSet // The fields that the policy reads.
+	revision uint64               // The revision of the data before the evaluation; 0 if data was missing.
+	// input is the object as the policy gets it; nil if Lookup did not create the PolicyDecision.
 	input map[string]any
-	key   []byte
-	// open is the open decision that the decision is completed from for the path; nil for none. key then identifies what it depends on.
+	// key encodes the fields of input that the policy reads, or that open depends on; nil if the decision must not be shared with other
+	// objects.
+	key []byte
+	// open is the open decision that was completed to Decision for path; nil if there is none.
 	open placement.OpenDecision
-	path string
+	path string // The path of the object, if open is not nil.
 }
 
 // NewPolicyDecision returns a PolicyDecision that is not shared with other objects. Call it before evaluating the policy, so that Record
@@ -135,8 +141,8 @@ func NewPolicyDecision(p *placement.Policy) *PolicyDecision {
 	return &PolicyDecision{policy: p, fields: p.Evaluator.Input(), revision: p.Evaluator.Revision()}
 }
 
-// Lookup returns a PolicyDecision with the policy's decision on the input, if it is known, or if the policy only has to choose clusters for
-// the object. Call it like NewPolicyDecision.
+// Lookup returns a PolicyDecision on an input. It has the decision already if an equal object was decided on the same data, or if the
+// policy only has to choose clusters for the object. Call it before evaluating the policy, like NewPolicyDecision.
 func (g *Groups) Lookup(p *placement.Policy, input map[string]any) *PolicyDecision {
 	out := NewPolicyDecision(p)
 	out.input = input
@@ -165,7 +171,7 @@ func (d *PolicyDecision) Evaluated(decision placement.Decision, err error) {
 	}
 }
 
-// choose makes the decision by an open decision. It reports whether there is one.
+// choose sets the decision by choosing clusters for the object from an open decision. It reports whether there is an open decision.
 func (d *PolicyDecision) choose() bool {
 	chooser, ok := d.policy.Evaluator.(placement.Chooser)
 	if !ok {
@@ -183,8 +189,8 @@ func (d *PolicyDecision) choose() bool {
 	return true
 }
 
-// Record replaces the decisions on an object by those of the policies that match it now. It returns the objects that must be decided again,
-// also the object itself if data changed during the evaluation.
+// Record replaces all decisions on an object by those of the policies that match it now. It returns the objects that must be decided again,
+// among them the object itself if data changed during the evaluation.
 func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -221,14 +227,15 @@ func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 	return again
 }
 
+// empty reports whether there are no members.
 func (in *policyGroups) empty() bool {
 	return len(in.groups)+len(in.choosing)+len(in.rest.members) == 0
 }
 
-// Forget removes an object.
+// Forget removes an object from all groups.
 func (g *Groups) Forget(key Key) { g.Record(key, nil) }
 
-// assign moves a membership to the group that its decision belongs to.
+// assign moves a membership to the group that its decision belongs to. It returns the objects that must be decided again.
 func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []Key) {
 	in := g.policies[decision.policy]
 	if in == nil {
@@ -270,7 +277,8 @@ func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []Key) {
 	return again
 }
 
-// join moves a membership to the group of objects equal to its own. It creates the group for the second such object.
+// join moves a membership to the group of objects equal to its own. It creates the group for the second such object, and returns the first
+// one, to be decided again.
 func (g *Groups) join(m *membership, decision *PolicyDecision) (again []Key) {
 	in := m.group.in
 	to := in.groups[string(decision.key)]
@@ -300,8 +308,8 @@ func (g *Groups) join(m *membership, decision *PolicyDecision) (again []Key) {
 // evaluates one after the other. Objects in no group are decided individually.
 const maxChoosing = 256
 
-// joinChoosing moves a membership to the group of its open decision, which it creates for the first such object. If there are too many such
-// groups, it moves the membership to rest.
+// joinChoosing moves a membership to the group of its open decision, which it creates for the first such object. If there are already
+// maxChoosing such groups, it moves the membership to rest.
 func (m *membership) joinChoosing(decision *PolicyDecision) {
 	in := m.group.in
 	to := in.choosing[string(decision.key)]
@@ -320,7 +328,7 @@ func (m *membership) joinChoosing(decision *PolicyDecision) {
 	m.chosen = &chosen{decision.path, decision.Decision.Clusters}
 }
 
-// agree stores a group's decision on data of its revision or newer. It returns the members that must be decided again.
+// agree stores a group's new decision. It returns the members that must be decided again because the decision changed.
 func (g *group) agree(d *PolicyDecision) []Key {
 	g.revision = d.revision
 	if g.chooses {
@@ -335,7 +343,7 @@ func (g *group) agree(d *PolicyDecision) []Key {
 	return g.keys()
 }
 
-// concerned returns the members for which a later open decision may have other clusters than the one before.
+// concerned returns the members for which a later open decision may choose other clusters than the one before did.
 func (g *group) concerned(before, later placement.OpenDecision) (out []Key) {
 	if before == later {
 		return nil
@@ -360,15 +368,15 @@ func (g *Groups) Stale(p *placement.Policy) bool {
 	return in != nil && in.stale(p.Evaluator.Revision())
 }
 
+// stale reports whether Sweep has anything to do when the data has a revision.
 func (in *policyGroups) stale(revision uint64) bool {
 	return in.swept != revision || revision == 0 && in.decided || in.fields != in.policy.Evaluator.Input()
 }
 
-// Sweep updates a policy's groups to the newest data. It calls evaluate for each group whose decision is based on older data, with the
-// fields that the policy reads. It calls again with the objects to decide again: the members of groups whose decision changed or whose
-// evaluation failed, and the objects in no group.
-//
-// Of a group with an open decision, it evaluates that of one member, and calls again with the members that it concerns.
+// Sweep updates a policy's groups to the newest data. It calls evaluate for each group whose decision is based on older data. input has the
+// fields of one member that the policy reads. It calls again with the objects that must be decided again: the members of groups whose
+// decision changed or whose evaluation failed, and the objects in no group. For a group with an open decision, these are only the members
+// for which other clusters may be chosen.
 //
 // Only one goroutine at a time may call Sweep, after each change of data. If no data that the policy reads has changed, it does nothing.
 func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error), again func([]Key)) {
@@ -400,7 +408,7 @@ func open(p *placement.Policy, input map[string]any) placement.OpenDecision {
 	return nil
 }
 
-// stale returns the groups whose decision is not based on the revision, with the namespace of one of their members, and the objects that
+// stale returns the groups whose decision is not based on the revision, each with the namespace of one of its members, and the objects that
 // must be decided individually.
 func (g *Groups) stale(p *placement.Policy, revision uint64) (stale map[*group]string, again []Key) {
 	g.mu.Lock()
@@ -426,7 +434,7 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale map[*group]s
 	return stale, again
 }
 
-// all yields the groups of equal objects, and those with an open decision.
+// all returns the groups of equal objects, and those with an open decision.
 func (in *policyGroups) all() iter.Seq[*group] {
 	return func(yield func(*group) bool) {
 		for _, groups := range []map[string]*group{in.groups, in.choosing} {
@@ -439,7 +447,7 @@ func (in *policyGroups) all() iter.Seq[*group] {
 	}
 }
 
-// swept stores the result of a group's evaluation on data of its revision or newer. It returns the objects to decide again.
+// swept stores the new decision that Sweep found for a group. It returns the objects that must be decided again.
 func (g *Groups) swept(group *group, result *PolicyDecision) []Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -454,7 +462,7 @@ func (g *Groups) swept(group *group, result *PolicyDecision) []Key {
 	return group.agree(result)
 }
 
-// sharing returns the groups among which a group is.
+// sharing returns the map that contains a group: groups or choosing.
 func (in *policyGroups) sharing(g *group) map[string]*group {
 	if g.chooses {
 		return in.choosing
@@ -462,7 +470,7 @@ func (in *policyGroups) sharing(g *group) map[string]*group {
 	return in.groups
 }
 
-// regroup dissolves all groups because the policy turned out to read other fields. All members must be decided again.
+// regroup dissolves all groups because the policy reads other fields than was known. It returns all members, which must be decided again.
 func (in *policyGroups) regroup(fields *projection.FieldSet) (again []Key) {
 	in.fields = fields
 	for group := range in.all() {
@@ -483,6 +491,7 @@ func (g *group) dissolve() []Key {
 	return out
 }
 
+// keys returns the keys of the members.
 func (g *group) keys() []Key {
 	out := make([]Key, len(g.members))
 	for i, m := range g.members {
@@ -491,7 +500,7 @@ func (g *group) keys() []Key {
 	return out
 }
 
-// move moves a membership to another group. It removes the membership from single.
+// move moves a membership to another group, and removes it from single.
 func (m *membership) move(to *group) {
 	if m.group != to || m.hash != 0 {
 		m.leave()

@@ -45,7 +45,7 @@ const (
 	maxExamples = 3
 )
 
-// harm is the way in which a policy leaves an object without a placement.
+// harm says how a policy leaves an object without a placement.
 type harm uint8
 
 const (
@@ -55,7 +55,8 @@ const (
 	undecided
 )
 
-// harmOf returns how the verdict's policy leaves the object without a placement. Only policies whose remediation is automatic do.
+// harmOf returns how the verdict's policy leaves the object without a placement. It returns unharmed for policies whose remediation is not
+// automatic.
 func harmOf(v *placement.Verdict) harm {
 	switch {
 	case !v.Policy.Automatic():
@@ -73,39 +74,40 @@ func harmOf(v *placement.Verdict) harm {
 	return unharmed
 }
 
-// Harms reports whether a verdict's policy patches existing objects, and leaves the object without a placement: it denies it, can't decide
-// it, or names no cluster. An object that is denied only because of its own list of clusters does not count.
+// Harms reports whether a verdict's policy remediates automatically and leaves the object without a placement: it denies the object, can't
+// decide it, or allows it no cluster. An object that is denied only because of its own list of clusters does not count.
 func Harms(v *placement.Verdict) bool { return harmOf(v) != unharmed }
 
-// RemovesAllClusters reports whether a verdict removes all clusters from the object.
+// RemovesAllClusters reports whether a change of a verdict removes all clusters from the object.
 func RemovesAllClusters(v *placement.Verdict) bool {
 	return slices.ContainsFunc(v.Changes, placement.Change.Empties)
 }
 
 // Pause describes why remediation of a policy is paused.
 type Pause struct {
-	// Change identifies the change that is not carried out, and Scope is where it is not.
+	// Change is the ID of the change that is not carried out. A release names it.
 	Change string
-	Scope  containment.Scope
-	// Denied, Emptied (without clusters), and Undecided are the numbers of objects that the change would newly leave so. Matched is that of
-	// all.
+	// Scope says in which namespaces the change is not carried out.
+	Scope containment.Scope
+	// Denied, Emptied, and Undecided are how many objects the change would newly leave denied, without clusters, and undecided. Matched is
+	// the number of all matched objects.
 	Denied, Emptied, Undecided, Matched int
-	// Before is the number of objects that were denied, without clusters, or undecided before the change.
+	// Before is the number of objects that were already denied, without clusters, or undecided before the change.
 	Before int
-	// Percent is the limit that the change exceeds.
+	// Percent is the limit of spec.remediation.blastRadius that the change exceeds, in percent of the matched objects.
 	Percent int32
-	// Examples are the names of some of the objects that are not moved, sorted. Ledger.Report sets it.
+	// Examples are the names of some objects that the change would harm, sorted. Only Ledger.Report sets it.
 	Examples []string
 }
 
-// Everywhere reports whether remediation is paused in all namespaces. It is not if there is no pause.
+// Everywhere reports whether remediation is paused in all namespaces. It returns false for nil.
 func (p *Pause) Everywhere() bool { return p != nil && p.Scope.All() }
 
 // Objects returns the number of objects that the change would harm.
 func (p *Pause) Objects() int { return p.Denied + p.Emptied + p.Undecided }
 
-// Message describes what would happen to the objects of a policy, and how to release the change. It names some of the objects if named is
-// set, which it must not be for an Event on the policy.
+// Message describes why remediation of a policy is paused, and how to release the change. It names some of the objects if named is true,
+// which it must not be for an Event on the policy.
 func (p *Pause) Message(policy string, named bool) string {
 	var parts []string
 	for _, part := range []struct {
@@ -130,38 +132,44 @@ func (p *Pause) Message(policy string, named bool) string {
 		p.Percent, where, policy, placementv1.ReleaseBlastRadiusAnnotation, p.Change)
 }
 
-// guard counts the objects that changes harm for one policy, and holds patches. The Ledger's mutex protects it.
+// guard counts, for one policy, the objects that changes harm, and pauses remediation if they are too many. The Ledger's mutex protects it.
 type guard struct {
+	// bound is the limit of the policy's version that was recorded last.
 	bound      placementv1.BlastRadius
-	generation int64
-	// harmed are the objects that were unharmed before a change, and kinds their numbers by kind of harm.
+	generation int64 // The generation of that version.
+	// harmed are the objects that were unharmed before a change and are harmed now.
 	harmed tally[harmed]
-	kinds  [undecided + 1]int
-	// fresh are the harmed objects found since the last judgment. swept is the time when old ones were last removed.
+	// kinds are the numbers of the objects in harmed, by kind of harm.
+	kinds [undecided + 1]int
+	// fresh are the objects that were added to harmed since the last call of judge.
 	fresh []Key
+	// swept is when sweep last removed old objects from harmed.
 	swept time.Time
-	// unwell is the number of all harmed objects, including those that were harmed before the change.
+	// unwell is the number of matched objects with a harm, including those that had it before the change.
 	unwell int
-	// open is the number of assessments that are not concluded. began is when the first of them began after a time without any, and ended when
-	// the last one was concluded. long reports whether one began so much later that they may go on for ever.
-	open         int
+	// open is the number of assessments of the policy that are not concluded.
+	open int
+	// began is when the present series of assessments began, each of which began before or soon after the end of another. ended is when the
+	// last assessment was concluded.
 	began, ended time.Time
-	long         bool
-	pause        *Pause
-	// allowed is the number of harmed objects that an earlier leader found harmed before the change.
+	// long reports whether the present series of assessments is so long that nothing should wait for its end.
+	long  bool
+	pause *Pause // Nil if remediation is not paused.
+	// allowed is how many objects may be harmed beyond the limit, because they were harmed before the change for which an earlier leader
+	// paused.
 	allowed int
-	// resuming reports whether an earlier leader paused the policy and some objects have not been decided since. Then objects that are harmed
-	// when they are first seen count. They do not count if released is true: the change was released. settled reports whether all objects have
-	// been decided, so that ConcludeAssessments may end the pause.
+	// resuming reports whether an earlier leader paused the policy, and some objects have not been decided since. Then objects that are
+	// harmed when they are decided first count as harmed by the change, unless released is set. released is set once that change was
+	// released. settled is set once all objects have been decided, so that ConcludeAssessments may end the pause.
 	resuming, released, settled bool
-	// Without an assessment, dirty has ConcludeAssessments check the policy, and unplanned has it make a new plan.
+	// dirty has ConcludeAssessments check the policy, and unplanned has it make a new plan, although no assessment ended.
 	dirty, unplanned bool
 }
 
 // harmed is an object that a change harms.
 type harmed struct {
-	harm harm
-	// since is the time of the first judgment that counted the object; zero before it.
+	harm harm // How it is harmed now.
+	// since is when judge first counted the object; zero before that.
 	since time.Time
 }
 
@@ -169,15 +177,16 @@ type harmed struct {
 // that these policies may match are decided. It is safe for concurrent use.
 type Assessment struct {
 	ledger *Ledger
-	// accounts are those of the policies that still wait for objects.
+	// accounts are those of the policies that still wait for objects, by name.
 	accounts map[string]*account
-	since    time.Time
-	// pending are the undecided objects, with the policies that match them, or unknown. waits are their numbers by policy.
+	since    time.Time // When it began.
+	// pending are the objects that have not been decided, each with the names of the policies that match it, or with unknown.
 	pending map[Key][]string
-	waits   map[string]int
+	// waits are the numbers of pending objects by policy.
+	waits map[string]int
 	// complete reports whether all objects have been added.
 	complete bool
-	// occasion is the change.
+	// occasion is the change that is assessed.
 	occasion *occasion
 }
 
@@ -205,7 +214,7 @@ func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessm
 	return out
 }
 
-// Add adds objects to the assessment. The caller must have them decided afterwards.
+// Add adds objects to the assessment. The caller must then have the objects decided.
 func (a *Assessment) Add(keys ...Key) {
 	defer a.ledger.lock()()
 	for _, key := range keys {
@@ -214,6 +223,7 @@ func (a *Assessment) Add(keys ...Key) {
 	}
 }
 
+// add adds an object that the given policies match.
 func (a *Assessment) add(key Key, policies []string) {
 	a.pending[key] = policies
 	for _, name := range policies {
@@ -221,6 +231,7 @@ func (a *Assessment) add(key Key, policies []string) {
 	}
 }
 
+// remove removes an object, and reports whether it was pending.
 func (a *Assessment) remove(key Key) (pending bool) {
 	policies, pending := a.pending[key]
 	for _, name := range policies {
@@ -236,15 +247,15 @@ func (a *Assessment) Complete() {
 	a.complete = true
 }
 
-// Skip declares that an object cannot be decided for now. No assessment waits for it.
+// Skip records that an object cannot be decided for now, so that no assessment waits for it.
 func (l *Ledger) Skip(key Key) {
 	defer l.lock()()
 	l.assessed(key)
 	l.skipped.Insert(key)
 }
 
-// Await declares that the decision on an object takes time, and which policies match it. Assessments of other policies do not wait for it.
-// The caller must call ConcludeAssessments afterwards.
+// Await records which policies match an object whose decision takes time, so that assessments of other policies do not wait for it. The
+// caller must call ConcludeAssessments afterwards.
 func (l *Ledger) Await(key Key, policies ...string) {
 	defer l.lock()()
 	for _, a := range l.assessments {
@@ -261,9 +272,10 @@ func (l *Ledger) assessed(key Key) {
 	}
 }
 
-// count records whether a policy's decision harms an object. before is the last finding on the object; known is false if there is none. If
-// the object has changed since that finding, it only counts if an assessment waits for it, or ended before it was decided. Changes that the
-// object's owner makes are not changes of the policy or its data, and must not hold patches of other objects.
+// count updates whether an object counts as harmed for a policy. before and now are the last and the new finding on the object; known is
+// false if there was none. If the object itself has changed since the last finding, a new harm only counts if an assessment waits for the
+// object, or ended before the object was decided: changes that the object's owner makes are not changes of the policy or its data, and must
+// not hold patches of other objects.
 func (l *Ledger) count(key Key, v *placement.Verdict, a *account, before finding, known bool, now finding) {
 	a.bound, a.generation = v.Policy.BlastRadius.WithDefaults(), v.Policy.Generation
 	assessed := l.late[key].Has(v.Policy.Name) || slices.ContainsFunc(l.assessments, func(of *Assessment) bool {
@@ -289,11 +301,12 @@ func (l *Ledger) count(key Key, v *placement.Verdict, a *account, before finding
 	}
 }
 
-// heal removes an object from the harmed ones.
+// heal removes an object from the harmed objects, and requests a check of the pause.
 func (g *guard) heal(key Key) {
 	g.dirty = g.drop(key) && g.pause != nil || g.dirty
 }
 
+// drop removes an object from the harmed objects, and reports whether it was among them.
 func (g *guard) drop(key Key) (counted bool) {
 	entry := g.harmed.objects[key]
 	if counted = g.harmed.remove(key); counted {
@@ -307,7 +320,7 @@ func (g *guard) pauses(namespace string) bool {
 	return g.pause != nil && g.pause.Scope.Includes(namespace)
 }
 
-// assessing reports whether an assessment is open. It ignores assessments that follow one another for longer than AssessmentLimit.
+// assessing reports whether an assessment of the policy is open, except in a series of assessments that lasts longer than AssessmentLimit.
 func (g *guard) assessing() bool { return g.open > 0 && !g.long }
 
 // Holds implements Matches.
@@ -325,22 +338,24 @@ func (l *Ledger) Holds(policy, namespace string) (assessed time.Time, paused boo
 
 // AssessmentResult is the result of ConcludeAssessments.
 type AssessmentResult struct {
-	// Released are objects to decide again because of a plan or its approval. Freed reports whether Holds holds back fewer patches than
-	// before.
+	// Released are the objects that must be decided again because of a new plan or an approval.
 	Released []Key
-	Freed    bool
-	// Paused are the policies whose remediation was paused, in all namespaces or in some, and Resumed those whose remediation was resumed.
+	// Freed reports whether Ledger.Holds may hold back fewer patches than before.
+	Freed bool
+	// Paused are the policies for which remediation was paused, in all namespaces or in more than before. Resumed are those whose pause
+	// ended.
 	Paused, Resumed []string
-	// Changed are the policies whose pause changed, or of which an assessment ended.
+	// Changed are the policies whose pause or plan changed, or of which an assessment ended.
 	Changed []string
 	// Unsaved are the policies with an approved plan that the caller must store before it is carried out. See Ledger.Unsaved.
 	Unsaved []string
-	// Unconcluded reports whether an assessment is not concluded, and Unplanned whether a plan is to be made: the caller must call
-	// ConcludeAssessments again after AssessmentLimit or PlanInterval.
+	// Unconcluded reports whether an assessment is still open: the caller must call ConcludeAssessments again after AssessmentLimit.
+	// Unplanned reports whether a plan must still be made: the caller must call again after PlanInterval.
 	Unconcluded, Unplanned bool
 }
 
-// ConcludeAssessments concludes assessments whose objects are all decided, and those that exceed the time limit.
+// ConcludeAssessments ends the assessments whose objects are all decided, and those that have lasted for AssessmentLimit. It then pauses or
+// resumes policies, and makes their plans.
 func (l *Ledger) ConcludeAssessments(now time.Time) (out AssessmentResult) {
 	defer l.lock()()
 	ended, plan := sets.New[string](), now.Sub(l.planned) >= PlanInterval
@@ -358,7 +373,8 @@ func (l *Ledger) ConcludeAssessments(now time.Time) (out AssessmentResult) {
 	return out
 }
 
-// end ends an assessment for policies that wait for no object any more, which it adds to ended. It reports whether those are all.
+// end ends an assessment for those of its policies that wait for no object any more, or for all after AssessmentLimit, and adds their names
+// to ended. It reports whether the assessment has ended for all of its policies.
 func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool {
 	over, known := now.Sub(of.since) >= AssessmentLimit, of.waits[unknown[0]] == 0
 	if !of.complete || !over && !known {
@@ -383,8 +399,9 @@ func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool
 	return len(of.accounts) == 0
 }
 
-// ExceedsBlastRadius returns whether and where a change pauses remediation, by the numbers of matched objects that it harms in each
-// namespace. allowed is the number of objects that it may harm beyond the limit, of which all fields are set.
+// ExceedsBlastRadius returns whether a change pauses remediation, and in which namespaces. harmed are the numbers of objects that the
+// change harms, by namespace, and matched is the number of all matched objects. allowed is the number of objects that it may harm beyond
+// the limit, of which all fields must be set.
 func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed map[string]int, matched, allowed int) (scope containment.Scope, pauses bool) {
 	if limit.Percent >= 100 {
 		return nil, false
@@ -392,8 +409,8 @@ func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed map[string]int, ma
 	return containment.Of(harmed, max(int(limit.MinObjects), int(limit.Percent)*matched/100+1)+allowed)
 }
 
-// conclude pauses or resumes remediation of a policy. assessed reports whether an assessment of it ended: after the last one, it gets a
-// plan.
+// conclude pauses or resumes remediation of a policy, and makes a plan if one is needed. assessed reports whether an assessment of the
+// policy ended.
 func (l *Ledger) conclude(name string, a *account, assessed bool, now time.Time, out *AssessmentResult) {
 	a.dirty = false
 	a.sweep(now)
@@ -420,8 +437,8 @@ func (l *Ledger) conclude(name string, a *account, assessed bool, now time.Time,
 	out.Freed = out.Freed || a.open == 0 && (a.pause == nil || assessed || narrower)
 }
 
-// judge begins, continues, or ends the pause. next has the present numbers of harmed objects. over reports whether they exceed the limit,
-// and wider whether objects are paused now that were not before.
+// judge begins, continues, or ends the pause. next is a pause with the present numbers, which judge completes. over reports whether they
+// exceed the limit, and wider whether a pause now includes objects that were not paused before.
 func (g *guard) judge(now time.Time, next *Pause) (over, wider bool) {
 	before := g.pause
 	next.Scope, over = ExceedsBlastRadius(g.bound, g.harmed.namespaces, next.Matched, g.allowed)
@@ -446,8 +463,8 @@ func (g *guard) judge(now time.Time, next *Pause) (over, wider bool) {
 	return over, wider
 }
 
-// sweep stops counting harmed objects that were found longer than blastWindow ago, unless the policy is paused because of them. It looks
-// for them at most once in expiryInterval, because objects may be judged one by one.
+// sweep removes objects from harmed that were added longer than blastWindow ago, unless the policy is paused. It does so at most once in
+// expiryInterval, because objects may be judged one by one.
 func (g *guard) sweep(now time.Time) {
 	for _, key := range g.fresh {
 		if entry, counted := g.harmed.objects[key]; counted && entry.since.IsZero() {
@@ -466,12 +483,12 @@ func (g *guard) sweep(now time.Time) {
 	}
 }
 
-// resume ends the pause. Afterwards, patches only wait for assessments.
+// resume ends the pause. After that, patches wait only for assessments.
 func (g *guard) resume(now time.Time) {
 	g.pause, g.allowed, g.resuming, g.dirty, g.began = nil, 0, false, false, now
 }
 
-// report returns a copy of the pause with the names of some objects; nil if there is no pause.
+// report returns a copy of the pause with the names of some harmed objects; nil if there is no pause.
 func (g *guard) report() *Pause {
 	if g.pause == nil {
 		return nil
@@ -489,13 +506,14 @@ func (g *guard) report() *Pause {
 	return &out
 }
 
-// Assessed reports whether no assessment of a policy waits for objects, and none ended before all of its objects were decided. It ignores
-// objects that can't be decided for now, and assessments that follow one another for longer than AssessmentLimit.
+// Assessed reports whether no assessment of a policy is open, and all objects have been decided for which one ended early. It ignores
+// objects that can't be decided for now, and a series of assessments that lasts longer than AssessmentLimit.
 func (l *Ledger) Assessed(policy string) bool {
 	defer l.lock()()
 	return l.allDecided(policy)
 }
 
+// allDecided is Assessed for callers that hold mu.
 func (l *Ledger) allDecided(policy string) bool {
 	if l.find(policy).assessing() {
 		return false
@@ -508,18 +526,19 @@ func (l *Ledger) allDecided(policy string) bool {
 	return true
 }
 
-// Resume keeps a policy paused that an earlier leader paused, and where. The pause lasts at least until Settle declares that all of the
-// policy's objects are decided. Call Resume before any object is decided.
+// Resume continues the pause of a policy by an earlier leader. change is the ID of the change, before the number of objects that were
+// harmed before it, and scope where it is not carried out. The pause lasts at least until Settle is called with decided. Call Resume before
+// any object is decided.
 func (l *Ledger) Resume(policy, change string, before int, scope containment.Scope) {
 	defer l.lock()()
 	a := l.account(policy)
 	a.pause, a.allowed, a.resuming = &Pause{Change: change, Scope: scope, Before: before}, before, true
 }
 
-// Settle ends what Resume and Continue began. decided reports whether all objects of the policy are decided. A pause and the wait for the
-// rest of an approved plan end once that is so, and no assessment of the policy is open. If overdue is set, the wait ends although some
-// objects are not decided, and the approval remains for them. Settle returns false if the caller must call it again later. The caller must
-// call ConcludeAssessments afterwards.
+// Settle ends what Resume and Continue began for a policy. decided reports whether all of its objects are decided. Once they are, and no
+// assessment of the policy is open, the pause may end, and so does the wait for the rest of an approved plan. If overdue is true, that wait
+// ends although some objects are not decided, and the approval remains for them. Settle returns false if the caller must call it again
+// later. The caller must call ConcludeAssessments afterwards.
 func (l *Ledger) Settle(policy string, decided, overdue bool) bool {
 	defer l.lock()()
 	a, complete := l.find(policy), decided && l.allDecided(policy)
@@ -534,7 +553,8 @@ func (l *Ledger) Settle(policy string, decided, overdue bool) bool {
 	return decided && !a.continuing && (a.settled || !a.resuming && !a.released)
 }
 
-// Release allows a change that paused a policy. It returns false if the policy is not paused because of that change.
+// Release ends the pause of a policy because of a change, and allows that change. It returns false if the policy is not paused because of
+// that change.
 func (l *Ledger) Release(now time.Time, policy, change string) bool {
 	defer l.lock()()
 	a := l.find(policy)

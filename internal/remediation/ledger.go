@@ -44,19 +44,20 @@ import (
 
 // Key identifies one object.
 type Key struct {
-	Resource  schema.GroupVersionResource
+	Resource  schema.GroupVersionResource // The type, in the version in which Berth reads the object, or without a version.
 	Namespace string
 	Name      string
 }
 
-// String returns resource, namespace, and name, for example "deployments.apps default/web".
+// String returns the resource, the namespace, and the name, for example "deployments.apps default/web".
 func (k Key) String() string { return string(k.Reference()) }
 
-// Reference returns the name of the object in the status of a policy.
+// Reference returns the form in which the status of a policy names the object.
 func (k Key) Reference() placementv1.ObjectReference {
 	return placementv1.ReferenceTo(k.Resource.GroupResource(), k.Namespace, k.Name)
 }
 
+// compareKeys orders objects by resource, namespace, and name.
 func compareKeys(a, b Key) int {
 	if a.Resource != b.Resource {
 		if c := cmp.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String()); c != 0 {
@@ -74,47 +75,51 @@ func (l *locked) lock() (unlock func()) {
 	return l.mu.Unlock
 }
 
-// Ledger records the findings of all policies on existing objects. It is safe for concurrent use. Callers of unexported methods hold mu.
+// Ledger records what policies decided on existing objects, as one finding for each policy and object. It is safe for concurrent use.
+// Callers of unexported methods hold mu.
 type Ledger struct {
-	// Groups have the objects with equal decisions.
+	// Groups are the groups of objects with equal decisions.
 	Groups *Groups
 	locked
-	accounts map[string]*account
-	// matched are the objects that policies match, and lists their numbers by the text of their lists of clusters.
+	accounts map[string]*account // By name of the policy.
+	// matched are the objects that policies match.
 	matched map[Key]matchedObject
-	lists   map[string]*listCount
-	// assessments are those that are not concluded. late are the objects that were not decided when an assessment ended, with its policies.
+	// lists count the matched objects, by the text of their lists of clusters.
+	lists map[string]*listCount
+	// assessments are the open assessments.
 	assessments []*Assessment
-	late        map[Key]sets.Set[string]
-	// blamed has why objects are decided again that are in no assessment.
+	// late are the objects that were not decided when an assessment ended, each with the names of the policies of the assessment.
+	late map[Key]sets.Set[string]
+	// blamed holds why objects are decided again that are in no assessment.
 	blamed map[Key][]blame
 	// skipped are the objects that can't be decided for now.
 	skipped sets.Set[Key]
-	// contested are the objects that others change back. They are unsettled in the findings.
+	// contested are the objects that other clients change back after patches. Their findings are unsettled.
 	contested map[Key]contest
-	// planned is when plans were last made that were not due to an assessment.
+	// planned is when ConcludeAssessments last made plans without an assessment.
 	planned time.Time
-	// violations has the namespaces whose violations change, and recorded the objects whose findings were recorded.
+	// violations publishes the namespaces in which violations may have changed.
 	violations notify.Topic[string]
-	recorded   notify.Topic[Key]
+	// recorded publishes the objects whose findings were recorded.
+	recorded notify.Topic[Key]
 }
 
 // matchedObject is an object that policies match.
 type matchedObject struct {
-	policies []string
-	// list counts the object, with its compliance; nil if it does not count in any cluster.
+	policies []string // The names of the policies.
+	// list is the count of objects with the same clusters, which includes the object; nil if the object counts in no cluster.
 	list       *listCount
-	compliance Compliance
+	compliance Compliance // The compliance by which list counts the object.
 }
 
-// account holds what is known of one policy, and its findings by object.
+// account holds what is known of one policy.
 type account struct {
-	objects map[Key]finding
-	// types are the numbers of objects by type.
+	objects map[Key]finding // The findings of the policy on the objects that it matches.
+	// types are the numbers of matched objects by type.
 	types map[schema.GroupVersionResource]int
-	// remediated is the number of patches and evictions.
+	// remediated is the number of patches and evictions for the policy.
 	remediated int64
-	// obstacle is why the last patch of an object failed.
+	// obstacle is an object that could not be patched, and why.
 	obstacle obstacle
 	planning
 	guard
@@ -124,42 +129,45 @@ type account struct {
 type obstacle struct {
 	key          Key
 	why          string
-	unauthorized bool
+	unauthorized bool // Whether Berth lacks the permission.
 }
 
-// contest is an object that others change back.
+// contest describes who changes an object back after patches.
 type contest struct {
-	by       string   // The clients that do so.
-	policies []string // The policies whose changes do not last.
+	by       string   // The clients, as text.
+	policies []string // The names of the policies whose changes do not last.
 }
 
-// finding is the result of one policy for one object.
+// finding is what one policy decided on one object.
 type finding struct {
-	// effect is what the policy would do to the object; zero for nothing, by no rule. Objects to which the same happens share it.
+	// effect is what the policy would do to the object; the zero Handle for nothing, by no rule. Findings with equal effects share one.
 	effect unique.Handle[effect]
-	// failure is the reason why the object could not be decided.
+	// failure is why the policy could not decide the object; "" if it decided.
 	failure string
-	// unsettled reports whether the object does not settle, and unseen whether it was patched or evicted in the version that was decided.
+	// unsettled reports whether the object is no longer patched because patches do not last. unseen reports whether the object was patched
+	// or evicted since, and has not been decided in its new version.
 	unsettled, unseen bool
-	harm              harm
-	// move identifies the move that the policy requires, zero for none, or the planned one if the object can't be decided. planned is its
-	// share.
-	move    moveID
-	planned share
-	// why is the occasion of the move; nil if the object or its namespace changed, and without a move.
+	harm              harm // How the policy leaves the object without a placement.
+	// move is the ID of the move that the policy requires; zero for none. If the object can't be decided, it remains that of the plan.
+	move moveID
+	// planned says whether move is part of the plan.
+	planned planRelation
+	// why is the occasion of move; nil if the object or its namespace changed, and if there is no move.
 	why *occasion
-	// version is the resource version of the object that was decided.
+	// version is the resource version of the object when it was decided.
 	version string
 }
 
 // effect is what a policy would do to an object, and by which of its rules.
 type effect struct {
-	// violation describes the violation. denied reports whether it is a denial by the policy, and enforced whether the policy is enforced.
-	violation        string
+	// violation describes how the object violates the policy; "" if it does not.
+	violation string
+	// denied reports whether the policy denies the object. enforced reports whether the policy is in mode Enforce.
 	denied, enforced bool
-	// rule is the rule of spec.rules that decides the object; empty for none.
+	// rule is the name of the rule of spec.rules that decides the object; "" for none.
 	rule string
-	// changes are what encodeChanges returns. conflicts are the sorted names of policies that set another value, each followed by a space.
+	// changes are the required changes, as encodeChanges returns them. conflicts are the names of the policies that set another value for a
+	// key, sorted, each followed by a space.
 	changes, conflicts string
 }
 
@@ -171,7 +179,7 @@ func (f finding) result() (out effect) {
 	return out
 }
 
-// Outcome is in what way an object violates a policy.
+// Outcome is the way in which an object violates a policy.
 type Outcome string
 
 // The outcomes.
@@ -181,7 +189,7 @@ const (
 	Undecided Outcome = "Undecided" // The policy can't decide the object.
 )
 
-// outcome returns in what way the object violates the policy, and why; "" if it does not.
+// outcome returns in what way the object violates the policy, and a message that says why; "" if it does not.
 func (f finding) outcome() (Outcome, string) {
 	effect := f.result()
 	switch {
@@ -201,7 +209,8 @@ func (f finding) violates() bool {
 	return outcome != ""
 }
 
-// findingOf converts a verdict to a finding on an object with a UID and a resource version.
+// findingOf returns the finding that a verdict leads to, on an object with a UID and a resource version. unsettled reports whether the
+// object is no longer patched because patches do not last.
 func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, unsettled bool) finding {
 	f := finding{harm: harmOf(v), version: version, unsettled: unsettled && len(v.Changes) > 0}
 	if v.Err != nil {
@@ -239,7 +248,7 @@ func NewLedger() *Ledger {
 	}
 }
 
-// find returns the account of a policy; an empty one, which is not kept, if there is none.
+// find returns the account of a policy. If there is none, it returns an empty one that is not stored.
 func (l *Ledger) find(name string) *account {
 	if a := l.accounts[name]; a != nil {
 		return a
@@ -249,15 +258,15 @@ func (l *Ledger) find(name string) *account {
 	return out
 }
 
-// account returns the account of a policy, which is kept.
+// account returns the account of a policy, which it creates if there is none.
 func (l *Ledger) account(name string) *account {
 	a := l.find(name)
 	l.accounts[name] = a
 	return a
 }
 
-// Record replaces the findings on an object with a UID and a resource version by those of the verdicts. It returns the policies that
-// changed.
+// Record replaces all findings on an object with a UID and a resource version by those of the verdicts. It returns the names of the
+// policies whose findings changed.
 func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*placement.Verdict, unsettled bool) (changed []string) {
 	patched, approved := rulingOf(verdicts), rulingOf(released(verdicts))
 	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
@@ -306,7 +315,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	return changed
 }
 
-// match replaces the names of the policies that match an object.
+// match stores which policies, by name, match an object.
 func (l *Ledger) match(key Key, policies []string) {
 	o := l.matched[key]
 	o.policies = policies
@@ -316,8 +325,8 @@ func (l *Ledger) match(key Key, policies []string) {
 	}
 }
 
-// record replaces the finding of a policy on an object by that of a verdict; nil if the policy does not match it any more. by is the ruling
-// of all policies. It reports whether the object violates the policy, or did so before.
+// record replaces the finding of one policy on an object by now. v is the policy's verdict; nil if it does not match the object any more.
+// by says whether policies block a patch of the object. record reports whether the object violates the policy, or did so before.
 func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, by ruling) (violates bool) {
 	before, known := a.objects[key]
 	if v == nil {
@@ -372,14 +381,15 @@ func (l *Ledger) ForgetPolicy(name string) {
 	}
 }
 
-// Contest declares that others, which by names, change an object back. It lasts until Record declares that the object settles.
+// Contest records that the clients that by names change an object back after patches for some policies. That lasts until Record is called
+// without unsettled.
 func (l *Ledger) Contest(key Key, by string, policies ...string) {
 	defer l.lock()()
 	l.contested[key] = contest{by, policies}
 }
 
-// Remediated counts the patch or the eviction of an object for policies. version is the resource version that was patched. Reports have the
-// count once the object has been decided in another version, so that the count and the plan agree at any time.
+// Remediated counts a patch or an eviction of an object for policies. version is the resource version before it. Reports include the count
+// only after the object has been decided in another version, so that the count and the plan always agree.
 func (l *Ledger) Remediated(key Key, version string, policies ...string) {
 	defer l.lock()()
 	for _, policy := range policies {
@@ -396,8 +406,8 @@ func (l *Ledger) Remediated(key Key, version string, policies ...string) {
 	}
 }
 
-// Obstruct declares that the patch of an object for policies failed, why, and whether Berth lacks the permission for it. Of several
-// objects, the first one counts until it is as the policy decides, so that reports do not alternate between them. It returns the policies
+// Obstruct records that an object could not be patched for policies, why, and whether Berth lacks the permission for it. If several objects
+// can't be patched, reports name the first one until it has its placement, so that they do not alternate. Obstruct returns the policies
 // whose report changed.
 func (l *Ledger) Obstruct(key Key, why string, unauthorized bool, policies ...string) (changed []string) {
 	defer l.lock()()
@@ -411,19 +421,19 @@ func (l *Ledger) Obstruct(key Key, why string, unauthorized bool, policies ...st
 	return changed
 }
 
-// obstructed reports whether the object whose patch failed still has to be moved.
+// obstructed reports whether the object that could not be patched still differs from what the policy decides.
 func (a *account) obstructed() bool {
 	outcome, _ := a.objects[a.obstacle.key].outcome()
 	return outcome == Differs
 }
 
-// Matching implements Matches.
+// Matching implements Matches: it returns the names of the policies that match an object.
 func (l *Ledger) Matching(key Key) []string {
 	defer l.lock()()
 	return slices.Clone(l.matched[key].policies)
 }
 
-// Matched implements Matches.
+// Matched implements Matches: it returns how many objects of some types a policy matches.
 func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n int) {
 	defer l.lock()()
 	a := l.find(policy)
@@ -433,14 +443,15 @@ func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n 
 	return n
 }
 
-// Requires implements Matches. It takes time in proportion to the number of matched objects if the key has no version.
+// Requires implements Matches: it reports whether a policy requires a move of an object. If the key has no version, it takes time in
+// proportion to the number of matched objects.
 func (l *Ledger) Requires(policy string, key Key) bool {
 	defer l.lock()()
 	f, _ := inAnyVersion(l.find(policy).objects, key)
 	return f.move != moveID{}
 }
 
-// Misplaced reports whether an enforced policy denies an object, or decides other clusters than it has, before the object is patched.
+// Misplaced reports whether an enforced policy denies an existing object, or decides other clusters than the object has now.
 func (l *Ledger) Misplaced(key Key) bool {
 	defer l.lock()()
 	return slices.ContainsFunc(l.matched[key].policies, func(policy string) bool {
@@ -450,8 +461,9 @@ func (l *Ledger) Misplaced(key Key) bool {
 	})
 }
 
-// Undecided reports whether the ledger has no finding yet of one of some policies, which look at existing objects, on an object. keys are
-// the object in the versions of its type in which it is read. An object that can't be decided for now does not count: it may never be.
+// Undecided reports whether one of the policies, all of which evaluate existing objects, has no finding yet on an object. keys name that
+// object in each version of its type in which it may be read. An object that can't be decided for now does not count: it may never be
+// decided.
 func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
 	defer l.lock()()
 	return !slices.ContainsFunc(keys, l.skipped.Has) && slices.ContainsFunc(policies, func(policy string) bool {
@@ -459,32 +471,33 @@ func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
 	})
 }
 
-// SubscribeDecided registers f, which is called with each object whose findings were recorded. The ledger is locked meanwhile: f must
-// return quickly and must not call the ledger.
+// SubscribeDecided registers f to be called with each object whose findings were recorded. The ledger is locked meanwhile: f must return
+// quickly and must not call the ledger.
 func (l *Ledger) SubscribeDecided(f func(Key)) { l.recorded.Subscribe(f) }
 
-// SubscribeViolations registers f like SubscribeDecided, with the namespace when violations in it may have changed; "" for no namespace.
+// SubscribeViolations registers f to be called, like that of SubscribeDecided, with each namespace in which violations may have changed; ""
+// stands for objects without a namespace.
 func (l *Ledger) SubscribeViolations(f func(namespace string)) { l.violations.Subscribe(f) }
 
 // Violation is an object that violates one policy, or that the policy can't decide.
 type Violation struct {
 	Key
-	Policy  string
+	Policy  string // The name of the policy.
 	Outcome Outcome
-	// Message says why. A long message is truncated as in the status of a policy.
+	// Message says how the object violates the policy, or why the policy can't decide. It is truncated as in the status of a policy.
 	Message string
 }
 
-// Violations are the violations of all policies in one namespace. An object counts once for each policy.
+// Violations are the violations of all policies in one namespace. An object counts once for each policy that it violates.
 type Violations struct {
 	// Total is the number of violations by outcome. It includes those that are not listed.
 	Total map[Outcome]int
-	// First are the first violations, by object and policy.
+	// First are the first violations in the order of objects and policies.
 	First []Violation
 }
 
-// Violations returns the violations in a namespace, of which it lists at most limit; "" stands for the objects without a namespace. It
-// leaves out objects for which omit returns true. It takes time in proportion to the number of matched objects of all namespaces.
+// Violations returns the violations in a namespace, and lists at most limit of them; "" stands for objects without a namespace. It leaves
+// out objects for which omit returns true. It takes time in proportion to the number of matched objects of all namespaces.
 func (l *Ledger) Violations(namespace string, limit int, omit func(Key) bool) Violations {
 	defer l.lock()()
 	out := Violations{Total: map[Outcome]int{}}
@@ -520,35 +533,41 @@ func (l *Ledger) ViolatedNamespaces() sets.Set[string] {
 
 // Report summarizes the objects that one policy matches.
 type Report struct {
-	Matched int
-	// Denied is the number of objects that the policy would deny now, Moved of those that it would change, and Failed of those that could not
-	// be decided. Violations is the sum of these. FailedMessage is the error of the first object that could not be decided.
+	Matched int // The number of matched objects.
+	// Denied is the number of objects that the policy would deny now, Moved the number of those that it would change, and Failed the number
+	// of those that it could not decide. Violations is their sum.
 	Denied, Moved, Failed, Violations int
-	FailedMessage                     string
-	// Sample are the first violations by object.
+	// FailedMessage names the first object that the policy could not decide, and says why.
+	FailedMessage string
+	// Sample are the first violations, in the order of objects.
 	Sample []placementv1.Violation
-	// Conflicted is the number of objects with a key that another policy sets to another value, and Conflicts the names of these policies.
+	// Conflicted is the number of objects with a key for which another policy sets another value.
 	Conflicted int
-	Conflicts  []string
-	// Rules are the numbers of objects by the rule of spec.rules that decides them. Objects that no rule decides are in none of them.
+	// Conflicts are the names of those other policies.
+	Conflicts []string
+	// Rules are the numbers of objects by the name of the rule of spec.rules that decides them. Objects that no rule decides are not
+	// counted.
 	Rules map[string]int
-	// Unsettled are the names of the objects that are no longer patched because they do not settle, and Contested of those that other clients
-	// change back, with the names of these clients. All names are sorted.
+	// Unsettled are the names of objects that Berth stopped patching because what the policies decide changes after each patch. Contested
+	// are those that it stopped patching because other clients change them back, with the names of the clients. Both are sorted.
 	Unsettled, Contested []string
-	// Obstacle says why the last patch of an object that has to be moved failed. Unauthorized reports whether Berth lacks the permission.
-	Obstacle     string
+	// Obstacle names an object that has to be moved and could not be patched, and says why; "" if there is none.
+	Obstacle string
+	// Unauthorized reports whether the object could not be patched because Berth lacks the permission.
 	Unauthorized bool
-	// Remediated is the number of patches and evictions since the ledger began to track the policy, of objects that were decided since.
+	// Remediated is the number of patches and evictions for the policy since this leader began. It includes only those whose object has
+	// been decided since.
 	Remediated int64
 	// Pause describes why remediation is paused; nil if it is not.
 	Pause *Pause
-	// Assessing reports whether objects are being decided again because of a change. Until then, the numbers mix findings from before and
-	// after the change. It is false if changes follow one another for longer than AssessmentLimit.
+	// Assessing reports whether objects are being decided again because of a change. Meanwhile, the numbers mix findings from before and
+	// after the change. It is false in a series of changes that lasts longer than AssessmentLimit.
 	Assessing bool
-	// Plan is the newest plan; nil if no object ever had to be moved. Approval is the newest approval, of whatever plan; nil if there is none.
-	Plan     *Plan
+	// Plan is the newest plan; nil if no object ever had to be moved.
+	Plan *Plan
+	// Approval is the newest approval of any plan of the policy; nil if there is none.
 	Approval *Approval
-	// Outstanding is the number of objects that have to be moved, planned or not.
+	// Outstanding is the number of objects that have to be moved, whether or not they are in the plan.
 	Outstanding int
 }
 
@@ -559,7 +578,7 @@ const (
 	maxMessage     = 256
 )
 
-// Report returns a summary of a policy's findings.
+// Report returns a summary of what a policy decided on the objects that it matches.
 func (l *Ledger) Report(policy string) Report {
 	defer l.lock()()
 	a := l.find(policy)
@@ -626,10 +645,10 @@ func (l *Ledger) Report(policy string) Report {
 	return out
 }
 
-// RolloutCounts returns the numbers of a policy's matched objects in n stages. stageOf has the stage of the objects in a namespace, and of
-// the Namespace itself; n for none. waiting has the objects whose patch or rollout failed. Objects that have to be moved in namespaces in
-// which alone remediation is paused have failed, too: the others do not wait for them. It takes time in proportion to the number of matched
-// objects.
+// RolloutCounts returns the numbers of a policy's matched objects in each of n rollout stages. stageOf maps a namespace to the index of its
+// stage, n for none; a Namespace object counts in its own namespace. waiting has the objects whose patch or rollout failed. Objects that
+// have to be moved in a namespace for which alone remediation is paused count as failed, too, so that the other namespaces do not wait for
+// them. It takes time in proportion to the number of matched objects.
 func (l *Ledger) RolloutCounts(policy string, n int, stageOf map[string]int, waiting Waiting) []rollout.Counts {
 	unmoved := sets.New[Key]()
 	for _, f := range waiting.Failures {
@@ -675,7 +694,7 @@ func (l *Ledger) RolloutCounts(policy string, n int, stageOf map[string]int, wai
 	return out
 }
 
-// keepFirst inserts an item into a sorted list of at most limit items, which keeps those that sort first.
+// keepFirst returns a sorted list with an item inserted, cut to its first limit items.
 func keepFirst[T any](list []T, item T, limit int, compare func(a, b T) int) []T {
 	i, _ := slices.BinarySearchFunc(list, item, compare)
 	if i == limit {
@@ -685,6 +704,7 @@ func keepFirst[T any](list []T, item T, limit int, compare func(a, b T) int) []T
 	return list[:min(len(list), limit)]
 }
 
+// count returns 1 for true, and 0 for false.
 func count(b bool) int {
 	if b {
 		return 1
@@ -692,7 +712,7 @@ func count(b bool) int {
 	return 0
 }
 
-// Compliance says how an existing object compares to what policies decide that look at existing objects.
+// Compliance says how an existing object compares to the decisions of those policies that evaluate existing objects.
 type Compliance uint8
 
 const (
@@ -710,7 +730,7 @@ func Compliances() []Compliance { return []Compliance{Placed, AwaitsPatch, Viola
 // String returns the name of the compliance in metrics.
 func (c Compliance) String() string { return [...]string{"placed", "waiting", "violating"}[c] }
 
-// ComplianceOf returns the compliance of an object for qualified verdicts on it.
+// ComplianceOf returns the compliance of an object. Qualify must have processed the verdicts on it.
 func ComplianceOf(verdicts []*placement.Verdict) Compliance {
 	out, blocked := Placed, Blocks(verdicts)
 	for _, v := range verdicts {
@@ -734,15 +754,16 @@ func ComplianceOf(verdicts []*placement.Verdict) Compliance {
 	return out
 }
 
-// listCount counts the objects with one text of their list of clusters, so that to record an object takes the same time for any number of
+// listCount counts the objects that have one text as their list of clusters. So recording an object takes the same time for any number of
 // clusters.
 type listCount struct {
-	text   string
+	text   string // The list, as a text of package clusterlist.
 	counts ComplianceCounts
 }
 
-// Place replaces the list of clusters of a recorded object, and its compliance, by that of qualified verdicts on it. list is a text of
-// package clusterlist. An object without one does not count, and neither does one that follows a controller, with which it counts.
+// Place stores the list of clusters and the compliance of a recorded object. list is a text of package clusterlist; nil if the object has
+// none. Qualify must have processed the verdicts. An object without a list does not count in any cluster, and neither does one that follows
+// a controller, with which it counts.
 func (l *Ledger) Place(key Key, list *string, verdicts []*placement.Verdict) {
 	counts := list != nil && !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" })
 	defer l.lock()()
@@ -761,7 +782,7 @@ func (l *Ledger) Place(key Key, list *string, verdicts []*placement.Verdict) {
 	l.matched[key] = o
 }
 
-// uncount takes an object out of the numbers of objects by cluster.
+// uncount subtracts an object from the count of its list.
 func (l *Ledger) uncount(o matchedObject) {
 	if o.list == nil {
 		return
@@ -774,6 +795,7 @@ func (l *Ledger) uncount(o matchedObject) {
 // ComplianceCounts are numbers of objects by compliance.
 type ComplianceCounts [Violates + 1]int
 
+// plus returns the sum of two counts.
 func (c ComplianceCounts) plus(other ComplianceCounts) ComplianceCounts {
 	for compliance, n := range other {
 		c[compliance] += n
@@ -781,15 +803,16 @@ func (c ComplianceCounts) plus(other ComplianceCounts) ComplianceCounts {
 	return c
 }
 
-// ClusterCount is the number of objects in a cluster.
+// ClusterCount is the number of objects in a cluster, by compliance.
 type ClusterCount struct {
-	// Cluster is empty for all clusters that are not counted by themselves. An object in several of them counts once for each.
+	// Cluster is the name of the cluster. It is empty for all clusters that are not counted individually; an object in several of these
+	// counts once for each.
 	Cluster string
 	Objects ComplianceCounts
 }
 
-// ClusterCounts returns the numbers of recorded objects by cluster: at most limit clusters with the most objects by themselves, sorted by
-// name, and then the others together, if there are any.
+// ClusterCounts returns the numbers of recorded objects by cluster: individually for the limit clusters with the most objects, sorted by
+// name, and then in one sum for all others, if there are any.
 func (l *Ledger) ClusterCounts(limit int) (out []ClusterCount) {
 	var lists []listCount
 	l.mu.Lock()

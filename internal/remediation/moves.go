@@ -41,22 +41,23 @@ import (
 
 // Rollout is the progress of an object's rollout, and whether the object is ready.
 type Rollout struct {
-	// UID identifies the object. Generation is the generation of its spec that was observed.
-	UID        types.UID
-	Generation int64
-	// Ready reports whether the rollout is complete and the object is ready. Failure is why the rollout failed; "" if it did not.
-	Ready   bool
+	UID        types.UID // The UID of the object.
+	Generation int64     // The generation of the object when it was observed.
+	// Ready reports whether the rollout is complete and the object is ready.
+	Ready bool
+	// Failure is why the rollout failed; "" if it did not.
 	Failure string
-	// Version is the resource version of the object on which a multi-cluster system reports. Then Ready reports whether the object runs in its
-	// clusters. It is empty if Ready is what the object's own status says.
+	// Version is the resource version of the object about which a multi-cluster system reports. Ready then reports whether the object runs
+	// in its clusters. It is empty if Ready comes from the object's own status.
 	Version string
-	// Serves reports whether the object is available although it is not ready: it is still in clusters that it leaves. Missing says what is
-	// missing, for a message. Both are only set for reports.
-	Serves  bool
+	// Serves reports whether the object is available although it is not ready: it still runs in clusters that it leaves. It is set only for
+	// reports.
+	Serves bool
+	// Missing is a message that says what is missing until the object runs in its clusters. It is set only for reports.
 	Missing string
 }
 
-// rolls reports whether the pods of an object are replaced without a user when its pod template changes.
+// rolls reports whether the pods of an object are replaced automatically when its pod template changes.
 func rolls(obj *unstructured.Unstructured) bool {
 	if (obj.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "apps", Kind: "Deployment"}) {
 		paused, _, _ := unstructured.NestedBool(obj.Object, "spec", "paused")
@@ -67,7 +68,8 @@ func rolls(obj *unstructured.Unstructured) bool {
 	return strategy != "OnDelete"
 }
 
-// RolloutOf returns the progress of an object, which must have the RolloutFields, by kstatus. With a malformed status, it is not ready.
+// RolloutOf returns the progress of an object by kstatus. The object must have the fields of RolloutFields. An object with a malformed
+// status is not ready.
 func RolloutOf(obj *unstructured.Unstructured) Rollout {
 	out := Rollout{UID: obj.GetUID(), Generation: obj.GetGeneration()}
 	pod := obj.GroupVersionKind().GroupKind() == podKind
@@ -96,48 +98,54 @@ var notRolled = []schema.GroupResource{
 	{Group: "batch", Resource: "jobs"}, {Group: "batch", Resource: "cronjobs"},
 }
 
-// Observes reports whether remediation of a policy may replace or evict pods of a type, so that it has to know which objects are ready.
+// Observes reports whether remediation of a policy may replace or evict pods of a type of objects, so that it must know which objects are
+// ready.
 func Observes(p *placement.Policy, resource schema.GroupResource) bool {
 	return p.WatchesRollouts() && (!slices.Contains(notRolled, resource) || EvictsFrom(p, resource))
 }
 
-// movement is an object that is patched or moved, or that was granted a patch.
+// movement is the state of an object that was granted a patch, is being patched, or is being moved.
 type movement struct {
-	// patching has what the policies want for which the object is, or may be, patched now. began is when Ask allowed the last patch.
+	// patching has the claims of the policies for which the object is being patched, or was granted a patch, by their bounds.
 	patching map[*bounds]claim
-	began    time.Time
-	// granted is the place in line that the object had, if it may be patched now and was not asked for yet; otherwise nil.
+	// began is when Ask allowed the last patch.
+	began time.Time
+	// granted is the object's place in line from when Schedule grants it a patch until Ask is called; nil otherwise.
 	granted *waiter
-	// following are the policies whose patch is followed, from its end until the object is ready. The value reports whether the object is
-	// unavailable meanwhile. patched has its UID, generation, and resource version after the patch.
+	// following has the bounds of the policies for which the object counts as moved, from the end of the patch until the object is ready.
+	// The value reports whether the object counts as unavailable meanwhile.
 	following map[*bounds]bool
-	patched   Rollout
-	// reported is set if only a system's report says that the object is ready. moved is when it was moved to other clusters; zero for never.
+	// patched has the UID, the generation, and the resource version of the object after the patch.
+	patched Rollout
+	// reported is set if only the report of a multi-cluster system tells whether the object is ready.
 	reported bool
-	moved    time.Time
-	// deadline is when the object has failed if it is not ready by then, zero for none, and late is set once it has. If adopted is set, it is
-	// not known whether an earlier leader was moving the object, which does not count as moved any more at the deadline.
-	deadline      time.Time
+	// moved is when the object was moved to other clusters; zero if it was not.
+	moved time.Time
+	// deadline is when the move fails if the object is not ready by then; zero for never. If adopted is set, the object then no longer
+	// counts as moved instead.
+	deadline time.Time
+	// adopted is set while the object counts as moved only because an earlier leader may have been moving it. late is set once the move has
+	// failed because the object was not ready by the deadline.
 	adopted, late bool
-	// seen is the newest progress since the object began to be moved, which may be newer than the patch.
+	// seen is the newest observed progress since the movement began. It may be newer than the end of the patch.
 	seen Rollout
-	// unobserved is set if rollouts of the object are not observed any more, so that no rollout counts after a patch under way.
+	// unobserved is set if the rollout of the object is no longer observed. The object then does not count as moved after the patch.
 	unobserved bool
-	// evicted is set if the object is a Pod that was evicted, so that it is moved until there is none with the UID.
+	// evicted is set if the object is a Pod that was evicted. It counts as moved until there is no Pod with its UID.
 	evicted bool
 }
 
-// movesFor reports whether the object is patched or moved for a policy.
+// movesFor reports whether the object is being patched or moved for the policy of the bounds.
 func (m *movement) movesFor(b *bounds) bool {
 	_, patching := m.patching[b]
 	_, follows := m.following[b]
 	return patching || follows
 }
 
-// claims returns what policies want of the patch, in the order of their names.
+// claims returns the claims of the policies for which the object is being patched, by name of the policy.
 func (m *movement) claims() []claim { return slices.SortedFunc(maps.Values(m.patching), byPolicy) }
 
-// rolls reports whether a patch makes the object unavailable.
+// rolls reports whether the object counts as unavailable because of a patch.
 func (m *movement) rolls() bool {
 	for _, c := range m.patching {
 		if c.rolls {
@@ -147,7 +155,8 @@ func (m *movement) rolls() bool {
 	return slices.Contains(slices.Collect(maps.Values(m.following)), true)
 }
 
-// precedes reports whether an object was observed before it was patched, or by what does not say whether it is ready.
+// precedes reports whether a progress does not say whether the patched object is ready: it was observed before the patch, or is not a
+// report where one is needed.
 func (m *movement) precedes(r Rollout) bool {
 	if r.Version == "" || !m.reported {
 		return m.reported || r.Generation < m.patched.Generation
@@ -156,15 +165,17 @@ func (m *movement) precedes(r Rollout) bool {
 	return err != nil || order < 0
 }
 
-// claim is what a policy wants to do with an object.
+// claim is what one policy wants to do with an object, with the bounds of that policy.
 type claim struct {
 	*bounds
-	// follows reports whether the object counts as moved after the patch until it is ready, or until the Pod is gone: the patch rolls pods, is
-	// an eviction, or changes clusters in which a system reports the object. rolls reports whether the object is unavailable meanwhile.
+	// follows reports whether the object counts as moved after the patch until it is ready, or until the Pod is gone: the patch replaces
+	// pods, is an eviction, or changes clusters in which a system reports the object. rolls reports whether the object counts as
+	// unavailable meanwhile.
 	follows, rolls bool
 }
 
-// claimsOf returns what policies want to do with an object. The bounds of a policy that are not known yet are those of its verdict.
+// claimsOf returns the claims of the policies whose verdicts on an object are due, by name of the policy. It applies the version of a
+// verdict to a policy that is not known yet.
 func (s *Scheduler) claimsOf(key Key, due Due, carrier Carrier) []claim {
 	out := make([]claim, len(due))
 	for i, v := range due {
@@ -182,15 +193,17 @@ func (s *Scheduler) claimsOf(key Key, due Due, carrier Carrier) []claim {
 	return out
 }
 
+// byPolicy orders claims by the name of the policy.
 func byPolicy(a, b claim) int { return strings.Compare(a.name, b.name) }
 
-// Carrier is what is known of the systems that carry an object to clusters. The zero value stands for none.
+// Carrier describes the multi-cluster systems that carry an object to clusters. The zero value stands for none.
 type Carrier struct {
-	// Reports reports whether one of them says where the object runs, and Surges whether it stays in clusters until it runs in its new ones.
+	// Reports reports whether one of them reports where the object runs. Surges reports whether the object stays in its old clusters until
+	// it runs in the new ones.
 	Reports, Surges bool
 }
 
-// movementOf returns the movement of an object, which is new if there is none.
+// movementOf returns the movement of an object, and creates it if there is none.
 func (s *Scheduler) movementOf(key Key) *movement {
 	if s.moving[key] == nil {
 		s.moving[key] = &movement{patching: map[*bounds]claim{}, following: map[*bounds]bool{}, seen: s.unready[key]}
@@ -198,7 +211,8 @@ func (s *Scheduler) movementOf(key Key) *movement {
 	return s.moving[key]
 }
 
-// follow makes an object count as moved after its patch for the policies that require it, with the shortest moveTimeout of them.
+// follow makes an object count as moved after its patch, for the policies whose claim says that. The deadline is by the shortest
+// moveTimeout of these policies.
 func (s *Scheduler) follow(now time.Time, m *movement) {
 	var timeout time.Duration
 	for b, c := range m.patching {
@@ -222,12 +236,13 @@ func (s *Scheduler) expect(m *movement, deadline time.Time) {
 	m.deadline, s.deadline = deadline, earliest(s.deadline, deadline)
 }
 
-// Observe declares how far an object's rollout is.
+// Observe records the progress of an object's rollout.
 func (s *Scheduler) Observe(now time.Time, key Key, r Rollout) {
 	defer s.lock()()
 	s.observe(now, key, r)
 }
 
+// observe is Observe for callers that hold mu.
 func (s *Scheduler) observe(now time.Time, key Key, r Rollout) {
 	m := s.moving[key]
 	if m != nil {
@@ -250,7 +265,7 @@ func (s *Scheduler) observe(now time.Time, key Key, r Rollout) {
 	s.update(key)
 }
 
-// conclude ends the move of an object whose rollout is over. The caller calls update.
+// conclude ends the move of an object if r says that its rollout is over. The caller must call update afterwards.
 func (s *Scheduler) conclude(now time.Time, key Key, r Rollout) {
 	m := s.moving[key]
 	switch {
@@ -268,7 +283,7 @@ func (s *Scheduler) conclude(now time.Time, key Key, r Rollout) {
 	}
 }
 
-// endRollout declares that no rollout of an object counts any more.
+// endRollout ends the move of an object for all policies.
 func (s *Scheduler) endRollout(m *movement) {
 	for b := range m.following {
 		s.changed(b.name)
@@ -277,13 +292,13 @@ func (s *Scheduler) endRollout(m *movement) {
 	m.adopted, m.moved, m.deadline, m.late = false, time.Time{}, time.Time{}, false
 }
 
-// changed has Schedule return a policy whose rollouts or failures changed.
+// changed has Schedule return the policy among those whose rollouts or failures changed.
 func (s *Scheduler) changed(policy string) {
 	s.news.Changed = append(s.news.Changed, policy)
 	s.changes.Notify()
 }
 
-// ObserveAll declares how far the rollouts of all objects of a type are. There are no others.
+// ObserveAll records the progress of all objects of a type that have a rollout, by key. Other objects of the type are no longer observed.
 func (s *Scheduler) ObserveAll(now time.Time, resource schema.GroupVersionResource, all map[Key]Rollout) {
 	defer s.lock()()
 	for _, key := range s.tracked() {
@@ -296,14 +311,15 @@ func (s *Scheduler) ObserveAll(now time.Time, resource schema.GroupVersionResour
 	}
 }
 
-// Unsettle declares that policies may match objects whose rollouts have not been observed. No policy rolls pods before the next Settle.
+// Unsettle records that policies may match objects whose rollouts have not been observed. No policy may replace pods until Settle is called
+// for it.
 func (s *Scheduler) Unsettle() {
 	defer s.lock()()
 	s.epoch++
 }
 
-// Unobserve declares that an object does not exist any more, or that another one has its name; or, if reports is set, only that no system
-// reports any more where it runs.
+// Unobserve records that an object does not exist any more, or that another one has its name. If reports is set, it records only that no
+// multi-cluster system reports any more where the object runs.
 func (s *Scheduler) Unobserve(key Key, reports bool) {
 	defer s.lock()()
 	if !reports || s.reported(key) {
@@ -311,13 +327,13 @@ func (s *Scheduler) Unobserve(key Key, reports bool) {
 	}
 }
 
-// reported reports whether what is known of an object is a report of a system, or waits for one.
+// reported reports whether the readiness of an object comes, or is expected, from the report of a multi-cluster system.
 func (s *Scheduler) reported(key Key) bool {
 	m := s.moving[key]
 	return s.unready[key].Version != "" || m != nil && m.reported
 }
 
-// unobserve forgets an object's rollout.
+// unobserve drops the progress of an object, and ends its move.
 func (s *Scheduler) unobserve(key Key) {
 	delete(s.unready, key)
 	if m := s.moving[key]; m != nil {
@@ -327,8 +343,9 @@ func (s *Scheduler) unobserve(key Key) {
 	s.update(key)
 }
 
-// Settled reports whether it is known which objects of a policy are not ready, so that Ask lets it roll pods. If not, the caller should
-// call Settle once all matched objects have been observed and decided. epoch changes when that has to be found out again.
+// Settled reports whether it is known which objects of a policy are not ready, so that Ask may let the policy replace pods. If it is not
+// known, the caller should call Settle with epoch once all matched objects have been observed and decided. epoch changes when that must be
+// found out again.
 func (s *Scheduler) Settled(policy string) (settled bool, epoch int) {
 	defer s.lock()()
 	b := s.policies[policy]
@@ -342,8 +359,8 @@ const (
 	ResumeLimit = 10 * time.Minute
 )
 
-// Settle declares that all objects that a version of a policy matches have been decided, and that the rollouts of those types of them are
-// observed that have any. It does nothing if another version is in force, or if that has to be found out again since the epoch.
+// Settle records that all objects that a version of a policy matches have been decided, and that the rollouts of their types in rolled are
+// observed. It does nothing if another version is in force, or if epoch is not the newest one that Settled returned.
 func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []schema.GroupVersionResource, epoch int) {
 	defer s.lock()()
 	b := s.policies[version.Name]
@@ -366,19 +383,21 @@ func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []sc
 	s.freed()
 }
 
+// updateAll calls update for each object that is moved or not ready.
 func (s *Scheduler) updateAll(others ...*bounds) {
 	for _, key := range s.tracked() {
 		s.update(key, others...)
 	}
 }
 
-// tracked returns the objects that are moved or not ready.
+// tracked returns the objects that are being moved or are not ready.
 func (s *Scheduler) tracked() []Key {
 	return sets.KeySet(s.moving).Union(sets.KeySet(s.unready)).UnsortedList()
 }
 
-// takeOver goes on with what an earlier leader left of a policy. Known moves to other clusters fail when they would have under that leader.
-// If all is set, other objects that it may have been moving count as moved for some time. The caller calls update.
+// takeOver continues the moves that an earlier leader left of a policy. Known moves to other clusters keep their deadline. If all is true,
+// other objects that are not ready and that the earlier leader may have been moving count as moved until adoption has passed. The caller
+// must call update afterwards.
 func (s *Scheduler) takeOver(now time.Time, b *bounds, all bool) {
 	for key, r := range s.unready {
 		reported := r.Version != ""
@@ -409,12 +428,14 @@ func (s *Scheduler) takeOver(now time.Time, b *bounds, all bool) {
 	s.changed(b.name)
 }
 
-// adopt makes a movement that of an object whose rollout an earlier leader began, if it did.
+// adopt makes a movement that of an object whose rollout an earlier leader began, or may have begun if adopted is true. late says whether
+// the move has failed.
 func (m *movement) adopt(r Rollout, adopted, late bool) {
 	m.patched, m.reported, m.adopted, m.late = r, r.Version != "", adopted, late
 }
 
-// expire ends the movements whose deadline has come: what was adopted does not count any more, and other objects have failed.
+// expire ends the wait of the movements whose deadline has come: adopted objects no longer count as moved, and the moves of other objects
+// have failed.
 func (s *Scheduler) expire(now time.Time) {
 	s.deadline = time.Time{}
 	for key, m := range s.moving {
@@ -438,12 +459,13 @@ func (s *Scheduler) expire(now time.Time) {
 	}
 }
 
-// Resuming returns the policies for which it is not known yet which objects an earlier leader was moving.
+// Resuming returns the names of the policies for which it is not known yet which objects an earlier leader was moving.
 func (s *Scheduler) Resuming() []string {
 	defer s.lock()()
 	return s.resuming()
 }
 
+// resuming is Resuming for callers that hold mu.
 func (s *Scheduler) resuming() (out []string) {
 	for name, b := range s.policies {
 		if b.resuming {
@@ -453,20 +475,23 @@ func (s *Scheduler) resuming() (out []string) {
 	return out
 }
 
-// Left is what an earlier leader left of a policy.
+// Left is the state of a policy's patches that an earlier leader left.
 type Left struct {
-	// Generation is the generation of the policy that was in force.
+	// Generation is the generation of the policy's version that was in force.
 	Generation int64
-	// Moving reports whether the leader may have been moving objects. Moves are those to other clusters that are known.
+	// Moving reports whether the leader may have been moving objects.
 	Moving bool
-	Moves  []Move
-	// Failed are the objects that failed. Pause identifies the pause because of them, "" for none, and PausedIn is where it stops patches.
-	Failed   []Failure
-	Pause    string
+	// Moves are the known moves to other clusters that had not ended.
+	Moves []Move
+	// Failed are the objects whose patch or rollout had failed.
+	Failed []Failure
+	// Pause is the ID of the pause because of such failures; "" for none.
+	Pause string
+	// PausedIn says in which namespaces the pause stops patches.
 	PausedIn containment.Scope
 }
 
-// Resume declares what an earlier leader left of a policy. Call it before Ask.
+// Resume restores the state of a policy's patches that an earlier leader left. Call it before Ask.
 func (s *Scheduler) Resume(now time.Time, policy string, left Left) {
 	defer s.lock()()
 	b := s.boundsOf(policy, now)
@@ -485,7 +510,7 @@ func (s *Scheduler) Resume(now time.Time, policy string, left Left) {
 	}
 }
 
-// fail records that a patch of an object for a policy, or its rollout, failed, and pauses the policy where too many did.
+// fail records that a patch of an object for a policy, or its rollout, failed. It pauses the policy where there are too many failures.
 func (s *Scheduler) fail(now time.Time, b *bounds, f Failure) {
 	if b.version == nil && !b.resuming {
 		return
@@ -507,13 +532,13 @@ func (s *Scheduler) fail(now time.Time, b *bounds, f Failure) {
 	s.news.Paused = append(s.news.Paused, b.name)
 }
 
-// refused reports whether the last patch of an object for the policy was refused.
+// refused reports whether the API server refused the last patch of an object for the policy.
 func (b *bounds) refused(key Key) bool {
 	f, failed := b.failed.objects[unversioned(key)]
 	return failed && !f.Rollout
 }
 
-// clearFailures records that an object's patches and rollout for a policy do not fail.
+// clearFailures removes an object from those whose patches or rollout for a policy failed.
 func (s *Scheduler) clearFailures(key Key, b *bounds) {
 	if b.failed.remove(unversioned(key)) {
 		// A pause of the whole policy lasts until it is released. A pause of namespaces ends where its cause is gone.
@@ -529,7 +554,7 @@ func (s *Scheduler) clearFailures(key Key, b *bounds) {
 	s.classify(s.line.byKey[key])
 }
 
-// pardon ends a policy's pause, and forgets the failures that caused it.
+// pardon ends a policy's pause because of failures, and removes all of its failures.
 func (s *Scheduler) pardon(b *bounds) {
 	if b.pause != "" {
 		b.pause, b.paused = "", nil
@@ -542,7 +567,7 @@ func (s *Scheduler) pardon(b *bounds) {
 	s.reclassify()
 }
 
-// Release lets a policy's patches go on that stopped because too many failed. It returns false if the policy has no such pause.
+// Release ends the pause of a policy's patches that failures caused. It returns false if the policy has no pause with this ID.
 func (s *Scheduler) Release(policy, pause string) bool {
 	defer s.lock()()
 	b := s.policies[policy]
@@ -553,42 +578,49 @@ func (s *Scheduler) Release(policy, pause string) bool {
 	return true
 }
 
-// Waiting are the numbers of objects that a policy has to patch and that wait for the scheduler.
+// Waiting describes the objects that a policy has to patch and that wait for the scheduler, and the objects that are being moved for it.
 type Waiting struct {
-	// Paced are the objects that wait because of the number of patches a minute, or of objects that are moved at the same time, Settling those
-	// that wait until it is known which objects are ready, Stopped those that wait because too many patches failed, and Protected the Pods
-	// that wait because a PodDisruptionBudget does not allow their eviction.
+	// Paced is how many objects wait because of the limit on patches a minute, or on objects that are moved at the same time. Settling is
+	// how many wait until it is known which objects are ready, Stopped how many wait because too many patches failed, and Protected how
+	// many Pods wait because a PodDisruptionBudget does not allow their eviction.
 	Paced, Settling, Stopped, Protected int
-	// Closed are the objects that wait until a window opens, and Opens is when the first one does; zero if none ever does. It is one of the
-	// policy ClosedFor, which may be another one that wants to patch the same objects.
-	Closed    int
-	Opens     time.Time
+	// Closed is how many objects wait until a window opens.
+	Closed int
+	// Opens is when the first of these windows opens; zero if none ever does.
+	Opens time.Time
+	// ClosedFor is the policy that has the window of Opens. It may be another policy that wants to patch the same objects.
 	ClosedFor string
-	// Unavailable are the objects that wait because UnavailableNow objects, of which FirstUnavailable is one, are unavailable, and
-	// MaxUnavailable may be, for the policy UnavailableFor, which may be another one that wants to patch the same objects.
+	// Unavailable is how many objects wait because other objects are unavailable. UnavailableNow is how many objects of the policy
+	// UnavailableFor are unavailable, and MaxUnavailable is how many of them may be.
 	Unavailable, UnavailableNow, MaxUnavailable int
-	FirstUnavailable                            Key
-	UnavailableFor                              string
+	// FirstUnavailable is one of the unavailable objects.
+	FirstUnavailable Key
+	// UnavailableFor is the policy whose limit it is. It may be another policy that wants to patch the same objects.
+	UnavailableFor string
 	// Rollouts is the number of patched objects whose rollout is not complete, and of evicted Pods that are not gone. It is not known while
-	// Resuming is set: an earlier leader was moving objects.
+	// Resuming is set.
 	Rollouts int
+	// Resuming reports whether it is not known yet which objects an earlier leader was moving.
 	Resuming bool
-	// Moves are those of them that were moved to other clusters and do not run there yet, as far as a system reports that, sorted. While
-	// Resuming is set, they include all that the earlier leader left.
+	// Moves are the moves to other clusters in which the object does not run yet, as far as a multi-cluster system reports that, sorted.
+	// While Resuming is set, they include all that the earlier leader left.
 	Moves []Move
-	// Late are those of them that do not run in their new clusters in time, so that they have failed and count in their namespace alone.
+	// Late is the number of objects in Rollouts whose move has failed because they did not run in their new clusters in time. They count
+	// against the limits of their own namespace alone.
 	Late int
-	// Failures are the objects that failed. Pause identifies the pause because of them, "" for none, and PausedIn is where it stops patches.
+	// Failures are the objects whose patch or rollout failed.
 	Failures []Failure
-	Pause    string
+	// Pause is the ID of the pause because of these failures; "" for none.
+	Pause string
+	// PausedIn says in which namespaces the pause stops patches.
 	PausedIn containment.Scope
 }
 
-// Paused reports whether patches of the whole policy stopped because too many failed.
+// Paused reports whether the patches of the policy stopped in all namespaces because too many failed.
 func (w *Waiting) Paused() bool { return w.Pause != "" && w.PausedIn.All() }
 
-// PauseMessage describes why the patches of a policy stopped, and how to let them go on; "" if they did not. It names one of the objects if
-// named is set, which it must not be for an Event on the policy.
+// PauseMessage describes why the patches of a policy stopped, and how to resume them; "" if they did not stop. It names one of the objects
+// if named is true, which it must not be for an Event on the policy.
 func (w *Waiting) PauseMessage(policy string, named bool) string {
 	if w.Pause == "" {
 		return ""
@@ -598,7 +630,7 @@ func (w *Waiting) PauseMessage(policy string, named bool) string {
 	if !w.PausedIn.All() {
 		where = " " + w.PausedIn.String()
 	}
-	cause, correct := "objects failed that do not fail any more", "Let"
+	cause, correct := "too many objects failed, which no longer fail", "Let"
 	if len(failed) > 0 {
 		cause, correct = fmt.Sprintf("%d objects failed", len(failed)), "Correct the cause, then let"
 		if named {
@@ -610,11 +642,12 @@ func (w *Waiting) PauseMessage(policy string, named bool) string {
 		cause, where, example, correct, policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
 }
 
-// Move is an object that was moved to other clusters.
+// Move is an object that was moved to other clusters, in which it does not run yet.
 type Move struct {
 	// Key is the object, without the version of its resource.
 	Key
-	// Since is when it was moved, and Deadline when it has failed if it does not run in its clusters by then; zero if it has.
+	// Since is when the object was moved. Deadline is when the move fails if the object does not run in its clusters by then; zero if it
+	// has failed.
 	Since, Deadline time.Time
 }
 
@@ -622,12 +655,12 @@ type Move struct {
 type Failure struct {
 	// Key is the object, without the version of its resource.
 	Key
-	Reason string
-	// Rollout reports whether it is the rollout that failed.
+	Reason string // Why it failed.
+	// Rollout reports whether the rollout failed, and not the patch.
 	Rollout bool
 }
 
-// Waiting returns the numbers of objects that a policy has to patch and that wait for the scheduler at a time.
+// Waiting returns what the objects that a policy has to patch wait for at a time.
 func (s *Scheduler) Waiting(now time.Time, policy string) (out Waiting) {
 	defer s.lock()()
 	for _, c := range s.line.classes {
@@ -665,7 +698,7 @@ func (s *Scheduler) Waiting(now time.Time, policy string) (out Waiting) {
 	return out
 }
 
-// add counts objects that something keeps back.
+// add counts n objects that the block keeps back.
 func (w *Waiting) add(n int, by block) {
 	switch by.reason {
 	case forWindow:

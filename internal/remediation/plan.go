@@ -40,39 +40,41 @@ import (
 // the field manager of its patch, because the webhook, which makes the changes, may know newer data (PermitsOf). If several such policies
 // move an object, it waits until the plans of all of them are approved: what one of them moves alone may differ from what the plans say.
 
-// Plan is what remediation of a policy had to do when all objects that a change concerns were decided, before the first patch.
+// Plan describes the moves that a policy required when all objects that a change concerns had been decided, before the first patch.
 type Plan struct {
-	// Digest identifies the moves: the same moves have the same digest, also if another program computes it.
+	// Digest identifies the set of moves: equal moves have the same digest, in any process.
 	Digest string
-	// Cause is why the plan was made, and Causes describe it. Generation is the policy's generation that decided the objects, and Since when
-	// that was done.
-	Cause      Cause
-	Causes     []string
+	// Cause is why the plan was made.
+	Cause Cause
+	// Causes are texts that describe the cause.
+	Causes []string
+	// Generation is the generation of the policy that decided the objects.
 	Generation int64
-	Since      time.Time
-	// Moves is the number of objects to patch, and Done the number of those that no longer have to be patched.
+	// Since is when the plan was made.
+	Since time.Time
+	// Moves is the number of moves in the plan, one for each object. Done is the number of those that are no longer required.
 	Moves, Done int
-	// Undecided is the number of objects that the policy could not decide.
+	// Undecided is the number of objects that the policy could not decide when the plan was made.
 	Undecided int
-	// Approval approves the plan; nil if it is not approved.
+	// Approval is the approval of the plan; nil if the plan is not approved.
 	Approval *Approval
-	// Transitions are the most frequent changes of the plan.
+	// Transitions are the most frequent changes in the plan.
 	Transitions []Transition
 }
 
-// Transition is a change that a plan makes to a number of objects.
+// Transition is one change that a plan makes to several objects.
 type Transition struct {
 	placement.Change
-	Objects int
+	Objects int // The number of objects.
 }
 
 // PlannedMove is an object that a plan moves.
 type PlannedMove struct {
 	Key
-	Changes []placement.Change
+	Changes []placement.Change // The changes that the move makes.
 }
 
-// Action describes the changes, and whether the object is evicted for them.
+// Action describes the changes as instructions, and whether the object is evicted for them.
 func (m PlannedMove) Action() string {
 	if m.Evicts() {
 		return "evict: " + actions(m.Changes)
@@ -80,24 +82,26 @@ func (m PlannedMove) Action() string {
 	return actions(m.Changes)
 }
 
-// Evicts reports whether the object is evicted for the changes.
+// Evicts reports whether the changes require an eviction.
 func (m PlannedMove) Evicts() bool { return evicts(m.Resource.GroupResource(), m.Changes) }
 
-// Approval is the approval of a plan.
+// Approval is the approval of a plan of a policy.
 type Approval struct {
-	// Digest is the digest of the approved plan. By is the user who approved it, and At is when; both are empty if that is not known.
+	// Digest is the digest of the approved plan.
 	Digest string
-	By     string
-	At     time.Time
-	// Known reports whether the digest is, or was, that of a plan since it was approved. Used reports whether that plan was completed; an
-	// equal plan that is made later needs another approval.
+	// By is the user who approved the plan; "" if that is not known.
+	By string
+	// At is when the user approved the plan; zero if that is not known.
+	At time.Time
+	// Known reports whether the policy has, or had, a plan with the digest since the approval. Used reports whether that plan was
+	// completed: an equal plan that is made later needs another approval.
 	Known, Used bool
 }
 
-// ApprovedPlan is all moves of an approved plan. The leader stores it before it makes the first move. A later leader sees only what is left
-// to do, and must know that it is part of what was approved.
+// ApprovedPlan contains all moves of an approved plan. The leader stores it before it makes the first move. A later leader finds only what
+// is left of the plan, and must know that this is part of what was approved.
 type ApprovedPlan struct {
-	Digest string
+	Digest string // The digest of the plan.
 	// moves are the IDs of the moves, sorted.
 	moves []moveID
 }
@@ -105,7 +109,7 @@ type ApprovedPlan struct {
 // MoveBytes is the size of an encoded move.
 const MoveBytes = len(moveID{})
 
-// Encode returns the moves in the form that DecodeApprovedPlan reads, MoveBytes for each.
+// Encode returns the moves in the form that DecodeApprovedPlan reads: MoveBytes bytes for each.
 func (p *ApprovedPlan) Encode() []byte {
 	out := make([]byte, 0, len(p.moves)*MoveBytes)
 	for _, id := range p.moves {
@@ -114,28 +118,30 @@ func (p *ApprovedPlan) Encode() []byte {
 	return out
 }
 
-// DecodeApprovedPlan returns the plan with moves that Encode returned. It returns an error if they do not have the digest, or are
-// incomplete.
+// DecodeApprovedPlan returns the plan whose moves Encode returned. It returns an error if the moves are incomplete, or do not have the
+// digest.
 func DecodeApprovedPlan(digest string, encoded []byte) (*ApprovedPlan, error) {
 	if len(encoded)%MoveBytes != 0 {
-		return nil, fmt.Errorf("the moves of plan %s have %d bytes, which is no multiple of %d", digest, len(encoded), MoveBytes)
+		return nil, fmt.Errorf("the stored moves of plan %s are damaged: they have %d bytes, which is not a multiple of %d", digest, len(encoded), MoveBytes)
 	}
 	out := &ApprovedPlan{Digest: digest}
 	for id := range slices.Chunk(encoded, MoveBytes) {
 		out.moves = append(out.moves, moveID(id))
 	}
 	if got := digestOf(out.moves); got != digest {
-		return nil, fmt.Errorf("the moves of plan %s have the digest %s", digest, got)
+		return nil, fmt.Errorf("the stored moves of plan %s are damaged: their digest is %s", digest, got)
 	}
 	return out, nil
 }
 
-// moveID identifies a move: an object with the changes that a policy requires.
+// moveID identifies a move: one object with the changes that one policy requires of it.
 type moveID [16]byte
 
+// compareMoves orders the IDs of moves.
 func compareMoves(a, b moveID) int { return bytes.Compare(a[:], b[:]) }
 
-// digestOf returns the digest of moves, which it sorts: the SHA-256 hash over their sorted IDs, cut to 16 bytes, in hexadecimal digits.
+// digestOf sorts the IDs of moves, and returns their digest: the first 16 bytes of the SHA-256 hash over the sorted IDs, in hexadecimal
+// digits.
 func digestOf(ids []moveID) string {
 	slices.SortFunc(ids, compareMoves)
 	hash := sha256.New()
@@ -145,7 +151,8 @@ func digestOf(ids []moveID) string {
 	return hex.EncodeToString(hash.Sum(nil)[:MoveBytes])
 }
 
-// identify returns the ID of a move. The version of the resource is not part of it, because all versions show the same object.
+// identify returns the ID of the move that makes encoded changes to an object. The version of the resource does not matter, because all
+// versions show the same object.
 func identify(key Key, uid types.UID, changes string) moveID {
 	var buffer [2 * keyBytes]byte
 	text := buffer[:0]
@@ -156,9 +163,9 @@ func identify(key Key, uid types.UID, changes string) moveID {
 	return moveID(sum[:MoveBytes])
 }
 
-// encodeChanges returns those changes that a patch can make, in a form that equal changes share; "" for none. The form is that of
-// appendText, for the field, the key, and the values of each change, by field and key. It is not JSON, because it is made for each object
-// that has to be moved, and what encoding/json allocates for that costs more than all else in Record.
+// encodeChanges returns those of the changes that a patch can make, sorted, in a form that is equal for equal changes; "" for none. For
+// each change, it has the field, the key, and both values, as appendText encodes them. It is not JSON, because that would cost more than
+// all else in Record.
 func encodeChanges(changes []placement.Change) string {
 	order := func(a, b placement.Change) int {
 		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key))
@@ -176,7 +183,7 @@ func encodeChanges(changes []placement.Change) string {
 	return string(out)
 }
 
-// appendText appends a text: its length and 1 as a varint, and its bytes. Nil is a 0.
+// appendText appends a text: its length plus 1 as a varint, and its bytes. Nil is encoded as 0.
 func appendText(out []byte, text *string) []byte {
 	if text == nil {
 		return append(out, 0)
@@ -184,7 +191,7 @@ func appendText(out []byte, text *string) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(*text))+1), *text...)
 }
 
-// cutText is the inverse of appendText. It returns the rest, too.
+// cutText decodes the first text that appendText encoded, and returns the rest of the input.
 func cutText(in string) (text *string, rest string) {
 	n, size := binary.Uvarint([]byte(in[:min(len(in), binary.MaxVarintLen64)]))
 	if rest = in[size:]; n == 0 {
@@ -193,7 +200,7 @@ func cutText(in string) (text *string, rest string) {
 	return new(rest[:n-1]), rest[n-1:]
 }
 
-// decodeChanges is the inverse of encodeChanges.
+// decodeChanges decodes what encodeChanges returned.
 func decodeChanges(encoded string) (out []placement.Change) {
 	for encoded != "" {
 		var texts [4]*string
@@ -205,16 +212,17 @@ func decodeChanges(encoded string) (out []placement.Change) {
 	return out
 }
 
-// share says what an object's move is to a plan.
-type share uint8
+// planRelation says whether the move of an object is part of the policy's plan.
+type planRelation uint8
 
 const (
-	unplanned share = iota // The move is not part of the plan, or there is none.
-	asPlanned              // The move is part of the plan.
-	otherwise              // The plan has another move of the object.
+	unplanned planRelation = iota // The move is not part of the plan, or there is none.
+	asPlanned                     // The move is part of the plan.
+	otherwise                     // The plan has another move of the object.
 )
 
-// plan sets what the move of an object is to the policy's plan. An object that can't be decided keeps its move: a failure is no progress.
+// plan sets planned, by the finding before, and removes a move that policies block. An object that can't be decided keeps the move of the
+// plan, because a failure is no progress.
 func (f *finding) plan(before finding, r ruling) {
 	planned := before.planned != unplanned
 	switch {
@@ -233,30 +241,35 @@ func (f *finding) plan(before finding, r ruling) {
 	}
 }
 
-// planning is what the ledger knows of the plan of one policy. The Ledger's mutex protects it.
+// planning is the state of the plan of one policy. The Ledger's mutex protects it.
 type planning struct {
-	// current is the newest plan, without Done; nil for none. content is all of its moves. saved is the digest of the plan that is stored.
+	// current is the newest plan, without Done; nil for none.
 	current *Plan
+	// content has all moves of current.
 	content *ApprovedPlan
-	saved   string
-	// moves counts the objects with a move: planned those whose move is part of the plan, and changed those of which it has another one.
-	// undecided counts the objects that can't be decided now, and unseen those that were patched and not decided since.
+	// saved is the digest of the plan that is stored; "" for none.
+	saved string
+	// moves counts the objects with a move: planned those whose move is part of the plan, and changed those for which the plan has another
+	// move. undecided counts the objects that can't be decided now, and unseen those that were patched and not decided since.
 	moves, planned, changed, undecided, unseen int
-	// refused reports whether Permit refused a move of the plan, so that its objects must be decided again once they may be moved.
+	// refused reports whether Permit refused a move of the plan, so that the objects of the plan must be decided again once the plan may be
+	// carried out.
 	refused bool
-	// inForce is the occasion that a generation came into force, until objects have been assessed; nil for none. shared is the occasion of the
-	// move that was found last.
+	// inForce is the occasion that a generation came into force, until objects have been assessed for it; nil for none. shared is the
+	// occasion of the last move that was found.
 	inForce, shared *occasion
-	// approval is the newest one, of whatever plan; nil for none. unsaved is the digest of the plan that ConcludeAssessments said to store.
+	// approval is the newest approval of any plan; nil for none.
 	approval *Approval
-	unsaved  string
-	// continued is the approved plan that an earlier leader was carrying out; nil for none, or if something else has to be moved. continuing
-	// is set until it is known what is left of it, and partial if some objects may never be decided, so that it is not known to be completed.
-	continued           *ApprovedPlan
+	// unsaved is the digest of the plan that ConcludeAssessments last returned as unsaved; "" for none.
+	unsaved string
+	// continued is the approved plan that an earlier leader was carrying out; nil for none, and once a plan has other moves.
+	continued *ApprovedPlan
+	// continuing is set until it is known which moves of continued are left. partial is set if some objects may never be decided, so that
+	// nobody knows whether continued is complete.
 	continuing, partial bool
 }
 
-// track updates the numbers of moves when the finding on an object changes.
+// track updates the counters when the finding on an object changes. It uses up the approval when the last move of the plan is done.
 func (p *planning) track(before, now finding) {
 	none := moveID{}
 	p.moves += count(now.move != none) - count(before.move != none)
@@ -270,14 +283,15 @@ func (p *planning) track(before, now finding) {
 	p.settle()
 }
 
-// settle uses up the approval of an earlier leader's plan if nothing is left of it: that leader may have made the last move unreported.
+// settle uses up the approval of an earlier leader's plan if no move of it is left: that leader may have made the last move without
+// reporting it.
 func (p *planning) settle() {
 	if p.continued != nil && !p.continuing && !p.partial && p.undecided == 0 && p.moves == 0 && p.approval != nil {
 		p.approval, p.continued = p.approval.with(true, p.approval.Known), nil
 	}
 }
 
-// with returns the approval with other states. Reports share the approval, so that it must not be changed.
+// with returns a copy of the approval with other values of Used and Known. Reports share the approval, so it must not be changed.
 func (a Approval) with(used, known bool) *Approval {
 	a.Used, a.Known = used, known
 	return &a
@@ -286,22 +300,22 @@ func (a Approval) with(used, known bool) *Approval {
 // strays returns the number of objects with a move that is not part of the plan.
 func (p *planning) strays() int { return p.moves - p.planned }
 
-// approved reports whether the plan is approved, and has all moves that are required. It can be carried out once it is stored.
+// approved reports whether the current plan is approved and contains all moves that are required. It may be carried out once it is stored.
 func (p *planning) approved() bool {
 	return p.approval != nil && !p.approval.Used && p.current != nil && p.approval.Digest == p.current.Digest && p.strays() == 0
 }
 
-// permitted reports whether the plan may be carried out.
+// permitted reports whether the current plan is approved and stored, so that it may be carried out.
 func (p *planning) permitted() bool { return p.approved() && p.saved == p.current.Digest }
 
-// recognize marks the approval as known if the plan is approved.
+// recognize marks the approval as known if it approves the current plan.
 func (p *planning) recognize() {
 	if p.approved() {
 		p.approval = p.approval.with(false, true)
 	}
 }
 
-// progress returns a copy of the plan with the number of moves that are done; nil if there is no plan.
+// progress returns a copy of the current plan with Done and Approval; nil if there is no plan.
 func (p *planning) progress() *Plan {
 	if p.current == nil {
 		return nil
@@ -314,7 +328,7 @@ func (p *planning) progress() *Plan {
 	return &out
 }
 
-// plan makes a new plan of a policy if that is needed, and releases objects that the plan's approval concerns.
+// plan makes a new plan of a policy if needed, and adds to out the objects that must be decided again because of the plan or its approval.
 func (a *account) plan(name string, assessed bool, now time.Time, out *AssessmentResult) {
 	if a.assessing() {
 		return
@@ -338,7 +352,7 @@ func (a *account) plan(name string, assessed bool, now time.Time, out *Assessmen
 	}
 }
 
-// release returns the objects of the plan that have to be moved, to be decided again.
+// release returns the objects of the plan that still have to be moved, which must be decided again.
 func (a *account) release() (out []Key) {
 	a.refused = false
 	for key, f := range a.objects {
@@ -349,7 +363,7 @@ func (a *account) release() (out []Key) {
 	return out
 }
 
-// replan makes all moves that are required the plan, unless the present plan has them all. It reports whether there is a new plan.
+// replan makes a new plan of all required moves, unless the current plan contains them all. It reports whether it made one.
 func (a *account) replan(now time.Time) bool {
 	if len(a.objects) == 0 || a.continuing {
 		// The objects of a type that nothing watched before, or of the earlier plan, are still to come.
@@ -387,7 +401,7 @@ func (a *account) replan(now time.Time) bool {
 	return true
 }
 
-// transitions returns the most frequent changes, given the numbers of objects by encoded changes.
+// transitions returns the most frequent changes. kinds are the numbers of objects by encoded changes.
 func transitions(kinds map[string]int) (out []Transition) {
 	byChange := map[string]*Transition{}
 	for changes, objects := range kinds {
@@ -409,7 +423,7 @@ func transitions(kinds map[string]int) (out []Transition) {
 	return out
 }
 
-// Moves returns all objects that have to be moved for a policy, sorted.
+// Moves returns all objects that have to be moved for a policy, sorted, whether or not they are in the plan.
 func (l *Ledger) Moves(policy string) (out []PlannedMove) {
 	defer l.lock()()
 	for key, f := range l.find(policy).objects {
@@ -421,8 +435,8 @@ func (l *Ledger) Moves(policy string) (out []PlannedMove) {
 	return out
 }
 
-// Approve sets the newest approval of a policy; nil for none. It keeps an earlier approval of the same digest. It returns the objects to
-// decide again, because they may be patched now, or no longer. If the plan is approved now, see Unsaved.
+// Approve sets the newest approval of a policy; nil for none. It keeps an earlier approval of the same digest. It returns the objects that
+// must be decided again because they may be patched now, or no longer. A plan that is approved now must be stored first: see Unsaved.
 func (l *Ledger) Approve(policy string, approval *Approval) []Key {
 	defer l.lock()()
 	a := l.account(policy)
@@ -442,8 +456,8 @@ func (l *Ledger) Approve(policy string, approval *Approval) []Key {
 	return a.release()
 }
 
-// Permit returns the verdicts for which an object may be patched now. If all moves of the object that need an approval are part of approved
-// plans, it returns those with the others. Otherwise it returns only verdicts of policies that need none.
+// Permit returns the verdicts for which an object may be patched now: all that are due, if each move that needs an approval is part of an
+// approved and stored plan, and otherwise only those of policies that need no approval.
 func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) Due {
 	defer l.lock()()
 	due := DueOf(released(verdicts))
@@ -472,7 +486,7 @@ func (l *Ledger) Unsaved(policy string) *ApprovedPlan {
 	return nil
 }
 
-// Saved declares that the plan with a digest is stored. It returns the objects to decide again because they may be patched now.
+// Saved records that the plan with a digest is stored. It returns the objects that must be decided again because they may be patched now.
 func (l *Ledger) Saved(policy, digest string) []Key {
 	defer l.lock()()
 	a := l.find(policy)
@@ -482,9 +496,9 @@ func (l *Ledger) Saved(policy, digest string) []Key {
 	return a.release()
 }
 
-// Unsave reports whether a stored plan of a policy is of no more use, because it is completed or no longer approved. Then the plan can't be
-// carried out until it is stored again, and the caller should delete it. reported is the digest of the last approved plan that the policy's
-// status reports as completed: before that, a later leader needs the stored plan to know it.
+// Unsave reports whether a stored plan of a policy is no longer needed, because it is completed or no longer approved. The plan can then
+// not be carried out until it is stored again, and the caller should delete it. reported is the digest of the last plan that the policy's
+// status reports as completed: until a plan is reported, a later leader needs the stored plan.
 func (l *Ledger) Unsave(policy, reported string) bool {
 	defer l.lock()()
 	a := l.find(policy)
@@ -497,9 +511,9 @@ func (l *Ledger) Unsave(policy, reported string) bool {
 	return true
 }
 
-// Continue declares that an earlier leader was carrying out an approved plan of a policy. The policy gets no plan before Settle declares
-// that all of its objects are decided. If what has to be moved then is part of the approved plan, it is the rest of that plan. Call
-// Continue before any object is decided.
+// Continue records that an earlier leader was carrying out an approved plan of a policy. The policy gets no plan before Settle is called
+// after all of its objects have been decided. If all moves that are required then are part of the approved plan, they are the rest of that
+// plan. Call Continue before any object is decided.
 func (l *Ledger) Continue(policy string, plan *ApprovedPlan) {
 	defer l.lock()()
 	a := l.account(policy)
@@ -515,25 +529,27 @@ const (
 
 // Cause is why objects have to be decided again. The zero value stands for changes of objects or of namespaces.
 type Cause struct {
-	// Policy is set if another generation came into force. Data are the names of the changed data that the policy reads.
+	// Policy is set if another generation of the policy came into force.
 	Policy bool
-	Data   sets.Set[string]
-	// Facts describe some of the changes.
+	// Data are the names of data that the policy reads and that changed, such as the types of objects.
+	Data sets.Set[string]
+	// Facts describe some of the changes of single objects.
 	Facts []Fact
 }
 
-// Fact is the change of one object that a policy reads.
+// Fact describes the change of one object that a policy reads.
 type Fact struct {
-	// Resource is the type of the object as in Cause.Data, and Namespace its namespace. Text describes the change on one line.
+	// Resource is the type of the object, as in Cause.Data, and Namespace its namespace. Text describes the change on one line.
 	Resource, Namespace, Text string
-	// Cluster reports whether the object represents a cluster. All users who see what is placed may read the names and values of clusters.
+	// Cluster reports whether the object represents a cluster. Everyone who sees where objects are placed may read the names and values of
+	// clusters.
 	Cluster bool
 }
 
-// Unknown reports whether nothing is known of the cause.
+// Unknown reports whether the cause is the zero Cause.
 func (c Cause) Unknown() bool { return !c.Policy && len(c.Data) == 0 && len(c.Facts) == 0 }
 
-// and returns both causes.
+// and returns a cause that combines both, with at most maxFacts facts.
 func (c Cause) and(other Cause) Cause {
 	out := Cause{Policy: c.Policy || other.Policy, Data: c.Data.Union(other.Data), Facts: slices.Clone(c.Facts)}
 	for _, fact := range other.Facts {
@@ -544,7 +560,7 @@ func (c Cause) and(other Cause) Cause {
 	return out
 }
 
-// Explain describes the cause for a policy of which a generation decides, without names of objects.
+// Explain describes the cause in a few words, without names of objects. generation is that of the policy.
 func (c Cause) Explain(generation int64) string {
 	switch {
 	case c.Policy:
@@ -556,8 +572,8 @@ func (c Cause) Explain(generation int64) string {
 	}
 }
 
-// texts describes the cause with those facts that readers may see. Of the others, it has only the types of the objects. generation says
-// which generation of the policy came into force, and otherwise is the text of the zero cause.
+// texts returns texts that describe the cause. It describes the facts for which seen returns true, and only names the types of the others.
+// generation is the text that another generation came into force, and otherwise that of the zero Cause.
 func (c Cause) texts(generation, otherwise string, seen func(Fact) bool) (out []string) {
 	if c.Policy {
 		out = append(out, generation)
@@ -578,7 +594,7 @@ func (c Cause) texts(generation, otherwise string, seen func(Fact) bool) (out []
 	return out
 }
 
-// bounded returns the first texts, without repetitions, and says if there are others.
+// bounded returns the first MaxCauses texts without repetitions. The last one says if there are more.
 func bounded(texts []string) []string {
 	var out []string
 	for _, text := range texts {
@@ -594,23 +610,25 @@ func bounded(texts []string) []string {
 	return out
 }
 
-// occasion is an occurrence of a cause. The moves that it makes necessary share it.
+// occasion is one occurrence of a cause. The moves that it makes necessary share it.
 type occasion struct {
 	cause Cause
-	// since is when the leader noticed it; zero if that is not known. generation is that of the policy that decided then.
-	since      time.Time
+	// since is when the leader noticed the cause; zero if that is not known.
+	since time.Time
+	// generation is the generation of the policy that decided then.
 	generation int64
-	// of are the occasions that it was made of; nil for those of an assessment.
+	// of are the occasions that this one combines; nil for the occasion of an assessment or of a blame.
 	of []*occasion
 }
 
-// blame is why an object is decided again for policies outside of an assessment, or after its end.
+// blame is why an object is decided again for some policies, outside of an assessment or after its end.
 type blame struct {
-	policies []string
+	policies []string // The names of the policies.
 	occasion *occasion
 }
 
-// Blame declares why objects are decided again for policies if no assessment has them. It holds until they are decided.
+// Blame records why objects are decided again for policies, for objects that are in no assessment. The record lasts until the objects are
+// decided.
 func (l *Ledger) Blame(now time.Time, cause Cause, policies []string, keys ...Key) {
 	defer l.lock()()
 	b := blame{policies, &occasion{cause: cause, since: now}}
@@ -619,20 +637,21 @@ func (l *Ledger) Blame(now time.Time, cause Cause, policies []string, keys ...Ke
 	}
 }
 
+// blame adds a blame of an object, unless it has maxFacts already.
 func (l *Ledger) blame(key Key, b blame) {
 	if len(l.blamed[key]) < maxFacts {
 		l.blamed[key] = append(l.blamed[key], b)
 	}
 }
 
-// Explain sets the cause of an assessment to which no object has been added yet.
+// Explain sets the cause of an assessment. Call it before the first Add.
 func (a *Assessment) Explain(cause Cause) {
 	defer a.ledger.lock()()
 	a.occasion.cause = cause
 }
 
-// occasionOf returns why an object is decided again for a policy of which a generation decides; nil if nothing is known but that the object
-// or its namespace changed. known is false if the policy has not decided the object before.
+// occasionOf returns why an object is decided again for a policy, whose generation is given; nil if nothing is known but that the object or
+// its namespace changed. known is false if the policy has not decided the object before.
 func (l *Ledger) occasionOf(key Key, policy string, generation int64, a *account, known bool) *occasion {
 	var of []*occasion
 	for _, assessment := range l.assessments {
@@ -662,7 +681,8 @@ func (l *Ledger) occasionOf(key Key, policy string, generation int64, a *account
 	return a.shared
 }
 
-// causeOfStrays returns why a new plan is necessary, and texts that describe it: the causes of the most moves that no plan has come first.
+// causeOfStrays returns why moves that are not in the plan are required, and texts that describe it, beginning with the cause of the most
+// moves.
 func (a *account) causeOfStrays() (cause Cause, texts []string) {
 	moves := map[*occasion]int{}
 	for _, f := range a.objects {
@@ -691,19 +711,20 @@ func (a *account) causeOfStrays() (cause Cause, texts []string) {
 	return cause, bounded(texts)
 }
 
+// allFacts returns true: every fact may be seen.
 func allFacts(Fact) bool { return true }
 
-// Reasons say why policies move an object.
+// Reasons describes why policies move an object.
 type Reasons struct {
-	// Causes describe the causes, and Shown are those that all readers of the object may see. Each has at most MaxCauses texts.
+	// Causes describe all causes. Shown describe only what everyone who may read the object may see. Each has at most MaxCauses texts.
 	Causes, Shown []string
-	// Since is when the leader noticed the first of the causes; zero if that is not known.
+	// Since is when the leader noticed the earliest of the causes; zero if that is not known.
 	Since time.Time
-	// Plans are the digests of the plans that the moves are part of, and ApprovedBy the users who approved them.
+	// Plans are the digests of the plans that contain the move. ApprovedBy are the users who approved these plans.
 	Plans, ApprovedBy []string
 }
 
-// Reasons returns why policies move an object, before the moved object is recorded.
+// Reasons returns why policies move an object. Call it before the object is recorded as moved.
 func (l *Ledger) Reasons(key Key, due Due) (out Reasons) {
 	defer l.lock()()
 	seen := func(f Fact) bool { return f.Cluster || f.Namespace != "" && f.Namespace == key.Namespace }

@@ -32,43 +32,52 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Scheduler says when existing objects may be patched or evicted. It delays patches and never drops any. docs/scheduler.md has its states,
-// its rules, and what always holds. It is safe for concurrent use. Callers of unexported methods hold mu.
+// Scheduler decides when existing objects may be patched or evicted. It delays patches and never drops any. docs/scheduler.md describes its
+// states, its rules, and what always holds. It is safe for concurrent use. Callers of unexported methods hold mu.
 //
 // To patch an object that is unavailable anyway does not make more objects unavailable, so it does not wait for others to be available. An
-// eviction is a patch that rolls the one pod that the object is. The one in its place is another object.
+// eviction counts as a patch that replaces the one pod of the object. The Pod that takes its place is another object.
 type Scheduler struct {
 	locked
 	objects Matches
+	// exempt reports whether patches for changes of a policy's data are never delayed.
 	exempt  func(policy string) bool
-	changes notify.Signal
+	changes notify.Signal // Wakes the caller of Schedule.
 
+	// began is when this replica began to lead.
 	began time.Time
-	// policies has the bounds of each policy that patched anything, and all those of all policies together.
+	// policies has the bounds of each policy that is known or still has moves or failures, by name.
 	policies map[string]*bounds
-	all      *bounds
-	line     line
-	// dirty is set if waiting objects may go on since the last pass. wake is when time lets them go on; zero if only an event can.
+	// all has the bounds of all policies together.
+	all *bounds
+	// line has the objects that wait for a patch.
+	line line
+	// dirty is set if an event since the last pass may let waiting objects go on.
 	dirty bool
-	wake  time.Time
-	// news is what Schedule has to return besides the objects of a pass.
+	// wake is when the time may let waiting objects go on; zero if only an event can.
+	wake time.Time
+	// news is what the next call of Schedule returns, except for Wake.
 	news Next
-	// moving holds the objects that are moved, and unready those that are not ready.
-	moving  map[Key]*movement
+	// moving has the objects that are being patched or moved, or were granted a patch.
+	moving map[Key]*movement
+	// unready has the newest progress of the objects that are not ready.
 	unready map[Key]Rollout
-	// counted are the bounds for which an object is moved or unavailable.
+	// counted has, for each object, the bounds that count it as moving or unavailable.
 	counted map[Key][]*bounds
-	// deadline is the first one of the movements. resumeUntil is when it is given up to find out what an earlier leader left. Zero is none.
+	// deadline is the earliest deadline of the movements. resumeUntil is when the Scheduler stops waiting to know what an earlier leader
+	// left. Zero stands for none.
 	deadline, resumeUntil time.Time
-	// refusals has the delay of each object whose last patch was refused, and protected the Pods that a PodDisruptionBudget protects.
-	refusals  map[Key]time.Duration
+	// refusals has the delay before the next patch of each object whose last patch was refused.
+	refusals map[Key]time.Duration
+	// protected has the Pods whose eviction a PodDisruptionBudget did not allow.
 	protected map[Key]protectedPod
-	// repeats holds the controllers of Pods that were evicted recently, by UID.
+	// repeats has the recent evictions of the Pods of each controller, by UID of the controller.
 	repeats map[types.UID]repeat
-	// histories has the recent patches of each object. swept is when old ones were last removed.
+	// histories has the recent patches of each object.
 	histories map[Key]*history
-	swept     time.Time
-	// epoch is a number that increases whenever the controller must observe again which matched objects are ready. See Settled.
+	// swept is when old histories were last removed.
+	swept time.Time
+	// epoch is a number that increases whenever it must be found out again which matched objects are ready. See Settled.
 	epoch int
 }
 
@@ -85,25 +94,28 @@ type Matches interface {
 	Holds(policy, namespace string) (assessed time.Time, paused bool)
 }
 
-// Limits are bounds for all policies together. 0 means no bound.
+// Limits limits what is done for all policies together. 0 means no limit.
 type Limits struct {
-	MaxPerMinute  int // The patches a minute.
-	MaxConcurrent int // The objects that are moved at the same time.
+	MaxPerMinute  int // The maximum number of patches a minute.
+	MaxConcurrent int // The maximum number of objects that are being moved at the same time.
 }
 
-// Next is what the caller of Schedule must do next.
+// Next is what the caller of Schedule must do.
 type Next struct {
-	// Keys are objects to decide again now. They may be patched, so each must be asked for, or given back with Yield or Decided.
+	// Keys are objects that must be decided again now. They may be patched: Ask must be called for each, or Yield or Decided if it is not
+	// patched.
 	Keys []Key
 	// Wake is when Schedule must be called again at the latest; zero if only after an event.
 	Wake time.Time
-	// Unsettled are the policies of which it must be known what is ready before waiting objects may go on. See Settled.
+	// Unsettled are the policies for which it must become known which objects are ready before waiting objects may be patched. See Settled.
 	Unsettled []string
-	// Paused are the policies whose patches stopped somewhere because too many failed, and Changed those whose rollouts or failures changed.
+	// Paused are the policies whose patches stopped in some namespace because too many failed. Changed are the policies whose rollouts or
+	// failures changed.
 	Paused, Changed []string
 }
 
-// NewScheduler returns a scheduler. exempt reports whether changes of a policy's data are not held down; it must not call the Scheduler.
+// NewScheduler returns a scheduler. exempt reports whether patches for changes of a policy's data are never delayed; it must not call the
+// Scheduler.
 func NewScheduler(limits Limits, objects Matches, exempt func(policy string) bool) *Scheduler {
 	s := &Scheduler{
 		objects: objects, exempt: exempt, changes: notify.NewSignal(), policies: map[string]*bounds{}, all: newBounds("", time.Time{}),
@@ -115,10 +127,10 @@ func NewScheduler(limits Limits, objects Matches, exempt func(policy string) boo
 	return s
 }
 
-// Changes wakes the one caller of Schedule: something may have changed that it returns.
+// Changes returns a channel that receives when Schedule may have something to return. It has one reader: the caller of Schedule.
 func (s *Scheduler) Changes() <-chan struct{} { return s.changes }
 
-// Begin declares that this replica begins to lead. Call it before Ask.
+// Begin records that this replica begins to lead. Call it before Ask.
 func (s *Scheduler) Begin(now time.Time) {
 	defer s.lock()()
 	s.began, s.all.last = now, now
@@ -127,8 +139,9 @@ func (s *Scheduler) Begin(now time.Time) {
 	}
 }
 
-// Ask reports whether an object may be patched or evicted now for the verdicts. If so, the patch counts, and Done must be called when it is
-// over. If not, the object waits until Schedule returns it; if retry is not 0, the caller has to ask again after that time instead.
+// Ask reports whether an object may be patched or evicted now for the verdicts that are due. If ok is true, the patch counts, and Done must
+// be called when it has ended. If ok is false, the object waits until Schedule returns it; if retry is not 0, the caller must ask again
+// after that delay instead.
 func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, due Due, carrier Carrier) (ok bool, retry time.Duration) {
 	defer s.lock()()
 	claims := s.claimsOf(key, due, carrier)
@@ -170,7 +183,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// wait makes an object wait at its place, or at the end of the line if it has none.
+// wait makes an object wait at its place in line, or at the end if it has none. blocked is what keeps it back.
 func (s *Scheduler) wait(w *waiter, blocked block) {
 	s.changes.Notify()
 	if slices.ContainsFunc(w.claims, func(c claim) bool { return c.version == nil }) {
@@ -189,7 +202,7 @@ func (s *Scheduler) wait(w *waiter, blocked block) {
 	s.dirty = s.dirty || blocked.reason == forSettling
 }
 
-// classify puts a waiting object into its class. It must be called whenever classOf changes.
+// classify puts a waiting object into its class. It must be called whenever the result of classOf may change. It ignores nil.
 func (s *Scheduler) classify(w *waiter) {
 	if w == nil {
 		return
@@ -206,7 +219,7 @@ func (s *Scheduler) classify(w *waiter) {
 	w.class.waiters = slices.Insert(w.class.waiters, w.class.at(w), w)
 }
 
-// classOf returns the class of a waiting object: what blocked reads of one object is equal for all objects of a class.
+// classOf returns the class of a waiting object. What the method blocked reads of an object is equal for all objects of a class.
 func (s *Scheduler) classOf(w *waiter) classID {
 	id := classID{namespace: w.key.Namespace}
 	if s.moving[w.key] != nil {
@@ -224,13 +237,14 @@ func (s *Scheduler) classOf(w *waiter) classID {
 	return id
 }
 
+// reclassify calls classify for all waiting objects.
 func (s *Scheduler) reclassify() {
 	for _, w := range s.line.byKey {
 		s.classify(w)
 	}
 }
 
-// freed declares that waiting objects may go on.
+// freed records that an event may let waiting objects go on.
 func (s *Scheduler) freed() {
 	if len(s.line.byKey) > 0 {
 		s.dirty = true
@@ -238,7 +252,8 @@ func (s *Scheduler) freed() {
 	}
 }
 
-// Schedule returns the objects that may go on, to each of which it grants a patch, and what else has changed since it was called last.
+// Schedule grants patches to the objects that nothing keeps back any more. It returns these objects, and what else has changed since the
+// last call.
 func (s *Scheduler) Schedule(now time.Time) Next {
 	defer s.lock()()
 	if passed(s.resumeUntil, now) {
@@ -269,7 +284,8 @@ func (s *Scheduler) Schedule(now time.Time) Next {
 	return out
 }
 
-// pass grants patches to the objects that nothing keeps back, those first that have waited longest, if that is due.
+// pass grants patches to the waiting objects that nothing keeps back, those first that have waited longest. It does nothing unless an event
+// or the time may let an object go on.
 func (s *Scheduler) pass(now time.Time) {
 	late := passed(s.wake, now)
 	if !late && !s.dirty {
@@ -278,7 +294,7 @@ func (s *Scheduler) pass(now time.Time) {
 	s.dirty, s.wake = false, time.Time{}
 	var open []*class
 	for _, c := range s.line.classes {
-		if c.last = false; late {
+		if c.postponed = false; late {
 			// They may wait for something else from now on.
 			for _, claim := range c.waiters[0].claims {
 				s.changed(claim.name)
@@ -290,7 +306,7 @@ func (s *Scheduler) pass(now time.Time) {
 	}
 	s.postpone(open)
 	order := func(a, b *class) int {
-		return cmp.Or(count(a.last)-count(b.last), cmp.Compare(a.waiters[0].place, b.waiters[0].place))
+		return cmp.Or(count(a.postponed)-count(b.postponed), cmp.Compare(a.waiters[0].place, b.waiters[0].place))
 	}
 	slices.SortFunc(open, order)
 	for len(open) > 0 {
@@ -313,7 +329,7 @@ func (s *Scheduler) pass(now time.Time) {
 	}
 }
 
-// postpone lets objects go first that have not failed where one object has to probe for others: they may succeed.
+// postpone marks the classes of objects that failed before, if an object that has not failed may be the probe instead: it may succeed.
 func (s *Scheduler) postpone(open []*class) {
 	visit := func(f func(c *class, in *streak, failed bool)) {
 		for _, c := range open {
@@ -326,10 +342,11 @@ func (s *Scheduler) postpone(open []*class) {
 	}
 	fresh := map[*streak]bool{}
 	visit(func(_ *class, in *streak, failed bool) { fresh[in] = fresh[in] || !failed })
-	visit(func(c *class, in *streak, failed bool) { c.last = c.last || failed && fresh[in] })
+	visit(func(c *class, in *streak, failed bool) { c.postponed = c.postponed || failed && fresh[in] })
 }
 
-// mayGoOn reports whether nothing keeps back the first object of a class. Otherwise it remembers when that may end.
+// mayGoOn reports whether nothing keeps back the first object of a class. If something does until a known time, it lowers wake to that
+// time.
 func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
 	blocked := s.blocked(now, c.waiters[0], false)
 	s.wake = earliest(s.wake, blocked.until)
@@ -339,7 +356,7 @@ func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
 	return blocked.reason == forNothing
 }
 
-// reserve makes an object count as moved, and as the probe of its policies.
+// reserve makes an object count as moved for the claims, and as the probe of their policies.
 func (s *Scheduler) reserve(now time.Time, key Key, claims []claim) *movement {
 	m := s.movementOf(key)
 	for _, c := range claims {
@@ -352,7 +369,7 @@ func (s *Scheduler) reserve(now time.Time, key Key, claims []claim) *movement {
 	return m
 }
 
-// cancel takes back what an object was granted. It returns the place that it had in line; nil if it was granted nothing.
+// cancel takes back the patch that Schedule granted to an object. It returns the object's place in line; nil if it was granted none.
 func (s *Scheduler) cancel(key Key) (place *waiter) {
 	m := s.moving[key]
 	if m == nil || m.granted == nil {
@@ -367,7 +384,7 @@ func (s *Scheduler) cancel(key Key) (place *waiter) {
 	return place
 }
 
-// waitReason is what objects wait for.
+// waitReason is what an object waits for.
 type waitReason uint8
 
 const (
@@ -383,11 +400,11 @@ const (
 	forAvailability                   // Other objects are unavailable.
 )
 
-// block is what keeps an object back.
+// block is what keeps an object back; the zero block if nothing does.
 type block struct {
 	reason waitReason
-	policy string    // The policy whose rule it is; "" for the bounds of all policies together.
-	until  time.Time // When time ends it; zero if only an event can.
+	policy string    // The name of the policy whose rule it is; "" for the limits of all policies together.
+	until  time.Time // When the time ends the block; zero if only an event can.
 }
 
 const (
@@ -397,7 +414,7 @@ const (
 	settleInterval = time.Second
 )
 
-// blocked returns what keeps an object back. granted reports whether it was granted a patch, so that its turn has come.
+// blocked returns what keeps a waiting object back. granted reports whether Schedule has granted it a patch.
 func (s *Scheduler) blocked(now time.Time, w *waiter, granted bool) block {
 	for _, c := range w.claims {
 		since, paused := s.objects.Holds(c.name, w.key.Namespace)
@@ -424,7 +441,7 @@ func (s *Scheduler) blocked(now time.Time, w *waiter, granted bool) block {
 	return s.all.blocked(now, w.key, granted)
 }
 
-// blockedBy returns how one of the policies that want to patch an object keeps it back.
+// blockedBy returns what keeps an object back because of one policy that wants to patch it, or of the policies of its group.
 func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, granted bool) block {
 	b := c.bounds
 	if b.version == nil {
@@ -470,34 +487,37 @@ const (
 	Protected               // A PodDisruptionBudget does not allow the eviction. It does not count for the pace.
 )
 
-// Patch is the result of a patch or an eviction.
+// Patch describes how a patch or an eviction ended.
 type Patch struct {
 	Ending Ending
-	// Object is the object that was patched or evicted, as it was before, and Data what DataOf returned for it.
+	// Object is the object before the patch or the eviction.
 	Object *unstructured.Unstructured
-	Data   uint64
-	// UID, Generation, and Version are those of the object since the patch, if it was made or overtaken.
-	UID        types.UID
+	// Data is what DataOf returned for the decisions that required the patch.
+	Data uint64
+	// UID is that of the object, if Ending is Made or Overtaken.
+	UID types.UID
+	// Generation is that of the object after the patch, if Ending is Made or Overtaken.
 	Generation int64
-	Version    string
-	// Reason is why the API server refused it.
+	// Version is the resource version of the object after the patch, if Ending is Made or Overtaken.
+	Version string
+	// Reason is the error message of a patch that failed.
 	Reason string
 }
 
-// Result is what follows from a patch.
+// Result is what the caller of Done must do or report.
 type Result struct {
-	// Retry is the delay before the next attempt; 0 if the scheduler or an event has the object decided again.
+	// Retry is the delay before the object must be decided again; 0 if the scheduler or an event does that.
 	Retry time.Duration
-	// Report reports whether the failure should be logged.
+	// Report reports whether the failure should be logged at the normal level.
 	Report bool
-	// Age is the age that the next Pods of the evicted one's controller need before they are evicted; 0 for none. They were created after an
-	// eviction for the same changes, and require them again.
+	// Age is how old the next Pods of the evicted Pod's controller must be before they are evicted, because its new Pods require the same
+	// changes again; 0 if they do not.
 	Age time.Duration
 	// Unsettled reports whether the object was patched too often within a minute.
 	Unsettled bool
 }
 
-// Done declares that a patch that Ask allowed is over.
+// Done records the end of a patch that Ask allowed.
 func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) (out Result) {
 	defer s.lock()()
 	w, began := &waiter{key: key, since: now}, time.Time{}
@@ -534,7 +554,7 @@ func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) (out Resu
 	return out
 }
 
-// end ends the patch of a movement. changed reports whether the patch changed the object.
+// end ends the patch of a movement, whose move may go on. changed reports whether the patch changed the object.
 func (s *Scheduler) end(now time.Time, key Key, m *movement, due Due, patch Patch, changed bool) {
 	for _, v := range due {
 		// An object that is not observed may not exist any more.
@@ -565,7 +585,7 @@ func (s *Scheduler) end(now time.Time, key Key, m *movement, due Due, patch Patc
 	s.update(key)
 }
 
-// learn records what the end of a patch says of other patches for a policy. It reports whether a failure should be logged.
+// learn updates the probes of a policy by the end of a patch of an object. It reports whether a failure should be logged.
 func (s *Scheduler) learn(now time.Time, key Key, b *bounds, ending Ending) (report bool) {
 	if len(b.probes.objects) > 0 {
 		s.freed()
@@ -585,8 +605,8 @@ func (s *Scheduler) learn(now time.Time, key Key, b *bounds, ending Ending) (rep
 	return report
 }
 
-// Decided declares that an object was decided, so that other policies may match it now, and which verdicts require a patch. If none do, the
-// object does not wait any more, and failures of its patches do not count, except those of an earlier leader that may last.
+// Decided records that an object was decided, so that other policies may match it now, and which verdicts require a patch. If none do, the
+// object does not wait any more. A policy that requires no patch of it loses its refusal, unless it may be the work of an earlier leader.
 func (s *Scheduler) Decided(key Key, due Due) {
 	defer s.lock()()
 	names := Names(due)
@@ -607,8 +627,8 @@ func (s *Scheduler) Decided(key Key, due Due) {
 		// The more objects a policy matches, the more of them may be unavailable.
 		for _, name := range s.objects.Matching(key) {
 			if b := s.policies[name]; b != nil {
-				before := b.most
-				if b.most = b.maxUnavailable(s.objects); b.most > before {
+				before := b.lastMaxUnavailable
+				if b.lastMaxUnavailable = b.maxUnavailable(s.objects); b.lastMaxUnavailable > before {
 					s.freed()
 				}
 			}
@@ -620,19 +640,19 @@ func (s *Scheduler) Decided(key Key, due Due) {
 	}
 }
 
-// Reconsider declares that Matches no longer holds back objects that it held back before.
+// Reconsider records that Matches.Holds no longer holds back some objects that it held back before.
 func (s *Scheduler) Reconsider() {
 	defer s.lock()()
 	s.freed()
 }
 
-// Yield gives back what an object was granted, because it can't be patched now. The caller has to try again later.
+// Yield gives back the patch that Schedule granted to an object, because the object can't be patched now. The caller must try again later.
 func (s *Scheduler) Yield(key Key) {
 	defer s.lock()()
 	s.cancel(key)
 }
 
-// Forget declares that an object does not exist any more.
+// Forget records that an object does not exist any more.
 func (s *Scheduler) Forget(now time.Time, key Key) {
 	defer s.lock()()
 	s.line.remove(key)
@@ -649,7 +669,7 @@ func (s *Scheduler) Forget(now time.Time, key Key) {
 	}
 }
 
-// DataChanged declares that the data of a policy changed.
+// DataChanged records that the data of a policy changed.
 func (s *Scheduler) DataChanged(policy string) {
 	defer s.lock()()
 	if b := s.policies[policy]; b != nil {
@@ -657,8 +677,8 @@ func (s *Scheduler) DataChanged(policy string) {
 	}
 }
 
-// PolicyChanged declares which version of a policy is in force; nil for none. Objects that wait for the earlier one must be decided again.
-// Pace and rollouts go on. Another generation ends a pause because of failures: its patches may succeed.
+// PolicyChanged records which version of a policy is in force; nil for none. Objects that wait for the earlier version must be decided
+// again. The pace and the moves of the policy stay. Another generation ends a pause because of failures, because its patches may succeed.
 func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement.Policy) {
 	defer s.lock()()
 	if again := s.line.removePolicy(name); len(again) > 0 {
@@ -680,7 +700,7 @@ func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement
 	s.freed()
 }
 
-// apply sets the bounds of a version of a policy. Another generation ends a pause because of failures.
+// apply applies the budget of a version of a policy. If it has another generation, a pause because of failures ends.
 func (s *Scheduler) apply(version *placement.Policy) {
 	b := s.boundsOf(version.Name, s.began)
 	if b.generation != version.Generation {
@@ -690,7 +710,7 @@ func (s *Scheduler) apply(version *placement.Policy) {
 	b.version, b.limits, b.generation = version, version.Budget, version.Generation
 }
 
-// boundsOf returns the bounds of a policy. If there are none, they are new, and behave as if the last patch had been at a time.
+// boundsOf returns the bounds of a policy, and creates them if there are none, as if the last patch had been at the time last.
 func (s *Scheduler) boundsOf(policy string, last time.Time) *bounds {
 	if s.policies[policy] == nil {
 		s.policies[policy] = newBounds(policy, last)
@@ -698,7 +718,7 @@ func (s *Scheduler) boundsOf(policy string, last time.Time) *bounds {
 	return s.policies[policy]
 }
 
-// regroup makes a policy share what is done for the policies of a group; "" for none.
+// regroup makes a policy share the usage of the policies of a group; "" for none.
 func (s *Scheduler) regroup(b *bounds, group string) {
 	if b.limits.Group == group {
 		return
@@ -720,7 +740,7 @@ func (s *Scheduler) regroup(b *bounds, group string) {
 	s.updateAll(before...)
 }
 
-// usesOf returns what patches for the claims count for.
+// usesOf returns the usages for which patches for the claims count, among them that of all policies.
 func (s *Scheduler) usesOf(claims []claim) sets.Set[*usage] {
 	out := sets.New(s.all.usage)
 	for _, c := range claims {
@@ -729,8 +749,8 @@ func (s *Scheduler) usesOf(claims []claim) sets.Set[*usage] {
 	return out
 }
 
-// update drops an object's movement if it is over, and recounts the object for the policies that match or move it or did before, and for
-// others.
+// update drops the movement of an object if it has ended, and updates how the object counts in the bounds of the policies that match or
+// move it or did before, and in others.
 func (s *Scheduler) update(key Key, others ...*bounds) {
 	m := cmp.Or(s.moving[key], &movement{})
 	if len(m.patching)+len(m.following) == 0 {
@@ -771,38 +791,40 @@ func (s *Scheduler) update(key Key, others ...*bounds) {
 
 // line holds the objects that wait.
 type line struct {
-	byKey   map[Key]*waiter
-	classes map[classID]*class
-	// last is the place of the object that began to wait last.
+	byKey   map[Key]*waiter    // All waiting objects.
+	classes map[classID]*class // The same objects, in classes.
+	// last is the highest place that was given to an object.
 	last uint64
 }
 
 // waiter is an object that waits.
 type waiter struct {
 	key    Key
-	claims []claim
-	// place is the object's place in the order in which objects began to wait, 0 if it does not wait yet, and since is when it began to.
+	claims []claim // What policies want to do with the object.
+	// place is the object's place in the order in which objects began to wait; 0 if it does not wait yet.
 	place uint64
+	// since is when the object began to wait.
 	since time.Time
-	class *class
+	class *class // Nil if the object does not wait yet.
 }
 
-// classID identifies objects of a namespace that the same rules keep back, by their claims. own is an object that is moved: a class by
-// itself.
+// classID identifies a class of waiting objects: those of a namespace that the same rules keep back.
 type classID struct {
+	// claims encodes the policies that want to patch the objects, and what their rules depend on.
 	namespace, claims string
-	own               Key
+	// own is the key of an object that is being moved, which is in a class of its own; otherwise zero.
+	own Key
 }
 
-// class holds the waiting objects of a class in the order in which they began to wait. It is never empty.
+// class holds the waiting objects of a class, in the order in which they began to wait. It is never empty.
 type class struct {
 	id      classID
 	waiters []*waiter
-	// last is set in a pass if others go first.
-	last bool
+	// postponed is set during a pass if the objects of other classes go first.
+	postponed bool
 }
 
-// at returns the index of a waiting object, or where it belongs.
+// at returns the index of a waiting object in the class, or the index at which it must be inserted.
 func (c *class) at(w *waiter) int {
 	i, _ := slices.BinarySearchFunc(c.waiters, w.place, func(other *waiter, place uint64) int { return cmp.Compare(other.place, place) })
 	return i
@@ -813,7 +835,7 @@ func (c *class) wantedBy(policy string) bool {
 	return slices.ContainsFunc(c.waiters[0].claims, func(c claim) bool { return c.name == policy })
 }
 
-// declassify takes an object out of its class.
+// declassify removes an object from its class.
 func (l *line) declassify(w *waiter) {
 	if w.class == nil {
 		return
@@ -830,6 +852,7 @@ func (l *line) declassify(w *waiter) {
 	w.class = nil
 }
 
+// remove removes an object that may be waiting.
 func (l *line) remove(key Key) {
 	if w := l.byKey[key]; w != nil {
 		l.declassify(w)

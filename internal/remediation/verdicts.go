@@ -42,10 +42,11 @@ var (
 	podKind     = schema.GroupKind{Kind: "Pod"}
 )
 
-// Due are those verdicts on an object that require a patch or an eviction.
+// Due are the verdicts on an object that require a patch or an eviction.
 type Due []*placement.Verdict
 
-// DueOf returns the verdicts that require a patch or an eviction, with or without an approval. It is empty if a patch would be denied.
+// DueOf returns the verdicts that require a patch or an eviction, including those that need an approval. It returns nil if a policy would
+// deny the patch.
 func DueOf(verdicts []*placement.Verdict) Due {
 	if Blocks(verdicts) {
 		return nil
@@ -68,12 +69,14 @@ func released(verdicts []*placement.Verdict) []*placement.Verdict {
 	return out
 }
 
-// possible reports whether remediation can make a change. Other changes are reported.
+// possible reports whether remediation can make a change. A change that it can't make is only reported.
 func possible(c placement.Change) bool { return c.Immutable == "" }
 
-// ruling reports whether policies deny a patch of an object, and whether they do so only because they can't decide.
+// ruling says whether policies would deny a patch of an object (blocked), and whether they would only because they can't decide it
+// (failing).
 type ruling struct{ blocked, failing bool }
 
+// rulingOf returns the ruling of all verdicts on an object.
 func rulingOf(verdicts []*placement.Verdict) ruling {
 	var denied, failed bool
 	for _, v := range verdicts {
@@ -85,11 +88,11 @@ func rulingOf(verdicts []*placement.Verdict) ruling {
 	return ruling{blocked: denied || failed, failing: failed && !denied}
 }
 
-// Blocks reports whether a policy denies the object, or denies it because it can't decide. The API server would call the webhook, which
-// would deny a patch. So no patch can resolve a violation.
+// Blocks reports whether an enforced policy denies the object, or can't decide it and denies it for that. The webhook would then deny a
+// patch, so no patch can resolve a violation.
 func Blocks(verdicts []*placement.Verdict) bool { return rulingOf(verdicts).blocked }
 
-// Placed reports whether an object has the placement that the policies decided.
+// Placed reports whether an object already has what the verdicts require.
 func (d Due) Placed(obj *unstructured.Unstructured) bool {
 	return !slices.ContainsFunc(d.changes(), func(c placement.Change) bool { return !c.Done(obj) })
 }
@@ -99,7 +102,7 @@ func (d Due) MovesClusters() bool {
 	return slices.ContainsFunc(d.changes(), placement.Change.MovesClusters)
 }
 
-// Policies names the policies for a message.
+// Policies returns the names of the policies as text for a message.
 func (d Due) Policies() string {
 	out := Names(d)
 	for i, name := range out {
@@ -108,9 +111,10 @@ func (d Due) Policies() string {
 	return strings.Join(out, ", ")
 }
 
-// String names the policies and describes the changes that a patch makes.
+// String returns the names of the policies, and a description of the changes that a patch makes.
 func (d Due) String() string { return d.Policies() + ": " + actions(d.changes()) }
 
+// actions describes changes as instructions.
 func actions(changes []placement.Change) string {
 	out := make([]string, len(changes))
 	for i, c := range changes {
@@ -119,7 +123,7 @@ func actions(changes []placement.Change) string {
 	return strings.Join(out, "; ")
 }
 
-// changes returns the changes that a patch makes.
+// changes returns the changes that a patch for the verdicts makes.
 func (d Due) changes() (out []placement.Change) {
 	for _, v := range d {
 		for _, change := range v.Changes {
@@ -131,7 +135,7 @@ func (d Due) changes() (out []placement.Change) {
 	return out
 }
 
-// Names returns the names of the policies behind the verdicts.
+// Names returns the names of the policies of verdicts.
 func Names(verdicts []*placement.Verdict) []string {
 	out := make([]string, len(verdicts))
 	for i, v := range verdicts {
@@ -140,21 +144,21 @@ func Names(verdicts []*placement.Verdict) []string {
 	return out
 }
 
-// needing returns those verdicts that need an approval, or the others.
+// needing returns the verdicts that need an approval if approval is true, and the others if it is false.
 func (d Due) needing(approval bool) Due {
 	return slices.DeleteFunc(slices.Clone(d), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() != approval })
 }
 
 // Evicts reports whether the verdicts on an object of a type require an eviction: they change the scheduling of a Pod, which can't be
-// patched. The other changes are then left to the admission of the Pod that takes its place.
+// patched. The other changes are then made when the Pod that takes its place is admitted.
 func (d Due) Evicts(resource schema.GroupResource) bool { return evicts(resource, d.changes()) }
 
-// evicts reports whether possible changes of an object of a type require an eviction.
+// evicts reports whether changes of an object of a type require an eviction. The changes must be possible.
 func evicts(resource schema.GroupResource, changes []placement.Change) bool {
 	return resource == podResource && slices.ContainsFunc(changes, placement.Change.ChangesPods)
 }
 
-// EvictsFrom reports whether remediation of a policy may evict objects of a type.
+// EvictsFrom reports whether remediation of a policy may evict objects of a type, which must be Pods.
 func EvictsFrom(p *placement.Policy, resource schema.GroupResource) bool {
 	return p.Evict && resource == podResource
 }
@@ -167,8 +171,9 @@ func EvictionFields() *projection.FieldSet {
 // terminating is the reason why a terminating object is reported and not patched.
 const terminating = "being deleted: Berth does not patch it; if it stays, see which finalizers hold it"
 
-// Qualify says of each change whether remediation can make it in an existing object. It can change the scheduling of a Pod by an eviction,
-// if the policy has them and another Pod takes its place.
+// Qualify sets Immutable of each change in the verdicts on an existing object to why remediation can't make the change, and to "" if an
+// eviction can: remediation can change the scheduling of a Pod by an eviction, if the policy allows evictions and another Pod takes the
+// place of the evicted one.
 //
 // It can't change a terminating object. The owner of a finalizer may depend on the object's content. Besides, a patch would have no effect:
 // Berth sends a patch that changes nothing, so that the webhook decides the object, and the webhook does not decide such patches of
@@ -192,7 +197,8 @@ func Qualify(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	}
 }
 
-// qualifyEvictions marks the changes that an eviction makes as possible, for policies with evictions. If there can be none, they say why.
+// qualifyEvictions sets Immutable of the changes that an eviction would make, for policies that allow evictions: to "", or to why the Pod
+// can't be evicted.
 func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	// Without the rule scheduling, a policy only takes back what it set before. That is no reason to evict Pods.
 	evicting := slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.Evict || !v.Policy.Schedules })
@@ -201,7 +207,7 @@ func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verd
 	}
 	reason := notEvicted(obj)
 	if reason == "" && slices.ContainsFunc(verdicts, deniesNew) {
-		reason = "no other Pod would be admitted"
+		reason = "a policy would deny the Pod that takes its place"
 	}
 	if reason != "" {
 		reason = "not evicted: " + reason
@@ -215,7 +221,8 @@ func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verd
 	}
 }
 
-// deniesNew reports whether a policy that leaves a Pod as it is would deny a new one: it is for new ones only, or leaves no cluster.
+// deniesNew reports whether a policy that leaves a Pod as it is would deny a new Pod: its mode applies to new objects alone, or it leaves
+// no cluster.
 func deniesNew(v *placement.Verdict) bool {
 	denied := func(c placement.Change) bool { return !possible(c) && !c.ChangesPods() }
 	return v.Policy.Mode == placementv1.ModeEnforce && (v.DeniesNew || slices.ContainsFunc(v.Changes, denied))
@@ -242,7 +249,7 @@ func notEvicted(pod *unstructured.Unstructured) string {
 	case owner == nil:
 		return "no controller will create another Pod"
 	case !slices.Contains(recreating, schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()):
-		return fmt.Sprintf("its %s may not create another Pod, or only on the same node", owner.Kind)
+		return fmt.Sprintf("its %s might create no other Pod, or only one on the same node", owner.Kind)
 	}
 	return ""
 }
@@ -267,7 +274,8 @@ const (
 	permitSeparator = ":"
 )
 
-// FieldManagerFor returns the field manager of the patch of an object. It names the moves that verdicts require and that need an approval.
+// FieldManagerFor returns the field manager for the patch of an object. It contains a digest of the moves that need an approval, if there
+// are any.
 func FieldManagerFor(key Key, uid types.UID, due Due) string {
 	var ids []moveID
 	for _, v := range due.needing(true) {
@@ -279,8 +287,8 @@ func FieldManagerFor(key Key, uid types.UID, due Due) string {
 	return FieldManager + permitSeparator + digestOf(ids)
 }
 
-// PermitsOf returns a function that reports whether verdicts on an object require just those moves that need an approval which the field
-// manager of a patch names; nil if it names none.
+// PermitsOf returns a function that reports whether the moves that verdicts on an object require and that need an approval are those that
+// the field manager of a patch names. It returns nil if the field manager names none.
 func PermitsOf(manager string, key Key, uid types.UID) func([]*placement.Verdict) bool {
 	if manager == FieldManager {
 		return nil
@@ -288,14 +296,15 @@ func PermitsOf(manager string, key Key, uid types.UID) func([]*placement.Verdict
 	return func(verdicts []*placement.Verdict) bool { return manager == FieldManagerFor(key, uid, DueOf(verdicts)) }
 }
 
-// IsFieldManager reports whether a field manager is that of remediation.
+// IsFieldManager reports whether a field manager is that of Berth's remediation.
 func IsFieldManager(manager string) bool {
 	name, _, _ := strings.Cut(manager, permitSeparator)
 	return name == FieldManager
 }
 
-// ManagerOf returns the field manager other than Berth that last wrote a field which a patch changes. If none of the fields has an owner,
-// for example because its value was removed, it is the one that last wrote any field of the object. It is empty if there is none.
+// ManagerOf returns the field manager, other than Berth's, that last wrote a field that a patch for the verdicts changes. If no manager
+// owns such a field, for example because the value was removed, it is the one that last wrote any field of the object. It returns "" if
+// there is none.
 func ManagerOf(entries []metav1.ManagedFieldsEntry, due Due) string {
 	var owner, writer metav1.ManagedFieldsEntry
 	at := func(e metav1.ManagedFieldsEntry) time.Time { return ptr.Deref(e.Time, metav1.Time{}).Time }
@@ -313,7 +322,7 @@ func ManagerOf(entries []metav1.ManagedFieldsEntry, due Due) string {
 	return cmp.Or(owner.Manager, writer.Manager)
 }
 
-// owns reports whether a field manager owns a field that one of the changes sets, or part of it.
+// owns reports whether the entry of a field manager owns a field that one of the changes sets, or a part of it.
 func owns(entry metav1.ManagedFieldsEntry, changes []placement.Change) bool {
 	var fields fieldpath.Set
 	if entry.FieldsV1 == nil || fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) != nil {

@@ -332,7 +332,7 @@ func TestCompute(t *testing.T) {
 				f.Waiting.Pause, f.Waiting.PausedIn = "3-def", containment.Scope{"bank"}
 			},
 			want:    map[string]string{"Paused": "False NamespacesPaused"},
-			message: map[string]string{"Paused": "release-blast-radius=3-abc; objects failed that do not fail any more, so Berth patches no more objects of this policy in namespace bank ("},
+			message: map[string]string{"Paused": "release-blast-radius=3-abc; too many objects failed, which no longer fail, so Berth patches no more objects of this policy in namespace bank ("},
 		},
 		"PausedInANamespaceAndAfterFailures": {
 			change: func(f *status.Facts) {
@@ -348,7 +348,7 @@ func TestCompute(t *testing.T) {
 				f.Waiting.Pause, f.Waiting.PausedIn = "3-def", containment.Scope{"bank"}
 			},
 			want:    map[string]string{"Paused": "True BlastRadius"},
-			message: map[string]string{"Paused": "release-blast-radius=3-abc; objects failed that do not fail any more, so Berth patches no more objects of this policy in namespace bank ("},
+			message: map[string]string{"Paused": "release-blast-radius=3-abc; too many objects failed, which no longer fail, so Berth patches no more objects of this policy in namespace bank ("},
 		},
 		"PausedByAnEarlierLeader": {
 			change:  func(f *status.Facts) { f.Report.Pause = &remediation.Pause{Change: "3-abc", Before: 2} },

@@ -200,7 +200,7 @@ var _ = Describe("Running Pods whose scheduling violates a decision", func() {
 		}
 		first := Keys{
 			"bare":    HaveSuffix("(not evicted: no controller will create another Pod)"),
-			"daemon":  HaveSuffix("(not evicted: its DaemonSet may not create another Pod, or only on the same node)"),
+			"daemon":  HaveSuffix("(not evicted: its DaemonSet might create no other Pod, or only one on the same node)"),
 			"failed":  HaveSuffix("(not evicted: it has finished)"),
 			"gated":   HaveSuffix("(not evicted: it has scheduling gates)"),
 			"pending": HaveSuffix("(not evicted: it does not run yet)"),
