@@ -27,29 +27,30 @@ import (
 // If a candidate was not chosen and is worse now, or has left, the choice is the same. If it is better now, or has joined, the choice
 // differs only if it is better than the worst of those that were chosen.
 type Changes struct {
-	// changed are the candidates or domains that have another level, or are in one of the sets only. entered are those of them that are in
-	// the later one.
+	// changed are the candidates or domains that have another level than before, or are in only one of the two sets.
 	changed map[string]bool
+	// entered are those in changed that are in the later set.
 	entered List
-	// levels are the present levels of the candidates or domains.
+	// levels are the levels of the candidates or domains in the later set, by name.
 	levels map[string]int64
-	// limit is the maximum number of candidates or domains that are chosen.
+	// limit is the maximum number of candidates or domains that are chosen from each set.
 	limit int
-	// domains is nil if the candidates are not in domains.
+	// domains are the changes within the domains; nil if the candidates are not in domains.
 	domains *domainChanges
 }
 
-// domainChanges are the changes of candidates in domains.
+// domainChanges are the changes of candidates within domains.
 type domainChanges struct {
-	bounds Bounds
-	// of has the domains of the candidates before.
+	bounds Bounds // The bounds of both choices.
+	// of has the domain of each candidate in the earlier set.
 	of map[string]string
-	// members are the changes in domains that have the same level as before. sizes are the least sizes of these, before and after.
+	// members are the changes of the candidates of each domain whose own level is the same as before.
 	members map[string]*Changes
-	sizes   map[string]int
+	// sizes are the numbers of candidates of these domains: the smaller one of before and after.
+	sizes map[string]int
 }
 
-// newChanges returns the changes from one list of candidates or domains to another.
+// newChanges returns the changes from one list of candidates or domains to a later one, of which at most limit are chosen.
 func newChanges(before, after List, limit int) *Changes {
 	out := &Changes{changed: map[string]bool{}, levels: make(map[string]int64, len(after)), limit: limit}
 	for _, c := range after {
@@ -76,8 +77,7 @@ func newChanges(before, after List, limit int) *Changes {
 // ChangesTo returns the changes from a list to a later one. The n best candidates are chosen from each.
 func (l List) ChangesTo(after List, n int) *Changes { return newChanges(l, after, n) }
 
-// ChangesTo returns the changes to later candidates in domains. The bounds are those of both choices. It returns nil if the two have other
-// minClusters.
+// ChangesTo returns the changes to later domains. b are the bounds of both choices. It returns nil if the two have different minClusters.
 func (d *Domains) ChangesTo(after *Domains, b Bounds) *Changes {
 	if d.minClusters != after.minClusters {
 		return nil
@@ -97,7 +97,7 @@ func (d *Domains) ChangesTo(after *Domains, b Bounds) *Changes {
 	return out
 }
 
-// Concern reports whether another choice may be made for an object for which these candidates were chosen before.
+// Concern reports whether the changes may lead to another choice for an object. chosen are the candidates that were chosen for it before.
 func (c *Changes) Concern(object string, chosen []string) bool {
 	if c.domains == nil {
 		return c.concern(object, chosen, c.limit)
@@ -107,7 +107,7 @@ func (c *Changes) Concern(object string, chosen []string) bool {
 		slices.ContainsFunc(used, func(domain string) bool { return c.domains.concern(domain, object, chosen, len(used)) })
 }
 
-// concern is Concern for candidates or domains of which at most limit are chosen.
+// concern reports the same about candidates or domains, of which at most limit are chosen, without regard to changes within domains.
 func (c *Changes) concern(object string, chosen []string, limit int) bool {
 	switch {
 	case len(chosen) == 0 || slices.ContainsFunc(chosen, func(name string) bool { return c.changed[name] }):
@@ -140,7 +140,7 @@ func (c *Changes) concern(object string, chosen []string, limit int) bool {
 	return slices.ContainsFunc(c.entered, func(e candidate) bool { return e.level == level && compare(r.ranked(e), worst) < 0 })
 }
 
-// used returns the domains of candidates, each once.
+// used returns the domains to which candidates belonged before, each once.
 func (d *domainChanges) used(candidates []string) []string {
 	out := make([]string, 0, len(candidates))
 	for _, name := range candidates {
@@ -151,8 +151,8 @@ func (d *domainChanges) used(candidates []string) []string {
 	return out
 }
 
-// concern reports whether other candidates may be chosen in one of the used domains, or because of its candidates, if the same domains are
-// used as before.
+// concern reports whether changes of the candidates of a domain may lead to another choice for an object, given that the same domains are
+// used as before. used is the number of these domains.
 func (d *domainChanges) concern(domain, object string, chosen []string, used int) bool {
 	changes := d.members[domain]
 	if changes == nil {
@@ -169,7 +169,7 @@ func (d *domainChanges) concern(domain, object string, chosen []string, used int
 	return !fixed || d.sizes[domain] < len(own) || changes.concern(object, own, len(own))
 }
 
-// even reports whether the candidates are distributed evenly over the domains that are used.
+// even reports whether the same number of chosen candidates is in each of the used domains, whose number is given.
 func (d *domainChanges) even(chosen []string, used int) bool {
 	counts := make(map[string]int, used)
 	for _, name := range chosen {

@@ -38,17 +38,18 @@ import (
 	"sync"
 )
 
-// List has candidates from the lowest to the highest level, and those of one level by name. It is immutable.
+// List is a list of candidates, sorted by level, the lowest first, and then by name. It is immutable.
 type List []candidate
 
-// candidate is the name of a candidate, with its level. Lower levels are chosen first.
+// candidate is a candidate, or a domain, with its level. Lower levels are better, and are chosen first.
 type candidate struct {
 	name  string
 	level int64
 }
 
-// NewList returns the candidates with the given scores, by name. The level of a candidate is the highest score less its own, divided by
-// minGain and rounded down. minGain is at least 1, and no two scores differ by more than an int64 can hold.
+// NewList returns the list of the candidates whose scores are given, by name. Higher scores are better. The level of a candidate is the
+// distance of its score from the highest one, divided by minGain and rounded down: candidates whose scores hardly differ have one level.
+// minGain is at least 1, and no two scores may differ by more than an int64 can hold.
 func NewList(scores map[string]int64, minGain int64) List {
 	highest := int64(math.MinInt64)
 	for _, score := range scores {
@@ -62,6 +63,7 @@ func NewList(scores map[string]int64, minGain int64) List {
 	return out
 }
 
+// sort sorts the list by level, and then by name.
 func (l List) sort() {
 	slices.SortFunc(l, func(a, b candidate) int {
 		if a.level != b.level {
@@ -71,7 +73,7 @@ func (l List) sort() {
 	})
 }
 
-// names returns the names of the candidates.
+// names returns the names of the candidates, in the order of the list.
 func (l List) names() []string {
 	out := make([]string, len(l))
 	for i, c := range l {
@@ -80,24 +82,23 @@ func (l List) names() []string {
 	return out
 }
 
-// Best returns the names of the n best candidates for an object, or of all if there are fewer. They are in no particular order.
+// Best returns the names of the n best candidates for an object, or of all candidates if there are fewer, in no particular order.
 func (l List) Best(object string, n int) []string {
 	r := newRanker(object)
 	defer r.release()
 	return r.best(l, n).names()
 }
 
-// Domains are candidates in domains. They are immutable.
+// Domains are candidates that belong to domains. They are immutable.
 type Domains struct {
-	// usable has the domains with at least minClusters candidates. The level of a domain is that of its best candidate.
+	// usable has the domains with at least minClusters candidates. The level of a domain is the level of its best candidate.
 	usable      List
-	members     map[string]List
-	minClusters int
+	members     map[string]List // The candidates of each domain, by its name.
+	minClusters int             // The minimum number of candidates of a usable domain.
 }
 
-// NewDomains returns the domains of candidates. The scores and minGain are those of NewList. The domains are by the names of the
-// candidates; a candidate without a domain can't be chosen. A domain with less than minClusters candidates, of which there is at least
-// one, is not used.
+// NewDomains returns the domains of candidates. scores and minGain are as for NewList. domains maps the name of a candidate to that of its
+// domain; a candidate that is not in it can't be chosen. A domain with fewer than minClusters candidates is not used.
 func NewDomains(scores map[string]int64, minGain int64, domains map[string]string, minClusters int) *Domains {
 	out := &Domains{members: map[string]List{}, minClusters: minClusters}
 	for _, c := range NewList(scores, minGain) {
@@ -114,20 +115,20 @@ func NewDomains(scores map[string]int64, minGain int64, domains map[string]strin
 	return out
 }
 
-// Bounds limit a choice of candidates in domains. MaxDomains, MaxClusters, and Limit are unlimited if they are 0.
+// Bounds limits the choice of candidates in domains. 0 means that MaxDomains, MaxClusters, or Limit does not limit it.
 type Bounds struct {
-	// MinDomains is how many domains must be usable. If fewer are, no candidate is chosen.
+	// MinDomains is the minimum number of usable domains. If there are fewer, no candidate is chosen.
 	MinDomains int
-	// MaxDomains and MaxClusters limit the domains and the candidates of each domain. MaxClusters is not less than the minClusters of the
-	// domains.
+	// MaxDomains is the maximum number of domains that are used, and MaxClusters the maximum number of candidates of each domain.
+	// MaxClusters is not less than the minClusters of the domains.
 	MaxDomains, MaxClusters int
-	// Limit limits all candidates together. They are taken from the domains in turns: first minClusters of each domain, then the next best of
-	// each domain, and so on. Within a turn, better candidates come first.
+	// Limit is the maximum number of all candidates together. They are taken from the domains in turns: first the minClusters best of each
+	// domain, then the next best of each domain, and so on. Within a turn, better candidates come first.
 	Limit int
 }
 
-// Choose returns the names of the candidates that are chosen for an object, and the domains that are used: the best ones, as many as
-// the bounds allow. They are in no particular order.
+// Choose returns the names of the candidates that are chosen for an object, and of the domains that are used for it: the best ones, as many
+// as the bounds allow. Neither list has a particular order.
 func (d *Domains) Choose(object string, b Bounds) (candidates, domains []string) {
 	r := newRanker(object)
 	defer r.release()
@@ -159,12 +160,12 @@ func (d *Domains) Choose(object string, b Bounds) (candidates, domains []string)
 	return candidates, used.names()
 }
 
-// maxDomains returns how many domains are used at most, of those that there are.
+// maxDomains returns the maximum number of domains that are used by the bounds and by how many are usable.
 func (d *Domains) maxDomains(b Bounds) int {
 	return min(len(d.usable), d.mostDomains(b))
 }
 
-// mostDomains returns how many domains are used at most, however many there are.
+// mostDomains returns the maximum number of domains that are used by the bounds alone.
 func (d *Domains) mostDomains(b Bounds) int {
 	out := math.MaxInt
 	if b.MaxDomains > 0 {
@@ -176,7 +177,7 @@ func (d *Domains) mostDomains(b Bounds) int {
 	return out
 }
 
-// size returns how many candidates of a domain can be chosen.
+// size returns the maximum number of candidates that can be chosen from one domain.
 func (d *Domains) size(domain candidate, b Bounds) int {
 	out := len(d.members[domain.name])
 	if b.MaxClusters > 0 {
@@ -185,8 +186,8 @@ func (d *Domains) size(domain candidate, b Bounds) int {
 	return out
 }
 
-// turns returns how many candidates of each domain are chosen in the turns that the limit covers completely, and how many of the
-// candidates of the next turn are.
+// turns returns how Bounds.Limit is divided: full is how many candidates are chosen from each used domain, unless it has fewer, and rest is
+// how many further candidates are chosen, at most one from each domain.
 func (d *Domains) turns(used List, b Bounds) (full, rest int) {
 	rest = b.Limit
 	// open are the sizes of the domains from which more can be taken.
@@ -211,9 +212,10 @@ func (d *Domains) turns(used List, b Bounds) (full, rest int) {
 // ranked is a candidate with its rank for an object.
 type ranked struct {
 	candidate
-	rank [sha256.Size]byte
+	rank [sha256.Size]byte // The SHA-256 digest of the object and the name of the candidate.
 }
 
+// compare orders candidates from the best to the worst: by level, then by rank.
 func compare(a, b ranked) int {
 	if a.level != b.level {
 		return cmp.Compare(a.level, b.level)
@@ -224,7 +226,7 @@ func compare(a, b ranked) int {
 	return strings.Compare(a.name, b.name)
 }
 
-// truncated returns the first n of the candidates in their order. It changes the slice.
+// truncated sorts candidates from the best to the worst, and returns the first n. It changes the slice.
 func truncated(all []ranked, n int) []ranked {
 	slices.SortFunc(all, compare)
 	return all[:min(n, len(all))]
@@ -232,21 +234,24 @@ func truncated(all []ranked, n int) []ranked {
 
 // ranker computes the ranks of candidates for one object. It is not safe for concurrent use.
 type ranker struct {
-	// all begins with the object and a slash.
+	// all begins with the name of the object and a slash, which begin the hashed text of every candidate.
 	all []byte
-	// text begins with the end of that, up to prefix. The rest is overwritten for each candidate: its name, up to length,
-	// and what SHA-256 adds.
-	text           []byte
+	// text is the part of the hashed text after the first whole blocks of all. It begins with the rest of the object's name, up to prefix.
+	// Then come the name of a candidate, up to length, and the padding of SHA-256, which are overwritten for each candidate.
+	text []byte
+	// prefix is the length of the part of text that belongs to the object. length is that of text without the padding; -1 before the first
+	// candidate.
 	prefix, length int
-	// hashed is the number of bytes of the object before text, whole blocks. initial is the state of hash after them, if there are any.
-	hashed  int
+	// hashed is the number of bytes before text. It is a multiple of the block size.
+	hashed int
+	// initial is the state of hash after these bytes, if there are any.
 	initial []byte
-	hash    digest
-	// state is the state of hash after the last candidate.
+	hash    digest // A SHA-256 hash.
+	// state is the encoded state of hash after the last candidate. It contains the digest.
 	state []byte
 }
 
-// digest is what sha256.New returns.
+// digest is the interface of what sha256.New returns.
 type digest interface {
 	hash.Hash
 	encoding.BinaryAppender
@@ -256,7 +261,7 @@ type digest interface {
 // rankers are used again, because a ranker has several parts.
 var rankers = sync.Pool{New: func() any { return &ranker{hash: sha256.New().(digest)} }}
 
-// newRanker returns a ranker. Call release once it is not used any more.
+// newRanker returns a ranker for an object. Call release when it is no longer used.
 func newRanker(object string) *ranker {
 	r := rankers.Get().(*ranker)
 	whole := (len(object) + 1) / sha256.BlockSize * sha256.BlockSize
@@ -272,6 +277,7 @@ func newRanker(object string) *ranker {
 	return r
 }
 
+// release lets the next newRanker use the ranker again.
 func (r *ranker) release() { rankers.Put(r) }
 
 // What crypto/sha256 encodes its state as: a mark, the digest of the whole blocks until then, and more.
@@ -280,7 +286,7 @@ const digestStart, digestEnd = 4, 4 + sha256.Size
 // padding is the size of what SHA-256 adds to a text at least: a mark, and the length.
 const padding = 1 + 8
 
-// rank returns the rank of a candidate, which the next call overwrites.
+// rank returns the rank of the candidate with a name, as a slice that the next call overwrites.
 //
 // It pads the text as FIPS 180-4 says, and takes the digest from the state of the hash. That takes a third less time than sha256.Sum256,
 // which copies text and state. Choices among many equal candidates do nearly nothing else.
@@ -309,7 +315,7 @@ func (r *ranker) rank(name string) []byte {
 	return r.state[digestStart:digestEnd]
 }
 
-// best returns the n best candidates of a list, or all if there are fewer, in no particular order.
+// best returns the n best candidates of a list, or all candidates if there are fewer, in no particular order.
 func (r *ranker) best(list List, n int) List {
 	if n >= len(list) {
 		return list
@@ -330,7 +336,7 @@ func (r *ranker) best(list List, n int) List {
 	return out
 }
 
-// first returns the n best candidates of a list, which has as many, in their order.
+// first returns the n best candidates of a list, from the best to the worst. The list must have at least n.
 func (r *ranker) first(list List, n int) []ranked {
 	level := list[n-1].level
 	out := make([]ranked, 0, min(2*n, len(list)))
