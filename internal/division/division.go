@@ -36,27 +36,27 @@ import (
 	"slices"
 )
 
-// Cluster is a cluster that runs replicas. Numbers are used as if they were in the range from 0 to math.MaxInt32.
+// Cluster is a cluster that may run replicas. Numbers below 0 or above math.MaxInt32 are used as if they were 0 or math.MaxInt32.
 type Cluster struct {
 	// Name is unique among the clusters.
 	Name string
-	// Weight is relative to the weights of the other clusters. A cluster with the weight 0 gets the minimum.
+	// Weight is relative to the weights of the other clusters. A cluster with the weight 0 gets the minimum number of replicas.
 	Weight int64
-	// Fixed, if set, is the number of replicas of the cluster, whatever the weights and bounds are.
+	// Fixed, unless it is nil, is the number of replicas of the cluster, whatever the weights and bounds are.
 	Fixed *int64
 }
 
-// Bounds limit the number of replicas of each cluster without a fixed number.
+// Bounds limits the number of replicas of each cluster that has no fixed number.
 type Bounds struct {
-	// Min is the minimum.
+	// Min is the minimum number. If it is above Max, Max is used instead.
 	Min int64
-	// Max is the maximum; nil if there is none. A minimum above the maximum is used as if it were the maximum.
+	// Max is the maximum number; nil if there is none.
 	Max *int64
 }
 
-// Divide returns the number of replicas of each cluster. Clusters with fixed numbers come first. The others divide the rest by
-// weight. If there are fewer replicas than the fixed numbers require, the fixed numbers are the weights by which they are divided.
-// If there are fewer than the minima require, the clusters with the highest weights get their minimum.
+// Divide returns the number of replicas of each cluster, by name. Clusters with fixed numbers get them first. The others divide the rest by
+// weight. If there are fewer replicas than the fixed numbers require, they are divided by using the fixed numbers as weights. If there are
+// fewer than the minima require, the clusters with the highest weights get their minimum.
 //
 // The result has these properties:
 //
@@ -66,8 +66,8 @@ type Bounds struct {
 //   - If a cluster leaves, no other cluster gets fewer. If one joins, no other cluster gets more. So the only replicas that move
 //     are those of this cluster.
 //
-// If clusters have the same claim to a replica, a hash of the seed and the name of the cluster decides. Objects with different
-// seeds therefore favor different clusters.
+// If clusters have the same claim to a replica, a hash of the seed and the name of the cluster decides. Objects with different seeds
+// therefore favor different clusters.
 func Divide(replicas int64, clusters []Cluster, bounds Bounds, seed string) map[string]int64 {
 	replicas = limit(replicas)
 	highest := int64(math.MaxInt32)
@@ -97,31 +97,32 @@ func Divide(replicas int64, clusters []Cluster, bounds Bounds, seed string) map[
 	return result
 }
 
-// share is the part of one cluster.
+// share is the part of the replicas that one cluster gets, with what determines it.
 type share struct {
-	name             string
-	hash             uint64
+	name string // The name of the cluster.
+	hash uint64 // Decides between clusters with the same claim to a replica.
+	// min and max limit replicas.
 	weight, min, max int64
-	replicas         int64
+	replicas         int64 // The result.
 }
 
-// limit returns the number of the range of Cluster's numbers that is closest to n.
+// limit returns n, raised to 0 or lowered to math.MaxInt32.
 func limit(n int64) int64 {
 	return min(max(n, 0), math.MaxInt32)
 }
 
-// hash has to be uniform even for names that differ in one character.
+// hash returns a hash of the name of a cluster and a seed. It has to be uniform even for names that differ in one character.
 func hash(name, seed string) uint64 {
 	sum := sha256.Sum256([]byte(seed + "\x00" + name))
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// compareTied orders shares with the same claim to a replica.
+// compareTied orders shares with the same claim to a replica, by their hash.
 func compareTied(a, b *share) int {
 	return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.name, b.name))
 }
 
-// apportion sets the replicas of the shares, and returns how many are left.
+// apportion divides total replicas among the shares by setting their replicas, and returns how many are left over.
 func apportion(total int64, shares []*share) int64 {
 	minima := int64(0)
 	for _, s := range shares {
@@ -160,7 +161,7 @@ func apportion(total int64, shares []*share) int64 {
 	return total
 }
 
-// fill gives the shares their minima, the highest weight first, until no replicas are left.
+// fill gives the shares their minima, the highest weight first, until no replicas are left. It returns how many are left over.
 func fill(total int64, shares []*share) int64 {
 	ordered := slices.SortedFunc(slices.Values(shares), func(a, b *share) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), compareTied(a, b))
@@ -176,14 +177,15 @@ func fill(total int64, shares []*share) int64 {
 // replica from one level to the next.
 const levelBits = 31
 
-// at returns the number of replicas at a level: the product of weight and level, rounded to the nearest integer and limited to
-// the bounds. Halves are rounded up.
+// at returns the number of replicas of a share at a level: weight times level, a fixed-point number with levelBits fractional bits, rounded
+// to the nearest integer (halves up) and limited to min and max.
 func (s *share) at(level uint64) int64 {
 	high, low := bits.Mul64(uint64(s.weight), level) //nolint:gosec // limit has made it positive
 	doubled := high<<(64-levelBits+1) | low>>(levelBits-1)
 	return min(max(int64(doubled/2+doubled%2), s.min), s.max) //nolint:gosec // the product has at most 94 bits
 }
 
+// sumAt returns the number of replicas of all shares at a level.
 func sumAt(level uint64, shares []*share) int64 {
 	sum := int64(0)
 	for _, s := range shares {
@@ -192,8 +194,8 @@ func sumAt(level uint64, shares []*share) int64 {
 	return sum
 }
 
-// comparePriority compares the claims of two shares to one more replica. A claim is the weight divided by the number of replicas
-// plus one half.
+// comparePriority compares the claims of two shares to one more replica; the higher claim is greater. A claim is the weight divided by the
+// number of replicas plus one half.
 func comparePriority(a, b *share) int {
 	return cmp.Compare(a.weight*(2*b.replicas+1), b.weight*(2*a.replicas+1))
 }
