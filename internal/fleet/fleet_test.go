@@ -212,7 +212,7 @@ func TestWaiting(t *testing.T) {
 	for status, want := range map[string]string{
 		`waiting: [{reason: Window, objects: 1, message: for a window}]`:        "it waits for a window",
 		`waiting: [{reason: Budget, objects: 1}, {reason: Window, objects: 1}]`: "it waits " + turn,
-		`paused: {change: "1"}`: "it waits until the remediation of PlacementPolicy p goes on, which a change paused (its condition Paused has the command), and then " + strings.TrimSuffix(turn, ", or for an update that changes what the policy reads or writes"),
+		`paused: {change: "1"}`: "it waits until the remediation of PlacementPolicy p, which a change paused, is resumed (its condition Paused has the command), and then " + strings.TrimSuffix(turn, ", or for an update that changes what the policy reads or writes"),
 	} {
 		policy := `---
 apiVersion: placement.berth.dev/v1alpha1

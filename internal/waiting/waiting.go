@@ -42,25 +42,25 @@ const (
 	Running placementv1.WaitingReason = "Running"
 )
 
-// Wait is what remediation of a policy waits for.
+// Wait is one thing for which an existing object, or the rollout of a policy, waits.
 type Wait struct {
 	Reason placementv1.WaitingReason
-	// Policy is the policy whose approval, window, budget, or stage it is.
+	// Policy is the name of the policy to whose approval, window, budget, or stage the reason refers.
 	Policy string
-	// Until is when the next window opens, or when a moved object fails; zero for never.
+	// Until is when the next window opens, for a window, or when the move fails, for Running; zero for never.
 	Until time.Time
-	// Group is the group of the policy's budget; empty for none.
+	// Group is the name of the group that shares the policy's budget; empty for none.
 	Group string
 	// Mode is the policy's remediation mode. It is used only for Update.
 	Mode placementv1.RemediationMode
-	// Pause identifies the pause because of failures; empty if it is not known.
+	// Pause is the ID of the pause because of failures; empty if it is not known.
 	Pause string
 }
 
 // orUpdate follows what an update of the object need not wait for.
 const orUpdate = ", or for an update that changes what the policy reads or writes"
 
-// String returns what follows "it waits": when the object goes on, and the command if there is one.
+// String returns the words that follow "it waits", such as `for an approval of the plan of PlacementPolicy p (kubectl berth approve p)`.
 func (w Wait) String() string {
 	if w.passes() {
 		return w.phrase() + orUpdate
@@ -68,12 +68,12 @@ func (w Wait) String() string {
 	return w.phrase()
 }
 
-// passes reports whether an update that changes what the policy reads or writes does not wait.
+// passes reports whether an update that changes what the policy reads or writes moves the object at once.
 func (w Wait) passes() bool {
 	return slices.Contains([]placementv1.WaitingReason{placementv1.WaitingForApproval, placementv1.WaitingForWindow, placementv1.WaitingForBudget}, w.Reason)
 }
 
-// phrase returns the words of String without those about updates.
+// phrase returns the words of String, without those about updates that need not wait.
 func (w Wait) phrase() string {
 	of := "PlacementPolicy " + w.Policy
 	switch w.Reason {
@@ -88,7 +88,7 @@ func (w Wait) phrase() string {
 	case placementv1.WaitingForBudget:
 		shared := ""
 		if w.Group != "" {
-			shared = ", which the policies of the group " + w.Group + " share"
+			shared = fmt.Sprintf(", which the policies of the group %s share", w.Group)
 		}
 		return fmt.Sprintf("for its turn within spec.remediation.budget of %s%s", of, shared)
 	case placementv1.WaitingForAvailability:
@@ -98,15 +98,15 @@ func (w Wait) phrase() string {
 		if w.Pause != "" {
 			command = fmt.Sprintf("kubectl annotate plpol %s --overwrite %s=%s", w.Policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
 		}
-		return fmt.Sprintf("until the patches of %s go on, of which too many failed (%s)", of, command)
+		return fmt.Sprintf("until the patches of %s, of which too many failed, are resumed (%s)", of, command)
 	case placementv1.WaitingForDisruptionBudget:
 		return "until a PodDisruptionBudget allows its eviction"
 	case Release:
-		return fmt.Sprintf("until the remediation of %s goes on, which a change paused (its condition Paused has the command)", of)
+		return fmt.Sprintf("until the remediation of %s, which a change paused, is resumed (its condition Paused has the command)", of)
 	case StageApproval:
 		return fmt.Sprintf("for an approval of the next stage of %s (kubectl berth approve %s)", of, w.Policy)
 	case Running:
-		text := "until a system of spec.delivery of " + of + " reports that it runs in its new clusters"
+		text := fmt.Sprintf("until a system of spec.delivery of %s reports that it runs in its new clusters", of)
 		if !w.Until.IsZero() {
 			text += "; it fails at " + w.Until.UTC().Format(time.RFC3339)
 		}
@@ -117,7 +117,7 @@ func (w Wait) phrase() string {
 	return w.update(of)
 }
 
-// update returns the words for a policy that leaves existing objects to their updates.
+// update returns the words for the reason Update. of is the policy, as text.
 func (w Wait) update(of string) string {
 	update := "an update that changes what " + of + " reads or writes"
 	switch w.Mode {
@@ -129,10 +129,10 @@ func (w Wait) update(of string) string {
 	return fmt.Sprintf("for %s (spec.remediation.mode of %s is %s)", update, of, w.Mode)
 }
 
-// Waits is what an object waits for, in this order.
+// Waits are all that an object waits for, in the order in which it does.
 type Waits []Wait
 
-// String returns what follows "it waits"; "" if the object does not wait.
+// String returns the words that follow "it waits"; "" if the object waits for nothing.
 func (w Waits) String() string {
 	texts, passes := make([]string, len(w)), len(w) > 0
 	for i, one := range w {
@@ -145,8 +145,8 @@ func (w Waits) String() string {
 	return out
 }
 
-// Of returns what an existing object of a namespace waits for at a time until remediation of a policy changes it. The status of the policy
-// tells of approvals and pauses. What only the leader knows, such as which objects are unavailable, is left out.
+// Of returns what an existing object of a namespace waits for at the time now, before remediation of a policy changes it. s is the status
+// of the policy, which tells of approvals and pauses. What only the leader knows, such as which objects are unavailable, is left out.
 func Of(p *placement.Policy, s placementv1.PlacementPolicyStatus, namespace string, now time.Time) (out Waits) {
 	switch p.Remediation {
 	case placementv1.RemediationManual, placementv1.RemediationNewOnly, placementv1.RemediationOff:
@@ -171,12 +171,13 @@ func Of(p *placement.Policy, s placementv1.PlacementPolicyStatus, namespace stri
 	return out
 }
 
-// within reports whether a pause in some namespaces, or in all if there are none, includes a namespace.
+// within reports whether a pause includes a namespace. namespaces are those of the pause; none stands for all.
 func within(namespaces []string, namespace string) bool {
 	return len(namespaces) == 0 || slices.Contains(namespaces, namespace)
 }
 
-// OfRollout returns what the rollout of a policy waits for; nil if it waits for nothing that these words have.
+// OfRollout returns what the rollout of a policy waits for: an approval or the time of a stage. It returns nil if the rollout waits for
+// neither.
 func OfRollout(policy string, r *placementv1.RolloutStatus) Waits {
 	switch {
 	case r == nil:

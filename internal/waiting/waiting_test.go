@@ -59,7 +59,7 @@ func TestOf(t *testing.T) {
 		"Failures": {
 			policy: placement.Policy{Remediation: placementv1.RemediationAutomatic},
 			status: placementv1.PlacementPolicyStatus{Failures: &placementv1.MoveFailures{Pause: "3-x", PausedNamespaces: []string{"shop"}}},
-			want: "until the patches of PlacementPolicy p go on, of which too many failed " +
+			want: "until the patches of PlacementPolicy p, of which too many failed, are resumed " +
 				"(kubectl annotate plpol p --overwrite placement.berth.dev/resume-after-failures=3-x)",
 		},
 		"FailuresElsewhere": {
@@ -68,7 +68,7 @@ func TestOf(t *testing.T) {
 		},
 		"BlastRadius": {
 			policy: placement.Policy{Remediation: placementv1.RemediationAutomatic}, status: placementv1.PlacementPolicyStatus{Paused: &placementv1.PausedChange{Change: "x"}},
-			want: "until the remediation of PlacementPolicy p goes on, which a change paused (its condition Paused has the command)",
+			want: "until the remediation of PlacementPolicy p, which a change paused, is resumed (its condition Paused has the command)",
 		},
 		"Manual": {policy: placement.Policy{Remediation: placementv1.RemediationManual}, want: "for an update that changes what PlacementPolicy p reads or writes (spec.remediation.mode of PlacementPolicy p is Manual)"},
 		"Off":    {policy: placement.Policy{Remediation: placementv1.RemediationOff}, want: "for its next update (spec.remediation.mode of PlacementPolicy p is Off)"},
