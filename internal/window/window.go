@@ -29,16 +29,16 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Window is a period that recurs on a schedule. The zero value is never open. A Window is immutable.
+// Window is a period that recurs on a schedule, such as each night from 22:00 for 6 hours. The zero value is never open. A Window is
+// immutable.
 type Window struct {
-	schedule cron.Schedule
-	length   time.Duration
+	schedule cron.Schedule // When it opens; nil for the zero value.
+	length   time.Duration // How long it stays open.
 }
 
-// Parse returns the window that a policy describes. The field is the name of the invalid field if there is an error.
+// Parse returns the window that a policy specifies. If it is invalid, Parse returns the name of the invalid field, and an error.
 //
-// Schedules have the syntax and the meaning of those of CronJobs: both use the parser of the module
-// github.com/robfig/cron.
+// Schedules have the syntax and the meaning of those of CronJobs: both use the parser of the module github.com/robfig/cron.
 func Parse(w placementv1.RemediationWindow) (_ Window, field string, _ error) {
 	if strings.Contains(w.Start, "TZ") {
 		return Window{}, "start", errors.New("a schedule can't contain a time zone: set timeZone")
@@ -62,12 +62,12 @@ func Parse(w placementv1.RemediationWindow) (_ Window, field string, _ error) {
 		return Window{}, "duration", errors.New("the window ends before it starts: the duration must be greater than 0")
 	}
 	if at.Next(time.Unix(0, 0)).IsZero() {
-		return Window{}, "start", errors.New("the window never opens: there is no such date")
+		return Window{}, "start", errors.New("the window never opens: no date matches the schedule")
 	}
 	return Window{schedule: at, length: w.Duration.Duration}, "", nil
 }
 
-// closes returns the time when the window that is open at a time closes. It returns zero if the window is not open.
+// closes returns when a window that is open at the time now closes; zero if it is not open then.
 func (w Window) closes(now time.Time) time.Time {
 	if w.schedule == nil {
 		return time.Time{}
@@ -86,7 +86,7 @@ const (
 	maxPeriod   = 400 * 24 * time.Hour
 )
 
-// NeverCloses reports whether the window opens again each time before it closes.
+// NeverCloses reports whether the window always opens again before it closes.
 func (w Window) NeverCloses() bool {
 	if w.schedule == nil {
 		return false
@@ -106,10 +106,10 @@ func (w Window) NeverCloses() bool {
 	return true
 }
 
-// Windows are the periods in which something may happen. Without any, it may always happen.
+// Windows are the periods in which existing objects may be moved. If there are none, objects may always be moved.
 type Windows []Window
 
-// ParseAll parses the windows of a policy. A window that is invalid is never open.
+// ParseAll parses the windows that a policy specifies. An invalid one becomes a window that is never open.
 func ParseAll(specs []placementv1.RemediationWindow) Windows {
 	var out Windows
 	for _, spec := range specs {
@@ -119,7 +119,7 @@ func ParseAll(specs []placementv1.RemediationWindow) Windows {
 	return out
 }
 
-// Open reports whether it may happen at a time. If not, next is the time when the first window opens; it is zero if none
+// Open reports whether a window is open at the time now, or there are no windows. Otherwise next is when a window opens next; zero if none
 // ever does.
 func (w Windows) Open(now time.Time) (open bool, next time.Time) {
 	if len(w) == 0 {
