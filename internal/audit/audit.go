@@ -38,7 +38,7 @@ const (
 // maxValue bounds the value of an annotation, in bytes.
 const maxValue = 4096
 
-// Value joins texts to the value of an annotation, and truncates it to maxValue.
+// Value joins texts by a separator to the value of an audit annotation, and truncates it to maxValue bytes.
 func Value(texts []string, separator string) string {
 	return printable.Truncate(strings.Join(texts, separator), maxValue)
 }

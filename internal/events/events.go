@@ -80,7 +80,7 @@ const (
 	actionDeliver   = "Deliver"
 )
 
-// Kind is a kind of events.
+// Kind is a kind of Event: the values of its fields type, reason, and action.
 type Kind struct{ Type, Reason, Action string }
 
 // Kinds of events on objects.
@@ -106,8 +106,8 @@ var onObjects = sets.New(
 	ReasonDenied, ReasonEvaluationFailed, ReasonQuotaUnchecked, ReasonRemediated, ReasonEvicted, ReasonRemediationFailed, ReasonRemediationStopped,
 )
 
-// OnObjects reports whether Berth emits events with the controller and the reason on objects. Such an event may still be from another
-// client, because any client that may create events chooses both.
+// OnObjects reports whether Berth emits Events with this reporting controller and reason on the objects that policies match. Such an Event
+// may still come from another client, because any client that may create Events chooses both.
 func OnObjects(controller, reason string) bool {
 	return controller == Controller && onObjects.Has(reason)
 }
@@ -169,20 +169,19 @@ var steps = sets.New(
 // maxNote is the maximum length of a note in the events API, in bytes.
 const maxNote = 1024
 
-// Recorder emits events. It is safe for concurrent use.
+// Recorder emits Events. It is safe for concurrent use.
 type Recorder struct {
 	recorder events.EventRecorder
 }
 
-// New returns a recorder that emits events through r, which is bound to a controller name.
+// New returns a recorder that emits Events through r, which adds the name of the reporting controller.
 func New(r events.EventRecorder) *Recorder {
 	return &Recorder{recorder: r}
 }
 
-// QuotaDenied emits an event that a quota or a limit denied a request in a namespace. The event is on the quota,
-// because the object was not created. Controllers that create objects, such as that of ReplicaSets, emit events about
-// the denial themselves. The event on a ClusterScopedQuota or LimitedResource has neither the namespace nor the message.
-// QuotaDenied does nothing if by is nil.
+// QuotaDenied emits an Event on the quota or LimitedResource by that a request in a namespace was denied; it does nothing if by is nil. The
+// Event is not on the denied object, because that was not created. Controllers that create objects, such as that of ReplicaSets, emit
+// Events about the denial themselves. The Event on an object without a namespace contains neither the namespace nor the message.
 func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
 	if by == nil {
 		return
@@ -194,8 +193,8 @@ func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
 	r.On(by, Kind{corev1.EventTypeWarning, ReasonQuotaDenied, actionAdmit}, note)
 }
 
-// OnPolicy emits an event on the policy of a name. It emits none if the reader has no such policy, because the
-// policy was deleted meanwhile. The message must not name objects in namespaces: see On.
+// OnPolicy emits an Event on the policy with a name, unless the reader does not find the policy, because it was deleted. The message must
+// not name objects in namespaces: see On.
 func (r *Recorder) OnPolicy(ctx context.Context, reader client.Reader, name string, kind Kind, message string) {
 	policy := &placementv1.PlacementPolicy{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: name}, policy); err == nil {
@@ -203,7 +202,7 @@ func (r *Recorder) OnPolicy(ctx context.Context, reader client.Reader, name stri
 	}
 }
 
-// OnObject emits an event on an object in a namespace.
+// OnObject emits an Event on an object in a namespace.
 func (r *Recorder) OnObject(obj *unstructured.Unstructured, namespace string, kind Kind, message string) {
 	// An object that is being created may have no name yet, but the event's reference needs one.
 	name := cmp.Or(obj.GetName(), strings.TrimSuffix(obj.GetGenerateName(), "-"))
@@ -215,10 +214,10 @@ func (r *Recorder) OnObject(obj *unstructured.Unstructured, namespace string, ki
 	}, kind, message)
 }
 
-// On emits an event on an object that is in the API server, or that a reference names. The event on an object without a namespace is in the
-// namespace default, where users read it who may not read other namespaces. So its message must not name objects in namespaces, nor contain
-// their values. Events of one kind on one object within some minutes are combined to a series with the message of the first, but those of
-// steps only if their messages are equal.
+// On emits an Event on an object of the API server, given as the object or as a reference. The Event on an object without a namespace is in
+// the namespace default, where users can read it who may not read other namespaces. So its message must not name objects in namespaces, nor
+// contain their values. The API server client combines Events of one kind on one object within some minutes to a series with the message of
+// the first one; Events with a reason in steps only if their messages are equal.
 func (r *Recorder) On(about runtime.Object, kind Kind, message string) {
 	note, action := printable.Truncate(printable.Text(message), maxNote), kind.Action
 	if steps.Has(kind.Reason) {
