@@ -37,7 +37,7 @@ import (
 // Message is the member msg of each line. It tells the lines from those of other programs.
 const Message = "placement decision"
 
-// Source is the component that made a decision effective.
+// Source is the component that applied a decision.
 type Source string
 
 // The sources.
@@ -46,7 +46,7 @@ const (
 	Remediation Source = "remediation"
 )
 
-// Action is how a decision became effective.
+// Action is the operation by which a decision was applied to an object.
 type Action string
 
 // The actions. Created and Updated are requests of clients, Patched and Evicted those of remediation.
@@ -63,30 +63,33 @@ const (
 	maxValue   = 1024
 )
 
-// Entry is one decision. The names of its JSON members are stable: members are added, and never renamed.
+// Entry is one entry of the log: decisions that were applied to one object. The names of the JSON members are stable: members may be added,
+// but are never renamed.
 type Entry struct {
-	// Time is set by Write.
+	// Time is when the entry was written. Write sets it.
 	Time   time.Time `json:"time"`
 	Source Source    `json:"source"`
 	Action Action    `json:"action"`
 	Object Object    `json:"object"`
-	// Policies are those that decided the changes.
+	// Policies are the policy versions that decided the changes.
 	Policies []Policy `json:"policies"`
-	// Changes are what was changed. MoreChanges is the number of those that are not listed.
-	Changes     []Change `json:"changes"`
-	MoreChanges int      `json:"moreChanges,omitempty"`
-	// Causes say why an existing object was moved.
+	// Changes are the changes that were made, at most maxChanges.
+	Changes []Change `json:"changes"`
+	// MoreChanges is the number of changes that are not in Changes.
+	MoreChanges int `json:"moreChanges,omitempty"`
+	// Causes are texts that say why remediation moved an existing object.
 	Causes []string `json:"causes,omitempty"`
-	// User sent the request that was decided.
+	// User is the name of the user whose request was decided; empty for remediation.
 	User string `json:"user,omitempty"`
-	// Plans are the digests of the plans that the move was part of, and ApprovedBy the users who approved them.
-	Plans      []string `json:"plans,omitempty"`
+	// Plans are the digests of the plans that contained the move.
+	Plans []string `json:"plans,omitempty"`
+	// ApprovedBy are the users who approved these plans.
 	ApprovedBy []string `json:"approvedBy,omitempty"`
-	// DurationSeconds is the time from when the cause became known, or the request came, until the decision was effective.
+	// DurationSeconds is the time from when the cause became known, or the request arrived, until the decision was applied.
 	DurationSeconds float64 `json:"durationSeconds"`
 }
 
-// Object identifies an object. Group is empty for the core group, UID for an object that is being created.
+// Object identifies an object. Group is empty for the core group, and UID for an object that is being created.
 type Object struct {
 	Group     string `json:"group,omitempty"`
 	Version   string `json:"version"`
@@ -97,25 +100,26 @@ type Object struct {
 	UID       string `json:"uid,omitempty"`
 }
 
-// Policy is a version of a PlacementPolicy.
+// Policy is one version of a PlacementPolicy.
 type Policy struct {
 	Name       string `json:"name"`
 	Generation int64  `json:"generation"`
 }
 
-// String returns name and generation, such as "zones@3".
+// String returns the name and the generation, such as "zones@3".
 func (p Policy) String() string { return fmt.Sprintf("%s@%d", p.Name, p.Generation) }
 
-// Change is the change of one value. A value is nil if there is none.
+// Change is the change of one value of an object. From and To are nil if there is no value.
 type Change struct {
-	// Field is what was changed, for example "annotation placement.berth.dev/clusters".
-	Field  string  `json:"field"`
-	From   *string `json:"from"`
-	To     *string `json:"to"`
-	Policy string  `json:"policy"`
+	// Field says which value was changed, for example "annotation placement.berth.dev/clusters".
+	Field string  `json:"field"`
+	From  *string `json:"from"`
+	To    *string `json:"to"`
+	// Policy is the name of the policy that decided the change.
+	Policy string `json:"policy"`
 }
 
-// ObjectOf identifies an object. An object that gets a generated name has only the beginning of it.
+// ObjectOf returns the Object for an object in a namespace. If its name is still to be generated, Name is the prefix of the name.
 func ObjectOf(resource schema.GroupVersionResource, namespace string, obj *unstructured.Unstructured) Object {
 	return Object{
 		Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Kind: obj.GetKind(),
@@ -123,7 +127,7 @@ func ObjectOf(resource schema.GroupVersionResource, namespace string, obj *unstr
 	}
 }
 
-// PoliciesOf returns the versions of policies behind verdicts.
+// PoliciesOf returns the policy versions of verdicts.
 func PoliciesOf(verdicts []*placement.Verdict) []Policy {
 	out := make([]Policy, len(verdicts))
 	for i, v := range verdicts {
@@ -132,8 +136,8 @@ func PoliciesOf(verdicts []*placement.Verdict) []Policy {
 	return out
 }
 
-// ChangesOf returns the changes that enforced verdicts make to the values of an earlier version of the object. If that is nil, they are the
-// changes of the verdicts.
+// ChangesOf returns the changes that the verdicts of enforced policies make. If before is not nil, it is the object before the request:
+// From is then its value, and values that it already had are left out.
 func ChangesOf(verdicts []*placement.Verdict, before *unstructured.Unstructured) (out []Change) {
 	for _, v := range verdicts {
 		if v.Policy.Mode != placementv1.ModeEnforce || v.Err != nil {
@@ -156,11 +160,11 @@ func ChangesOf(verdicts []*placement.Verdict, before *unstructured.Unstructured)
 // Log writes decisions. A nil Log writes nothing. It is safe for concurrent use.
 type Log struct{ handler slog.Handler }
 
-// New returns a log that a handler writes. Read reads what slog.JSONHandler writes.
+// New returns a log that writes its entries by a handler. Read can read what slog.JSONHandler writes.
 func New(handler slog.Handler) *Log { return &Log{handler} }
 
-// Write writes an entry with the present time. It cuts what is too long, and escapes what is not visible. A line that can't be written is
-// lost: a decision does not depend on its log.
+// Write writes an entry with the time now. It shortens lists and texts that are too long, and escapes characters that are not visible. An
+// entry that can't be written is lost: a decision does not depend on its log.
 func (l *Log) Write(ctx context.Context, now time.Time, e Entry) {
 	if l == nil {
 		return
@@ -189,7 +193,7 @@ func (l *Log) Write(ctx context.Context, now time.Time, e Entry) {
 	_ = l.handler.Handle(ctx, r)
 }
 
-// bound cuts the entry to its limits.
+// bound shortens the lists and texts of the entry to their limits.
 func (e *Entry) bound() {
 	if n := len(e.Changes); n > maxChanges {
 		e.Changes, e.MoreChanges = e.Changes[:maxChanges], n-maxChanges
@@ -204,11 +208,12 @@ func (e *Entry) bound() {
 	e.Object.Kind, e.Object.Name = text(e.Object.Kind), text(e.Object.Name)
 }
 
-// text returns a text without characters that are not visible, of at most maxValue bytes.
+// text returns a text cut to maxValue bytes, with characters that are not visible escaped.
 func text(of string) string {
 	return printable.Text(printable.Truncate(of, maxValue))
 }
 
+// texts returns the result of text for each of several texts.
 func texts(of []string) []string {
 	out := make([]string, len(of))
 	for i, t := range of {
@@ -217,6 +222,7 @@ func texts(of []string) []string {
 	return out
 }
 
+// optional returns the result of text for a text that may be nil.
 func optional(of *string) *string {
 	if of == nil {
 		return nil

@@ -30,8 +30,8 @@ import (
 // maxLine is the maximum length of a line of a log, in bytes.
 const maxLine = 1 << 20
 
-// Read returns the entries of a log. It skips the lines of other programs. It takes lines with the prefixes that kubectl logs adds with
-// --prefix and --timestamps.
+// Read returns the entries of a log, each with an error if its line can't be read. It skips lines that other programs wrote. It accepts the
+// prefixes that kubectl logs adds with --prefix and --timestamps.
 func Read(r io.Reader) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		lines := bufio.NewScanner(r)
@@ -55,14 +55,15 @@ func Read(r io.Reader) iter.Seq2[Entry, error] {
 	}
 }
 
-// Cursor is a place in a log: the bytes and lines before it.
+// Cursor is a position in a log.
 type Cursor struct {
-	Bytes int64
-	Lines int
+	Bytes int64 // The number of bytes before it.
+	Lines int   // The number of lines before it.
 }
 
-// ReadOn returns the entries after a cursor, at which the reader has to be, and moves the cursor past them. A last line that does not end
-// yet stays after the cursor, unless it has a whole entry. ReadOn ends at an error, and leaves the cursor before the line of the error.
+// ReadOn returns the entries after a cursor, and moves the cursor behind each of them. The reader must be at the cursor. If the last line
+// has no end yet, it stays behind the cursor, unless it is a complete entry. ReadOn ends at the first error, and leaves the cursor before
+// the line that caused it.
 func ReadOn(r io.Reader, at *Cursor) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		lines := bufio.NewScanner(r)
@@ -96,7 +97,7 @@ func ReadOn(r io.Reader, at *Cursor) iter.Seq2[Entry, error] {
 	}
 }
 
-// parse parses a line. ok is false for the line of another program.
+// parse returns the entry in a line. ok is false, without an error, if another program wrote the line.
 func parse(line string) (out Entry, ok bool, err error) {
 	line = withoutPrefix(line)
 	var head struct {
@@ -111,7 +112,7 @@ func parse(line string) (out Entry, ok bool, err error) {
 	return out, true, nil
 }
 
-// withoutPrefix removes the name of the pod and the time before a line of kubectl logs.
+// withoutPrefix returns a line of kubectl logs without the name of the pod and the time before it.
 func withoutPrefix(line string) string {
 	if strings.HasPrefix(line, "[pod/") {
 		_, line, _ = strings.Cut(line, "] ")
