@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Cluster is the cluster of an API server.
+// Cluster says which of the two API servers is meant.
 type Cluster string
 
 // The clusters whose API servers Berth reads from.
@@ -37,11 +37,12 @@ const (
 	Host   Cluster = "host"
 )
 
-// Detector ends the manager to which it is added when a store went back. It is safe for concurrent use. Create it with NewDetector.
+// Detector is a Runnable that ends its manager, and so the process, when the store of an API server has gone back to an earlier state, as
+// after a restore from a backup. It is safe for concurrent use. Create it with NewDetector.
 type Detector struct {
-	// detected ends when a store went back, by the error with which the process must end.
+	// detected ends when Compare finds that a store went back. Its cause is the error of Err.
 	detected context.Context
-	end      context.CancelCauseFunc
+	end      context.CancelCauseFunc // Ends detected.
 }
 
 var (
@@ -49,7 +50,7 @@ var (
 	_ manager.LeaderElectionRunnable = (*Detector)(nil)
 )
 
-// NewDetector returns a detector that knows of no restore.
+// NewDetector returns a detector that has not found a restore.
 func NewDetector() *Detector {
 	d := &Detector{}
 	d.detected, d.end = context.WithCancelCause(context.Background())
@@ -59,7 +60,7 @@ func NewDetector() *Detector {
 // NeedLeaderElection returns false, because every replica remembers what it has read.
 func (*Detector) NeedLeaderElection() bool { return false }
 
-// Start waits until ctx ends, or until a store went back. Then it returns Err.
+// Start waits until ctx ends, or until Compare finds that a store went back. Then it returns Err.
 func (d *Detector) Start(ctx context.Context) error {
 	select {
 	case <-d.detected.Done():
@@ -68,12 +69,12 @@ func (d *Detector) Start(ctx context.Context) error {
 	return d.Err()
 }
 
-// Err returns the error with which the process must end because a store went back; nil while none did.
+// Err returns the error with which the process must end because a store went back; nil if none has.
 func (d *Detector) Err() error { return context.Cause(d.detected) }
 
-// Compare compares two resource versions of one list or of one object, and returns Err. A lower second version must prove that the store
-// went back: the first one was known before the second one was read, and the API server did not read the second one from a cache that
-// may be older. A version that can't be compared, such as an empty one, proves nothing.
+// Compare compares two resource versions of one list or of one object, and returns Err. If the second one is lower, the store must have
+// gone back. So the caller must have known the first one before it read the second one, and not from a cache of the API server that may be
+// older. Versions that can't be compared, such as an empty one, prove nothing.
 func (d *Detector) Compare(cluster Cluster, first, second string) error {
 	if order, err := resourceversion.CompareResourceVersion(second, first); err == nil && order < 0 && d.Err() == nil {
 		d.end(fmt.Errorf("the API server's store of the %s cluster went back from resource version %s to %s, as after a restore from a backup",
