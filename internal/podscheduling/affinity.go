@@ -50,12 +50,12 @@ var lists = []struct{ of, name string }{
 	{nodeAffinity, preferred}, {podAffinity, required}, {podAffinity, preferred}, {podAntiAffinity, required}, {podAntiAffinity, preferred},
 }
 
-// and returns the affinity (core/v1) that admits exactly the nodes that both a and b admit. A nil argument has no
-// requirements. The terms and items of b come after those of a. If b adds nothing, the result equals a. The function
-// does not change its arguments; the result shares parts of them.
+// and returns the affinity (core/v1) that admits exactly the nodes that both a and b admit. A nil argument has no requirements. The terms
+// and items of b come after those of a. If b adds nothing, the result equals a. It does not change its arguments; the result shares parts
+// of them.
 //
-// Required node selector terms are ORed, so each term of a is joined with each term of b. The other members are lists
-// whose items are ANDed or added up, so the items of b that a lacks are appended.
+// Required node selector terms are ORed, so each term of a is joined with each term of b. The other members are lists whose items are ANDed
+// or added up, so the items of b that a lacks are appended.
 func and(a, b map[string]any) (map[string]any, error) {
 	out := a
 	if err := andNodes(&out, a, b); err != nil {
@@ -77,7 +77,7 @@ func and(a, b map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// andNodes sets the required node selector terms of out to those of a ANDed with those of b.
+// andNodes sets the required node selector terms of out to those of a ANDed with those of b. Before the call, *out is a.
 func andNodes(out *map[string]any, a, b map[string]any) error {
 	left, err := listAt(a, nodeAffinity, required, nodeTerms)
 	if err != nil {
@@ -100,12 +100,13 @@ func andNodes(out *map[string]any, a, b map[string]any) error {
 	return nil
 }
 
-// Split splits an affinity that a user changed after policies had added to it. All affinities are JSON. It returns own, the
-// part that the developer asks for, and left, what remains of the policies' additions, by key. What the developer requested
-// before stays in own, even if a policy adds the same. If the developer asks for nothing, own is nil.
+// Split splits an affinity that a client changed after policies had added to it. All affinities are JSON. whole is the changed affinity,
+// requested is what the developer asked for before the change, and added are the additions of policies by key. It returns own, the part of
+// whole that the developer asks for, and left, what remains of the policies' additions, by key. What the developer asked for before stays
+// in own, even if a policy adds the same. own is nil if the developer asks for nothing.
 //
-// earlier reports whether a policy added an item (Items) before, and adds it no longer. Such an item is in neither result. A nil
-// function reports none.
+// earlier reports whether a policy once added an item (Items) and no longer does. Such an item is in neither result. A nil function stands
+// for no such items.
 //
 // Clients that apply a manifest replace only the lists that the manifest contains. So each list is split separately.
 func Split(whole string, requested *string, added map[string]string, earlier func(item string) bool) (own *string, left map[string]string) {
@@ -131,8 +132,8 @@ func Split(whole string, requested *string, added map[string]string, earlier fun
 	return own, left
 }
 
-// Items returns the items of an affinity (JSON): the requirements of its required node selector terms, and the items of its other
-// lists. Each has the name of its list, so that items of two affinities are equal only if they are in the same list.
+// Items returns the items of an affinity (JSON) as texts: the requirements of its required node selector terms, and the items of its other
+// lists. Each text contains the name of the list, so that items of two affinities are equal only if they are in the same list.
 func Items(affinity string) []string {
 	object := jsonObject(&affinity)
 	var out []string
@@ -149,9 +150,10 @@ func Items(affinity string) []string {
 	return out
 }
 
+// itemText returns the text of an item of the list of.name.
 func itemText(of, name string, item any) string { return of + "." + name + " " + JSONText(item) }
 
-// withoutItems returns an affinity without the items for which drops returns true. Items that are also in requested stay.
+// withoutItems returns an affinity without the items for which drops returns true, except for those that are also in requested.
 func withoutItems(object, requested map[string]any, drops func(item string) bool) map[string]any {
 	mine := sets.New(Items(JSONText(requested))...)
 	dropped := func(item string) bool { return drops(item) && !mine.Has(item) }
@@ -166,7 +168,7 @@ func withoutItems(object, requested map[string]any, drops func(item string) bool
 	return out
 }
 
-// without implements split for decoded affinities.
+// without is Split for decoded affinities, without earlier additions.
 func without(whole, requested map[string]any, added map[string]map[string]any) (own map[string]any, left map[string]map[string]any) {
 	own, left = whole, map[string]map[string]any{}
 	for _, key := range slices.Sorted(maps.Keys(added)) {
@@ -207,8 +209,8 @@ func without(whole, requested map[string]any, added map[string]map[string]any) (
 	return own, left
 }
 
-// withoutTerms returns object without the requirements that policies added to its required node selector terms.
-// Requirements that are also in requested stay.
+// withoutTerms returns an affinity without those requirements of its required node selector terms that policies added. added are the terms
+// of the policies. Requirements that are also in requested stay.
 func withoutTerms(object, requested map[string]any, added []any) map[string]any {
 	mine, _ := listAt(requested, nodeAffinity, required, nodeTerms)
 	theirs := sets.New[string]()
@@ -221,8 +223,8 @@ func withoutTerms(object, requested map[string]any, added []any) map[string]any 
 	return dropRequirements(object, theirs.Has, textSet(added).Difference(textSet(mine)).Has)
 }
 
-// dropRequirements returns object without the requirements of its required node selector terms for which drops returns true. A term
-// that had nothing else is dropped, and so is a term without requirements if empties returns true for its text.
+// dropRequirements returns an affinity without those requirements of its required node selector terms for which drops returns true. It also
+// drops a term that is empty after that, and an empty term if empties returns true for its text.
 func dropRequirements(object map[string]any, drops, empties func(text string) bool) map[string]any {
 	terms, _ := listAt(object, nodeAffinity, required, nodeTerms)
 	var out []any
@@ -253,8 +255,8 @@ func dropRequirements(object map[string]any, drops, empties func(text string) bo
 	return withList(object, out, nodeAffinity, required, nodeTerms)
 }
 
-// withList sets a list at a path as WithMember does. If the list is empty, it removes the list, and parents that become
-// empty.
+// withList returns a copy of an object with a list at a path, as WithMember does. If the list is empty, it removes the list, and parents
+// that become empty by that.
 func withList(object map[string]any, list []any, path ...string) map[string]any {
 	if len(list) > 0 {
 		return WithMember(object, list, path...)
@@ -271,8 +273,8 @@ func withList(object map[string]any, list []any, path ...string) map[string]any 
 	return out
 }
 
-// andTerms ANDs two lists of ORed terms. It drops terms without requirements, because they match no node. It returns an
-// error if the lists have more than maxTermPairs pairs of terms, or the result more than maxTerms terms.
+// andTerms ANDs two lists of ORed terms. It drops terms without requirements, because they match no node. It returns an error if there are
+// more than maxTermPairs pairs of terms, or more than maxTerms terms in the result.
 func andTerms(left, right []any) ([]any, error) {
 	some := func(term any) bool { return len(requirementsOf(term)) == 0 }
 	lefts, rights := slices.DeleteFunc(slices.Clone(left), some), slices.DeleteFunc(slices.Clone(right), some)
@@ -280,7 +282,7 @@ func andTerms(left, right []any) ([]any, error) {
 		return left, nil
 	}
 	if len(lefts)*len(rights) > maxTermPairs {
-		return nil, fmt.Errorf("affinity.%s.%s.%s: %d terms and a policy's %d are more than %d pairs to compare; use fewer terms",
+		return nil, fmt.Errorf("affinity.%s.%s.%s: %d terms of the object and %d of a policy make more than %d pairs to compare; use fewer terms",
 			nodeAffinity, required, nodeTerms, len(lefts), len(rights), maxTermPairs)
 	}
 	wanted := make([][]string, len(rights))
@@ -307,7 +309,7 @@ func andTerms(left, right []any) ([]any, error) {
 				return nil, err
 			}
 			if add(term); len(out) > maxTerms {
-				return nil, fmt.Errorf("affinity: the object's and the policies' %s.%s together are more than %d terms", nodeAffinity, required, maxTerms)
+				return nil, fmt.Errorf("affinity: the object's and the policies' %s.%s together have more than %d terms; use fewer terms", nodeAffinity, required, maxTerms)
 			}
 		}
 	}
@@ -317,7 +319,7 @@ func andTerms(left, right []any) ([]any, error) {
 	return out, nil
 }
 
-// requirementsOf returns the requirements of a term as text.
+// requirementsOf returns the texts of the requirements of a term.
 func requirementsOf(term any) []string {
 	var out []string
 	object, _ := term.(map[string]any)
@@ -330,8 +332,10 @@ func requirementsOf(term any) []string {
 	return out
 }
 
+// requirementText returns the text of a requirement in the list matchExpressions or matchFields, whose name is given.
 func requirementText(name string, requirement any) string { return name + " " + JSONText(requirement) }
 
+// joinTerms returns the term that has the requirements of both terms.
 func joinTerms(a, b any) (map[string]any, error) {
 	left, _ := a.(map[string]any)
 	right, _ := b.(map[string]any)
@@ -352,7 +356,7 @@ func joinTerms(a, b any) (map[string]any, error) {
 	return out, nil
 }
 
-// appendMissing returns list with those items of more appended that it lacks.
+// appendMissing returns a list with those items of more appended that it does not contain.
 func appendMissing(list, more []any) []any {
 	if len(more) == 0 {
 		return list
@@ -377,10 +381,10 @@ func textSet(list []any) sets.Set[string] {
 	return out
 }
 
+// equalText reports whether two values have the same JSON.
 func equalText(a, b any) bool { return JSONText(a) == JSONText(b) }
 
-// listAt returns the list at a path, or nil if there is none. It returns an error if a value on the path has another
-// type.
+// listAt returns the list at a path in an affinity; nil if there is none. It returns an error if a value on the path has another type.
 func listAt(object map[string]any, path ...string) ([]any, error) {
 	at := any(object)
 	for i, name := range path {
@@ -399,7 +403,7 @@ func listAt(object map[string]any, path ...string) ([]any, error) {
 	return list, nil
 }
 
-// WithMember returns a copy of an object with the value at the path. The copy shares all other members.
+// WithMember returns a copy of an object with the value at a path. The copy shares all other members.
 func WithMember(object map[string]any, value any, path ...string) map[string]any {
 	out := maps.Clone(object)
 	if out == nil {

@@ -44,8 +44,8 @@ var Types = map[string]reflect.Type{
 	"schedulerName":             reflect.TypeFor[string](),
 }
 
-// Parse strictly decodes a value of the rule scheduling, which holds members of a pod's spec, and validates
-// it with the API server's own validation.
+// Parse strictly decodes a value of the rule scheduling, which holds members of a pod's spec, and validates the result as the API server
+// would.
 func Parse(value map[string]any) (*corev1.PodSpec, error) {
 	spec, err := Decode(value)
 	if err != nil {
@@ -87,7 +87,7 @@ func Decode(value map[string]any) (*corev1.PodSpec, error) {
 	return spec, nil
 }
 
-// decodeStrictly decodes a value into an API type. It rejects fields that the type does not have.
+// decodeStrictly decodes a JSON value into an API type, to which into points. It rejects fields that the type does not have.
 func decodeStrictly(value, into any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -109,7 +109,8 @@ var allowed = validation.PodValidationOptions{
 	AllowTaintTolerationComparisonOperators: true,
 }
 
-// Validate applies the API server's validation to the members of a spec that a policy may set.
+// Validate returns what the API server's validation says against those members of a spec that a policy may set. The error says why they
+// can't be validated.
 func Validate(spec *corev1.PodSpec) (field.ErrorList, error) {
 	var internal core.PodSpec
 	if err := corev1conversion.Convert_v1_PodSpec_To_core_PodSpec(spec, &internal, nil); err != nil {

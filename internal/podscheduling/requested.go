@@ -24,10 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// AsRequested returns a pod spec with the label selectors that the client requested. The API server adds requirements to
-// the selectors of spread constraints and pod affinities: those that matchLabelKeys and mismatchLabelKeys mean for the
-// pod. It does so after admission. It rejects a key that is both in the selector and in one of these lists. So each
-// requirement on such a key comes from the API server. The argument is not changed.
+// AsRequested returns a pod spec with the label selectors that the client requested. After admission, the API server adds requirements to
+// the selectors of spread constraints and pod affinities, for the keys in matchLabelKeys and mismatchLabelKeys. It rejects a client's
+// selector with a requirement on such a key, so AsRequested removes all of these requirements. It does not change its argument.
 func AsRequested(spec map[string]any) map[string]any {
 	out := spec
 	if next, changed := eachTerm(spec[topologySpreadConstraints]); changed {
@@ -49,8 +48,7 @@ func AsRequested(spec map[string]any) map[string]any {
 	return out
 }
 
-// eachTerm removes what the API server added from each item of a list. changed reports whether there was anything to
-// remove.
+// eachTerm returns a list of terms without the requirements that the API server added. changed reports whether there were any.
 func eachTerm(value any) (out []any, changed bool) {
 	list, _ := value.([]any)
 	out = slices.Clone(list)
@@ -67,6 +65,7 @@ func eachTerm(value any) (out []any, changed bool) {
 	return out, changed
 }
 
+// withoutLabelKeys returns a term without the requirements that the API server added. changed reports whether there were any.
 func withoutLabelKeys(term map[string]any) (out map[string]any, changed bool) {
 	selector, _ := term["labelSelector"].(map[string]any)
 	expressions, _ := selector["matchExpressions"].([]any)
@@ -92,7 +91,7 @@ func withoutLabelKeys(term map[string]any) (out map[string]any, changed bool) {
 	return WithMember(term, selector, "labelSelector"), true
 }
 
-// stringSet returns the strings in a list.
+// stringSet returns the strings in a decoded JSON list.
 func stringSet(value any) sets.Set[string] {
 	list, _ := value.([]any)
 	out := sets.New[string]()

@@ -73,7 +73,8 @@ var priorityMembers = []string{"priority", "preemptionPolicy"}
 // Members are the members of a pod spec that decisions are merged into, and those derived from them.
 var Members = append([]string{NodeSelector, Affinity, Tolerations, topologySpreadConstraints, PriorityClassName, schedulerName}, priorityMembers...)
 
-// Flatten returns the scheduling values of a pod spec by merge key. The affinity is one value.
+// Flatten returns the scheduling values of a pod spec by merge key. The affinity is one value. It returns an error if a member has another
+// type than in the API, or too many values.
 func Flatten(spec map[string]any) (map[string]string, error) {
 	for _, name := range Members {
 		if left := maxValues; !countDown(spec[name], &left) {
@@ -123,7 +124,7 @@ func Flatten(spec map[string]any) (map[string]string, error) {
 	return out, nil
 }
 
-// FlattenPodSpec is flatten for the pod spec of a decision. It drops an affinity that adds nothing.
+// FlattenPodSpec is Flatten for a decision, given as a pod spec. It leaves out an affinity that requires nothing.
 func FlattenPodSpec(spec *corev1.PodSpec) (map[string]string, error) {
 	text, err := EncodeJSON(spec)
 	if err != nil {
@@ -136,8 +137,7 @@ func FlattenPodSpec(spec *corev1.PodSpec) (map[string]string, error) {
 	return out, err
 }
 
-// countDown subtracts the number of JSON values in a value from left. It returns false as soon as left becomes
-// negative.
+// countDown subtracts the number of JSON values that a value contains from left. It returns false once left is negative.
 func countDown(value any, left *int) bool {
 	if *left--; *left < 0 {
 		return false
@@ -159,7 +159,7 @@ func countDown(value any, left *int) bool {
 	return true
 }
 
-// listKey returns the merge key and the value of a toleration or constraint.
+// listKey returns the merge key and the value of an item of the list tolerations or topologySpreadConstraints, whose name is given.
 func listKey(name string, item any) (key, value string) {
 	object, _ := item.(map[string]any)
 	if name == topologySpreadConstraints {
@@ -176,9 +176,9 @@ func listKey(name string, item any) (key, value string) {
 	return name + "/" + JSONText(plain), Present
 }
 
-// Compose returns the scheduling values with a single affinity: the developer's, ANDed with the policies' additions.
-// The additions are ANDed in the order of the policies' names. So the result does not change with the policies'
-// priorities.
+// Compose returns scheduling values with a single affinity: the developer's, ANDed with the policies' additions. The additions are ANDed in
+// the order of the policies' names. So the result does not change with the policies' priorities. It fails if the affinity would have too
+// many terms.
 func Compose(values map[string]string) (map[string]string, error) {
 	out := maps.Clone(values)
 	whole := jsonObject(optional(values, Affinity))
@@ -200,18 +200,18 @@ func Compose(values map[string]string) (map[string]string, error) {
 	return out, nil
 }
 
-// IsContribution reports whether a key has what a policy adds to the affinity.
+// IsContribution reports whether a merge key is that of a policy's addition to the affinity.
 func IsContribution(key string) bool { return strings.HasPrefix(key, Affinity+"/") }
 
-// Implied reports whether the existing affinity already contains what more would add. Both are JSON.
+// Implied reports whether the existing affinity already contains all that the affinity more would add. Both are JSON; nil stands for none.
 func Implied(existing *string, more string) bool {
 	a := jsonObject(existing)
 	out, err := and(a, jsonObject(&more))
 	return err == nil && equalText(a, out)
 }
 
-// Apply returns a copy of a pod spec with the scheduling values next. existing are the values that the spec
-// has. Apply changes only the values that differ, and unchanged items keep their positions.
+// Apply returns a copy of a pod spec with the scheduling values next instead of existing, those that it has. It changes only values that
+// differ, and unchanged items of lists keep their positions.
 func Apply(spec map[string]any, existing, next map[string]string) map[string]any {
 	out := maps.Clone(spec)
 	set := func(name string, value any, there bool) {
@@ -255,7 +255,8 @@ func Apply(spec map[string]any, existing, next map[string]string) map[string]any
 	return out
 }
 
-// placeList returns a copy of a list with the values of next for the changed keys. Other items keep their positions.
+// placeList returns a copy of the list tolerations or topologySpreadConstraints with the values of next for the changed keys. Other items
+// keep their positions.
 func placeList(name string, list []any, changed []string, next map[string]string) []any {
 	var out []any
 	changes, placed := sets.New(changed...), sets.New[string]()
@@ -277,7 +278,7 @@ func placeList(name string, list []any, changed []string, next map[string]string
 	return out
 }
 
-// listItem returns the toleration or the constraint for a key and its value.
+// listItem returns the toleration or the constraint that has a merge key and a value.
 func listItem(key, value string) any {
 	if text, ok := strings.CutPrefix(key, Tolerations+"/"); ok {
 		return JSONValue(text)
@@ -285,13 +286,14 @@ func listItem(key, value string) any {
 	return JSONValue(value)
 }
 
+// sameAt reports whether two maps have the same value, or none, for a key.
 func sameAt(a, b map[string]string, key string) bool {
 	x, inA := a[key]
 	y, inB := b[key]
 	return inA == inB && x == y
 }
 
-// differing returns the keys of a member that have different values in a and b, sorted.
+// differing returns the merge keys of a member of the pod spec that have different values in a and b, sorted.
 func differing(a, b map[string]string, member string) []string {
 	keys := sets.New[string]()
 	for _, m := range []map[string]string{a, b} {
@@ -304,7 +306,7 @@ func differing(a, b map[string]string, member string) []string {
 	return sets.List(keys)
 }
 
-// PodSpecOf returns the pod spec at the path in an object.
+// PodSpecOf returns the pod spec at a path in an object, and an error if there is none.
 func PodSpecOf(object map[string]any, path []string) (map[string]any, error) {
 	at := object
 	for i, name := range path {
@@ -317,8 +319,8 @@ func PodSpecOf(object map[string]any, path []string) (map[string]any, error) {
 	return at, nil
 }
 
-// WithPodSpec returns a copy of an object with another pod spec. If the priority class of a Pod changes, it removes the
-// fields that the API server derived from the old class, so that the API server derives them again. It changes spec.
+// WithPodSpec returns a copy of an object with spec as its pod spec; old is the pod spec before. If the priority class of a Pod changes, it
+// removes the fields from spec that the API server derived from the old class, so that the API server derives them again.
 func WithPodSpec(object map[string]any, path []string, spec, old map[string]any) map[string]any {
 	if len(path) == 1 && spec[PriorityClassName] != old[PriorityClassName] {
 		for _, name := range priorityMembers {
@@ -328,8 +330,8 @@ func WithPodSpec(object map[string]any, path []string, spec, old map[string]any)
 	return WithMember(object, spec, path...)
 }
 
-// Merge returns a copy of an object into which the scheduling values of a single policy are merged. podSpec is the path
-// of the pod spec in the object (workload.Templates.Path).
+// Merge returns a copy of an object with the scheduling values of one policy merged in. podSpec is the path of the pod spec in the object
+// (workload.Templates.Path).
 func Merge(object map[string]any, podSpec []string, scheduling map[string]string) (map[string]any, error) {
 	spec, err := PodSpecOf(object, podSpec)
 	if err != nil {
@@ -353,11 +355,10 @@ func Merge(object map[string]any, podSpec []string, scheduling map[string]string
 	return WithPodSpec(object, podSpec, Apply(spec, existing, next), spec), nil
 }
 
-// AffinityKey returns the merge key under which the addition of a policy to the affinity is kept, for example affinity/gpu-pools,
-// so that the additions of several policies stay apart.
+// AffinityKey returns the merge key of a policy's addition to the affinity, for example affinity/gpu-pools.
 func AffinityKey(policy string) string { return Affinity + "/" + policy }
 
-// Subject describes a scheduling key for messages.
+// Subject returns the name of a merge key for messages, for example "toleration ..." or "nodeSelector zone".
 func Subject(key string) string {
 	member, rest, _ := strings.Cut(key, "/")
 	switch member {
@@ -372,13 +373,13 @@ func Subject(key string) string {
 	}
 }
 
-// SelectsPods reports whether an affinity has pod affinity or pod anti-affinity terms.
+// SelectsPods reports whether an affinity (JSON) has pod affinity or pod anti-affinity terms. A nil affinity has none.
 func SelectsPods(text *string) bool {
 	object := jsonObject(text)
 	return object[podAffinity] != nil || object[podAntiAffinity] != nil
 }
 
-// optional returns the value of a key; nil if there is none.
+// optional returns a pointer to the value of a key; nil if there is none.
 func optional(values map[string]string, key string) *string {
 	if value, ok := values[key]; ok {
 		return &value
@@ -404,7 +405,7 @@ func JSONText(value any) string {
 	return text
 }
 
-// JSONValue decodes a JSON text; nil if it is not valid.
+// JSONValue returns the value of a JSON text; nil if the text is not valid.
 func JSONValue(text string) any {
 	var out any
 	if err := utiljson.Unmarshal([]byte(text), &out); err != nil {
@@ -413,7 +414,7 @@ func JSONValue(text string) any {
 	return out
 }
 
-// jsonObject decodes a JSON object; nil if text is nil or is not an object.
+// jsonObject returns the object of a JSON text; nil if text is nil or has no object.
 func jsonObject(text *string) map[string]any {
 	if text == nil {
 		return nil
