@@ -33,20 +33,21 @@ import (
 // it is narrowed, restored, held, and undone as the annotation is. The annotation itself means nothing on such an
 // object, and stays.
 
-// clusterField is the list of clusters in a placement object. A nil clusterField is that of another object.
+// clusterField is the field that lists the clusters of a placement object. It is nil for an object of another kind.
 type clusterField struct {
-	kind *clusterlist.Kind
-	// object is the object as it is.
+	kind *clusterlist.Kind // Where objects of this kind list their clusters.
+	// object is the content of the object, with the list as it is now.
 	object map[string]any
-	list   clusterlist.List
-	// form is the form of the requested list.
+	list   clusterlist.List // The list as it is now.
+	// form is the form (clusterlist.List.Form) of the list that the developer requested.
 	form string
-	// annotation is the value of the annotation; nil if there is none.
+	// annotation is the value of the clusters annotation, which means nothing for a placement object; nil if there is none.
 	annotation *string
 	// err says why the list cannot be read. The list then counts as absent, and is not written.
 	err error
 }
 
+// readClusters returns the clusterField of a placement object; nil if kind is nil.
 func readClusters(obj *unstructured.Unstructured, kind *clusterlist.Kind) *clusterField {
 	if kind == nil {
 		return nil
@@ -57,8 +58,8 @@ func readClusters(obj *unstructured.Unstructured, kind *clusterlist.Kind) *clust
 	return out
 }
 
-// inMetadata returns values of a field as they are in the metadata: with the object's own annotation in place of the
-// clusters. It may return its argument.
+// inMetadata returns merged values of a field as they must be in the metadata: for a placement object, the clusters annotation keeps its
+// own value. It may return its argument.
 func (c *clusterField) inMetadata(field string, values map[string]string) map[string]string {
 	if c == nil || field != fieldAnnotations {
 		return values
@@ -71,7 +72,8 @@ func (c *clusterField) inMetadata(field string, values map[string]string) map[st
 	return values
 }
 
-// place sets the clusters of the outcome's object. text is the text of the list; nil if the object names none.
+// place writes the list of clusters into the outcome's object. text is the text of the list; nil if the object names no clusters. It does
+// nothing if c is nil.
 func (c *clusterField) place(out *Outcome, text *string) error {
 	if c == nil {
 		return nil
@@ -91,7 +93,7 @@ func (c *clusterField) place(out *Outcome, text *string) error {
 	return nil
 }
 
-// with returns a copy of an object that differs from c.object in other fields, with the clusters.
+// with returns a copy of an object with the list of clusters set to a text. The object differs from c.object only in other fields.
 func (c *clusterField) with(object map[string]any, text *string) (map[string]any, error) {
 	// Clusters that stay keep their place because they are written into the object as it is.
 	written, err := c.kind.Write(c.object, text, c.form)
@@ -101,7 +103,7 @@ func (c *clusterField) with(object map[string]any, text *string) (map[string]any
 	return c.kind.Graft(object, written), nil
 }
 
-// locations returns where the intent's object has what merging reads.
+// locations returns where merging reads in the intent's object.
 func (i *intent) locations() locations {
 	out := locations{podSpec: i.pods.path}
 	if i.clusters != nil {
@@ -110,7 +112,7 @@ func (i *intent) locations() locations {
 	return out
 }
 
-// setClusters sets the list of clusters of the requested object to the requested one.
+// setClusters writes the requested list of clusters into the intent's object, if it is a placement object.
 func (i *intent) setClusters() {
 	c := i.clusters
 	if c == nil || c.err != nil {
@@ -128,8 +130,8 @@ func (i *intent) setClusters() {
 	i.object.Object = object
 }
 
-// ClustersIn returns where an object of the outcome's kind lists its clusters, as the field and the key of a Change, and
-// the value there; nil if there is none.
+// ClustersIn returns where an object of the outcome's kind lists its clusters, as the field and the key of a Change, and the text of that
+// list; nil if there is none.
 func (o *Outcome) ClustersIn(obj *unstructured.Unstructured) (field, key string, value *string) {
 	if o.List == nil {
 		return fieldAnnotations, placementv1.ClustersAnnotation, optional(metadataOf(obj, fieldAnnotations), placementv1.ClustersAnnotation)
@@ -139,8 +141,8 @@ func (o *Outcome) ClustersIn(obj *unstructured.Unstructured) (field, key string,
 	return fieldClusters, list.Path, list.Text
 }
 
-// ClusterNames returns the names of the clusters that an object of the outcome's kind lists. Those of several terms are
-// joined, and sorted.
+// ClusterNames returns the names of the clusters that an object of the outcome's kind lists. If the list has several terms, it returns the
+// names of all, sorted.
 func (o *Outcome) ClusterNames(obj *unstructured.Unstructured) []string {
 	_, _, value := o.ClustersIn(obj)
 	if value == nil {

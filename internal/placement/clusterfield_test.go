@@ -168,7 +168,7 @@ func TestClustersOfKubeFleet(t *testing.T) {
 		},
 		"TooMany": {
 			policy: `, policy: {placementType: PickFixed}`, by: anywhere(t, "a", many...), placed: `, policy: {placementType: PickFixed}`,
-			errors: "spec.policy.clusterNames can have 100 clusters, and 101 are allowed: list those that you want",
+			errors: "spec.policy.clusterNames can list at most 100 clusters, and policies allow 101: list those that you want",
 		},
 	}
 	for name, tc := range tests {

@@ -30,15 +30,16 @@ const PreferencesAnnotation = "federation.kubernetes.io/replica-set-preferences"
 // anyCluster is the name that stands for all clusters that are not named.
 const anyCluster = "*"
 
-// preferences are the decoded value of PreferencesAnnotation.
+// preferences is the decoded value of PreferencesAnnotation.
 type preferences struct {
-	// whole is the complete value, and clusters are the preferences by cluster name.
-	whole    map[string]json.RawMessage
+	// whole has all members of the value.
+	whole map[string]json.RawMessage
+	// clusters has the preferences of each cluster, by name, or of all others under anyCluster.
 	clusters map[string]json.RawMessage
 }
 
-// preferences decodes the PreferencesAnnotation that the decision sets. ok is false if the decision does not set it, or
-// sets a value that lists no clusters.
+// preferences returns the decoded PreferencesAnnotation that the decision sets. ok is false if the decision does not set it, or if its
+// value has no valid clusters.
 func (d Decision) preferences() (p preferences, ok bool) {
 	text, ok := d.Annotations[PreferencesAnnotation]
 	if !ok || json.Unmarshal([]byte(text), &p.whole) != nil || json.Unmarshal(p.whole["clusters"], &p.clusters) != nil {
@@ -47,9 +48,8 @@ func (d Decision) preferences() (p preferences, ok bool) {
 	return p, p.clusters != nil
 }
 
-// Preferred returns the clusters that the decision names in PreferencesAnnotation, sorted. names is nil only if ok is
-// false. all reports whether the decision also prefers clusters that it does not name. ok reports whether the decision
-// sets the annotation to a valid value.
+// Preferred returns the clusters that the decision names in PreferencesAnnotation, sorted. all reports whether the decision also prefers
+// clusters that it does not name. ok reports whether the decision sets the annotation to a valid value. names is nil only if ok is false.
 func (d Decision) Preferred() (names []string, all, ok bool) {
 	p, ok := d.preferences()
 	if !ok {
@@ -62,9 +62,9 @@ func (d Decision) Preferred() (names []string, all, ok bool) {
 	return names, all, true
 }
 
-// WithoutPreferred returns the decision without the infeasible clusters in PreferencesAnnotation. It removes their
-// names or, if the annotation also prefers clusters that it does not name, sets their maximum number of replicas to 0.
-// The rest of the annotation stays as it is.
+// WithoutPreferred returns the decision without the infeasible clusters in PreferencesAnnotation. It removes their names. If the annotation
+// also prefers clusters that it does not name, it sets the maximum number of replicas of the infeasible ones to 0 instead. The rest of the
+// annotation stays as it is.
 func (d Decision) WithoutPreferred(infeasible []string) Decision {
 	p, ok := d.preferences()
 	if !ok || len(infeasible) == 0 {

@@ -54,8 +54,8 @@ var (
 	replicaSets = appsv1.Resource("replicasets")
 )
 
-// Evaluator evaluates one policy. Implementations are safe for concurrent use and honor the context's deadline. They
-// neither keep nor change the input.
+// Evaluator evaluates one version of a policy. Implementations are safe for concurrent use and honor the context's deadline. They neither
+// keep nor change the input.
 type Evaluator interface {
 	// Evaluate returns the policy's decision on the input, an object as decoded JSON. Callers must not change the
 	// decision, which may be shared with other callers. The context must carry the object's namespace (WithNamespace).
@@ -69,22 +69,21 @@ type Evaluator interface {
 	Input() *projection.FieldSet
 }
 
-// namespaceKey is the context key for the object's namespace.
+// namespaceKey is the key of a context value: the namespace of the evaluated object.
 type namespaceKey struct{}
 
-// WithNamespace returns a context that carries the namespace of the object to evaluate. The namespace is empty for a
-// cluster-scoped object.
+// WithNamespace returns a context that carries the namespace of the object to evaluate: "" for a cluster-scoped object.
 func WithNamespace(ctx context.Context, namespace string) context.Context {
 	return context.WithValue(ctx, namespaceKey{}, namespace)
 }
 
-// NamespaceOf returns the namespace of the evaluated object. It is empty for a cluster-scoped object.
+// NamespaceOf returns the namespace of the evaluated object from a context: "" for a cluster-scoped object.
 func NamespaceOf(ctx context.Context) string {
 	namespace, _ := ctx.Value(namespaceKey{}).(string)
 	return namespace
 }
 
-// Successor is an Evaluator that can use what another version of its policy has decided.
+// Successor is an Evaluator that can take over decisions from the Evaluator of another version of the policy.
 type Successor interface {
 	Evaluator
 	// TakeOver takes over decisions that the evaluator of another version remembers, as far as both versions decide the same on the
@@ -93,8 +92,8 @@ type Successor interface {
 	TakeOver(ctx context.Context, earlier Evaluator)
 }
 
-// Chooser is an Evaluator that can tell what a policy decides on all equal objects from the clusters that it chooses for each of them by
-// its path (rules.ObjectPath).
+// Chooser is an Evaluator that can separate what a policy decides for all objects of equal content from the clusters that it chooses for
+// each of these objects by its path (rules.ObjectPath).
 type Chooser interface {
 	Evaluator
 	// Open returns what the policy decides on an input apart from the choice of clusters, and the path of the object. It evaluates
@@ -105,8 +104,8 @@ type Chooser interface {
 	OpenInput() *projection.FieldSet
 }
 
-// OpenDecision is what a policy decides on objects with equal values in the fields of OpenInput. It can be compared by ==, and equal ones
-// need not be identical.
+// OpenDecision is what a policy decides for all objects with equal values in the fields of Chooser.OpenInput, before it chooses clusters
+// for each. It can be compared by ==, but equal ones need not be identical.
 type OpenDecision interface {
 	// Complete returns the decision on an object with a path.
 	Complete(path string) Decision
@@ -115,7 +114,7 @@ type OpenDecision interface {
 	ChangesTo(later OpenDecision) (concerns func(path string, clusters []string) bool, ok bool)
 }
 
-// Explainer is an Evaluator that can say why its policy does not give an object clusters.
+// Explainer is an Evaluator that can say why its policy does not give an object a cluster.
 type Explainer interface {
 	Evaluator
 	// WhyNot returns why the policy does not give the object each of the clusters, by their names. Names without a known reason are
@@ -132,8 +131,8 @@ type Tolerant interface {
 	Unready() map[string]time.Time
 }
 
-// Remote is an Evaluator that queries a remote engine. A query can take long, so the Decider runs it on a goroutine of
-// its own. Berth does not know which fields the remote engine reads, so it sends the whole input.
+// Remote is an Evaluator that queries a remote engine. A query can take long, so the Decider runs it on a goroutine of its own. Berth does
+// not know which fields the remote engine reads, so it sends the whole input.
 type Remote interface {
 	Evaluator
 	// Health returns the state of the connection to the remote engine.
@@ -144,17 +143,17 @@ type Remote interface {
 type RemoteHealth struct {
 	// Endpoint is the address of the remote engine, for example https://opa.example:8181.
 	Endpoint string
-	// Queried reports whether this replica has queried the engine at all.
+	// Queried reports whether this replica has ever queried the engine.
 	Queried bool
-	// Err is the reason for the last failure, while that failure counts. It is nil if the engine answers.
+	// Err is the last failure of a query; nil if the engine responded since.
 	Err error
-	// Since is the time at which the failures with Err began; zero if Err is nil.
+	// Since is when the failures began; zero if Err is nil.
 	Since time.Time
-	// BreakerOpen reports whether the circuit breaker is open: the engine is not queried for a while.
+	// BreakerOpen reports whether the circuit breaker is open, so that the engine is not queried for a while.
 	BreakerOpen bool
 }
 
-// Policy is one compiled version of a PlacementPolicy that is in force. It is immutable.
+// Policy is one compiled version of a PlacementPolicy. It is immutable.
 type Policy struct {
 	Name          string
 	Generation    int64
@@ -167,25 +166,25 @@ type Policy struct {
 	Clusters placementv1.ClustersRule
 	// BlastRadius limits how many existing objects one change may affect. All of its fields are set.
 	BlastRadius placementv1.BlastRadius
-	// Budget bounds patches of existing objects. All fields with a default are set. Windows are the periods in which existing
-	// objects are patched.
-	Budget  placementv1.RemediationBudget
+	// Budget limits the patches of existing objects. All fields with a default are set.
+	Budget placementv1.RemediationBudget
+	// Windows are the periods in which existing objects may be patched.
 	Windows window.Windows
-	// Evict reports whether remediation evicts running Pods whose scheduling violates the decision.
+	// Evict reports whether remediation evicts running Pods whose scheduling differs from the decision.
 	Evict bool
-	// Delivery selects the systems that carry matched objects to their clusters; nil if there are none.
+	// Delivery selects the multi-cluster systems that carry matched objects to their clusters; nil if there are none.
 	Delivery *placementv1.Delivery
-	// Schedules reports whether the policy may define the rule scheduling, for which more fields of an object are
-	// decoded. If a policy decides on scheduling although Schedules is false, its verdict is an error.
+	// Schedules reports whether the policy may define the rule scheduling. More fields of an object are decoded then. If the policy decides
+	// on scheduling although Schedules is false, its verdict is an error.
 	Schedules bool
-	// Rules are the names of the rules of spec.rules, in their order. The policy must not change them.
+	// Rules are the names of the rules of spec.rules, in their order. Callers must not change the slice.
 	Rules     []string
 	Matcher   *match.Matcher
 	Evaluator Evaluator
 }
 
-// NewPolicy returns a version of a PlacementPolicy with the given parts. spec has its defaults (WithDefaults), and matcher
-// is compiled from its match.
+// NewPolicy returns a version of a PlacementPolicy. spec must have its defaults (WithDefaults), and matcher must be compiled from
+// spec.match. schedules becomes Schedules.
 func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e Evaluator, schedules bool) *Policy {
 	names := make([]string, len(spec.Rules))
 	for i, rule := range spec.Rules {
@@ -211,13 +210,13 @@ func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySp
 	}
 }
 
-// Remote returns the evaluator that queries a remote engine. ok is false if the policy is evaluated in process.
+// Remote returns the policy's evaluator if it queries a remote engine. ok is false if the policy is evaluated in this process.
 func (p *Policy) Remote() (r Remote, ok bool) {
 	r, ok = p.Evaluator.(Remote)
 	return r, ok
 }
 
-// Policies is the set of policies in force. Implementations are safe for concurrent use.
+// Policies gives access to the policies in force. Implementations are safe for concurrent use.
 type Policies interface {
 	// Begin begins a decision. It returns the index that finds the policies that may match an object. All data that they read
 	// remains available until the caller calls end, once.
@@ -234,20 +233,20 @@ type Namespaces interface {
 type Decider struct {
 	Policies   Policies
 	Namespaces Namespaces
-	// Owners looks up the controllers of objects that policies place. If it is nil, policies may change the pod template of any
-	// ReplicaSet, and no object follows its controller.
+	// Owners looks up the objects that control others. If it is nil, policies may change the pod template of any ReplicaSet, and no object
+	// follows its controller.
 	Owners  Owners
-	Keyring *Keyring
-	// OwnNamespace is the namespace that Berth runs in; no object in it is ever matched. It is empty if there is none.
+	Keyring *Keyring // Signs and verifies the records of requested values.
+	// OwnNamespace is the namespace that Berth runs in, in which no object is matched; "" if there is none.
 	OwnNamespace string
-	// Stale returns an error while data that a version of a policy reads is too old for decisions. A nil function means that data is
-	// never too old. It must return quickly.
+	// Stale returns an error if data that a version of a policy reads is too old for decisions, and otherwise nil. If Stale is nil, no data
+	// is too old. It must return quickly.
 	Stale func(*Policy) error
-	// Paused reports whether remediation of a policy is paused for the objects of a namespace. A nil function means that no policy
-	// is paused. If an update requests no other values for the keys that a paused policy writes, those keys keep their values,
-	// whatever the policy decides now. It must return quickly.
+	// Paused reports whether remediation of a policy is paused for the objects of a namespace. If it is nil, no policy is paused. An update
+	// that requests no other values for the keys that a paused policy writes leaves their values as they are, whatever the policy decides
+	// now. It must return quickly.
 	Paused func(policy, namespace string) bool
-	// Clock says how long a cluster is not ready; nil for the real clock.
+	// Clock tells for how long a cluster has not been ready; nil for the real clock.
 	Clock clock.PassiveClock
 	// Templates finds the pod template of each kind. If it is nil, only the kinds built into Kubernetes are known.
 	Templates *workload.Templates
@@ -255,43 +254,43 @@ type Decider struct {
 	ClusterLists *clusterlist.Kinds
 }
 
-// Request describes the object to decide on.
+// Request describes the object to decide on, and how.
 type Request struct {
-	Resource schema.GroupVersionResource
-	// Namespace is the object's namespace. It is set even if the object's metadata does not have it yet.
+	Resource schema.GroupVersionResource // The type of the object.
+	// Namespace is the object's namespace. It is set even if the object's metadata has no namespace yet.
 	Namespace string
-	Object    *unstructured.Unstructured
-	// Old is the object before an update, or nil on creation. For an existing object that is not being updated, Old is
-	// Object itself.
+	Object    *unstructured.Unstructured // The object to decide on, as an update leaves it.
+	// Old is the object before an update, or nil for a new object. For an existing object that is not being updated, Old is Object itself.
 	Old *unstructured.Unstructured
-	// Source loads the missing fields of Object and Old. It is nil if both are complete.
+	// Source loads fields that Object and Old lack. It is nil if both are complete.
 	Source Source
-	// Admission is the admission request that carries the object, for match conditions that read it.
+	// Admission is the admission request for the object, for match conditions, which may read it.
 	Admission *admissionv1.AdmissionRequest
-	// Evaluate evaluates a policy; nil selects the policy's own evaluator. Remediation passes a function that caches
-	// decisions. For policies with a Remote, it is called on other goroutines, concurrently with all other calls. All calls have
-	// returned when the decision is made.
+	// Evaluate evaluates a policy; if it is nil, the policy's own evaluator does. Remediation sets a function that caches decisions. For
+	// policies with a Remote, it is called on other goroutines, concurrently with all other calls. All calls have returned when the
+	// decision is made.
 	Evaluate evaluateFunc
 	purpose
 }
 
-// purpose is what a decision is for. The methods of Decider set it.
+// purpose says what a decision is for. The methods of Decider set it.
 type purpose struct {
-	// remediates leaves the keys of policies whose remediation mode is not Automatic unchanged. Policies with mode Approved
-	// are followed all the same if permits returns true for the verdicts that result from that.
+	// remediates is set if remediation patches or assesses an existing object. Only policies with remediation mode Automatic then change
+	// their keys, and those with mode Approved if permits allows it.
 	remediates bool
-	permits    func([]*Verdict) bool
-	// explains adds to the denial of an object for which no cluster is left why a policy does not give it the clusters that its
-	// developer asks for, where an Explainer knows that. This takes evaluations beside those of the decision.
+	// permits reports whether remediation may make the changes in verdicts of policies with mode Approved; nil if it may not.
+	permits func([]*Verdict) bool
+	// explains is set if the denial of an object for which no cluster is left must say why a policy does not give it the clusters that its
+	// developer asks for, where an Explainer knows that. This takes further evaluations.
 	explains bool
 	// verdictsOnly omits the object from the outcome.
 	verdictsOnly bool
 }
 
-// evaluateFunc evaluates a policy on an object, of which input has the fields that the policy reads.
+// evaluateFunc evaluates a policy on an object. input has at least the fields of the object that the policy reads.
 type evaluateFunc = func(ctx context.Context, p *Policy, input map[string]any) (Decision, error)
 
-// AdmissionOf returns the admission request in which match conditions see an object that no client requests, as if user did.
+// AdmissionOf returns an admission request for an object that no client requests, as if user requested it. Match conditions read it.
 func AdmissionOf(operation admissionv1.Operation, resource schema.GroupVersionResource, namespace string, obj *unstructured.Unstructured,
 	user authenticationv1.UserInfo) *admissionv1.AdmissionRequest {
 	gvk := obj.GroupVersionKind()
@@ -302,9 +301,8 @@ func AdmissionOf(operation admissionv1.Operation, resource schema.GroupVersionRe
 	}
 }
 
-// Source completes the objects of a request that are only partly decoded. Initially they have apiVersion, kind, and
-// metadata without the managed fields. Most policies read nothing else, and decoding the rest takes longer than
-// deciding.
+// Source adds fields to the objects of a request that are only partly decoded. Initially these have apiVersion, kind, and metadata without
+// the managed fields. Most policies read nothing else, and decoding the rest takes longer than deciding.
 type Source interface {
 	// Fill adds at least the given fields to the object.
 	Fill(fields *projection.FieldSet) error
@@ -312,50 +310,49 @@ type Source interface {
 	Complete() error
 }
 
-// Outcome is the merged result of all policies that match an object.
+// Outcome is the merged result of the decisions of all policies that match an object.
 type Outcome struct {
-	// Object is the object with its placement and its record. It is nil if no policy matches, and for Assess. It shares
+	// Object is the object with its placement and its record. It is nil if no policy matches, and if Assess returned the outcome. It shares
 	// everything that was not merged with the request's object, so callers must change neither.
 	Object *unstructured.Unstructured
 	// Paths are the paths that have other values than in the request's object, beside labels and annotations.
 	Paths
-	// List is the kind of a placement object. It is nil for an object of another kind, which has an annotation with its
-	// clusters.
+	// List says where a placement object lists its clusters. It is nil for an object of another kind, which lists them in an annotation.
 	List *clusterlist.Kind
 	// Verdicts are the verdicts of the matching policies, in order of precedence.
 	Verdicts []*Verdict
-	// NotTaken are the values that an update requests and the object does not get, because a policy set them earlier
-	// (placementv1.AsWrittenAnnotation). No policy sets their keys now.
+	// NotTaken are values that an update requests and the object does not get, because a policy set them earlier
+	// (placementv1.AsWrittenAnnotation), and no policy sets these keys now.
 	NotTaken []Change
-	// Staged reports whether a version of a policy does not match only because it is not in force in the object's namespace. It is
-	// set only if there are no verdicts.
+	// Staged reports whether some version of a policy would match if it were in force in the object's namespace already. It is set only if
+	// there are no verdicts.
 	Staged bool
 }
 
-// Decide decides a request of a client, or an object that does not exist yet. It evaluates every policy that matches the object, each on
-// the object as its developer requested it. It then merges the decisions. The result does not depend on the order of the policies. An error
-// of a single policy is in its verdict. Decide itself returns an error only if it could not decide anything.
+// Decide decides on an object that a client creates or updates, or that does not exist yet. It evaluates every policy that matches the
+// object, each on the object as its developer requested it, and merges the decisions. The result does not depend on the order of the
+// policies. The error of a single policy is in its verdict. Decide itself returns an error only if it could not decide anything.
 func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	r.purpose = purpose{explains: true}
 	return d.inForce(ctx, r)
 }
 
-// Remediate is Decide for a patch by which remediation has an existing object get what policies decide. It follows the policies with
-// remediation mode Automatic, and those with mode Approved if permits returns true for the verdicts that result from that. A nil permits
-// permits nothing.
+// Remediate decides like Decide on an existing object that remediation patches. It changes only the keys of policies with remediation mode
+// Automatic, and those of policies with mode Approved if permits returns true for the resulting verdicts. A nil permits allows none of the
+// latter.
 func (d *Decider) Remediate(ctx context.Context, r Request, permits func([]*Verdict) bool) (*Outcome, error) {
 	r.purpose = purpose{remediates: true, permits: permits}
 	return d.inForce(ctx, r)
 }
 
-// Assess is Remediate without an object in the outcome. It finds out what Remediate would do to an existing object, also with every
-// permission (Verdict.Released).
+// Assess returns the verdicts that Remediate would have on an existing object, without an object in the outcome. Verdict.Released has what
+// they would be with all approvals.
 func (d *Decider) Assess(ctx context.Context, r Request) (*Outcome, error) {
 	r.purpose = purpose{remediates: true, verdictsOnly: true}
 	return d.inForce(ctx, r)
 }
 
-// inForce decides a request by the versions of policies that are in force.
+// inForce decides a request by the policy versions in force.
 func (d *Decider) inForce(ctx context.Context, r Request) (*Outcome, error) {
 	if r.Resource.GroupResource() == namespaces {
 		// The API server sets the namespace of a request for a Namespace to the object's own name. Everything else
@@ -367,7 +364,7 @@ func (d *Decider) inForce(ctx context.Context, r Request) (*Outcome, error) {
 	return d.decide(ctx, r, index)
 }
 
-// decide decides a request by the policies of an index.
+// decide decides a request by the policies in an index.
 func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Policy]) (*Outcome, error) {
 	verdicts, staged, err := d.matching(ctx, r, index)
 	list := d.ClusterLists.Of(r.Resource.GroupResource())
@@ -425,7 +422,7 @@ func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Pol
 	return d.outcome(&current, values, next, id, verdicts)
 }
 
-// leftBefore decides the object before an update as if it was not updated, and returns the keys that are left as they are.
+// leftBefore decides on the object before an update, as if it was not updated, and returns the keys that stay as they are then; see leftIn.
 func (d *Decider) leftBefore(ctx context.Context, r *Request, index *match.Index[*Policy]) (map[string]bool, error) {
 	if r.Source != nil {
 		if err := r.Source.Complete(); err != nil {
@@ -439,7 +436,7 @@ func (d *Decider) leftBefore(ctx context.Context, r *Request, index *match.Index
 	return leftIn(before.Verdicts), nil
 }
 
-// before returns the request of the object before an update, as if it was not updated.
+// before returns the request for the object before an update, as if it was not updated.
 func (r *Request) before() Request {
 	return Request{
 		Resource: r.Resource, Namespace: r.Namespace, Object: r.Old, Old: r.Old, Admission: r.Admission, Evaluate: r.Evaluate,
@@ -447,7 +444,8 @@ func (r *Request) before() Request {
 	}
 }
 
-// whyNot returns the function by which a denial says why a policy does not give the object clusters. It is nil if no denial does.
+// whyNot returns the function by which a denial says why a policy does not give the object some clusters. It returns nil if denials need
+// not say that.
 func (d *Decider) whyNot(ctx context.Context, r *Request, current *intent) func(*Policy, []string) map[string]string {
 	if !r.explains {
 		return nil
@@ -466,8 +464,8 @@ func (d *Decider) whyNot(ctx context.Context, r *Request, current *intent) func(
 	}
 }
 
-// evaluate evaluates every policy on the object as its developer requested it, and returns that object. The decisions
-// and errors are in the verdicts.
+// evaluate evaluates every policy on the object as its developer requested it, and returns that object. It sets decisions and errors in the
+// verdicts.
 func (d *Decider) evaluate(ctx context.Context, r *Request, id identity, verdicts []*Verdict) (intent, error) {
 	if err := r.fill(verdicts); err != nil {
 		return intent{}, err
@@ -505,8 +503,7 @@ func (d *Decider) evaluate(ctx context.Context, r *Request, id identity, verdict
 	return current, nil
 }
 
-// refuseUnschedulable turns verdicts that decide on scheduling into errors if the object's pod spec is unknown or
-// invalid.
+// refuseUnschedulable sets an error in the verdicts that decide on scheduling if the object's pod spec is unknown or invalid.
 func (d *Decider) refuseUnschedulable(r *Request, current *intent, verdicts []*Verdict) {
 	for _, v := range verdicts {
 		if v.Err == nil && len(v.Decision.Scheduling) > 0 {
@@ -515,17 +512,17 @@ func (d *Decider) refuseUnschedulable(r *Request, current *intent, verdicts []*V
 	}
 }
 
-// paused reports whether remediation of the policy is paused and the pause applies to the request. A pause never
-// applies to policies that do not remediate existing objects. It does not apply to remediation's own updates either,
-// because the leader sends none while it knows of the pause. This replica may learn later than the leader that the
-// pause is over. If it kept the old values then, nothing would enqueue the object again.
+// paused reports whether remediation of a policy is paused, and the pause matters for the request. It does not matter for policies that do
+// not remediate existing objects. It does not matter for remediation's own updates either, because the leader sends none while it knows of
+// the pause. This replica may learn later than the leader that the pause is over. If it kept the old values then, nothing would enqueue the
+// object again.
 func (d *Decider) paused(r *Request, p *Policy) bool {
 	return d.Paused != nil && p.Automatic() && r.changesObject() && d.Paused(p.Name, r.Namespace)
 }
 
-// keepOwnedTemplate reports whether a ReplicaSet must keep the pod template that its owner gave it. It looks up the owner only if a policy
-// decides on scheduling, or did so before. If the lookup fails, every policy that may decide on scheduling gets the error in its verdict,
-// and what policies set before stays.
+// keepOwnedTemplate reports whether the object is a ReplicaSet that must keep the pod template that its owner gave it. It looks up the
+// owner only if a policy decides on scheduling, or did so before. If the lookup fails, it returns true, and every policy that may decide on
+// scheduling gets the error in its verdict.
 func (d *Decider) keepOwnedTemplate(ctx context.Context, r *Request, current *intent, verdicts []*Verdict) bool {
 	schedules := func(v *Verdict) bool { return v.Err == nil && len(v.Decision.Scheduling) > 0 }
 	if !ownedReplicaSet(r) || !slices.ContainsFunc(verdicts, schedules) && len(current.applied.Scheduling) == 0 {
@@ -543,9 +540,8 @@ func (d *Decider) keepOwnedTemplate(ctx context.Context, r *Request, current *in
 	return true
 }
 
-// keepImmutable keeps the scheduling fields that policies set and that the API server no longer allows to change. It
-// acts if an update sets such a field back to the value that the developer requested, as applying the old manifest
-// again does. Without restore, the API server would reject the update.
+// keepImmutable keeps the scheduling fields that policies set and that the API server no longer allows to change, if an update sets them
+// back to the requested values, as applying the old manifest again does. Otherwise the API server would reject the update.
 func (d *Decider) keepImmutable(current *intent, r *Request, id identity) {
 	if current.pods.spec == nil || r.Old == nil || r.Old == r.Object || !mayBeFixed(r.Resource.GroupResource()) {
 		return
@@ -562,8 +558,8 @@ func (d *Decider) keepImmutable(current *intent, r *Request, id identity) {
 	}
 }
 
-// evaluateRemote starts the evaluation of each policy with a remote engine on a goroutine of its own. It returns a function
-// that waits for all of them. Callers must not read the verdicts of these policies before.
+// evaluateRemote starts the evaluation of each policy with a remote engine on its own goroutine. It returns a function that waits for all
+// of them. Callers must not read the verdicts of these policies before.
 func evaluateRemote(ctx context.Context, verdicts []*Verdict, input map[string]any, evaluate evaluateFunc) (wait func()) {
 	var asked *sync.WaitGroup
 	for _, v := range verdicts {
@@ -593,7 +589,7 @@ func evaluateRemote(ctx context.Context, verdicts []*Verdict, input map[string]a
 	return asked.Wait
 }
 
-// fill loads the fields that the policies read into the object.
+// fill adds the fields that the policies read to the object.
 func (r *Request) fill(verdicts []*Verdict) error {
 	if r.Source == nil {
 		return nil
@@ -613,11 +609,11 @@ func (r *Request) fill(verdicts []*Verdict) error {
 	return nil
 }
 
-// outcome builds the object that has the merged values and the new record.
+// outcome returns the outcome with the object that has the merged values and the new record.
 func (d *Decider) outcome(current *intent, values map[string]map[string]string, next record, id identity, verdicts []*Verdict) (*Outcome, error) {
 	text, err := d.Keyring.encode(next, id)
 	if err != nil {
-		return nil, fmt.Errorf("recording the developer's intent: %w", err)
+		return nil, fmt.Errorf("recording the requested values: %w", err)
 	}
 	if text = cmp.Or(text, current.copied); text != "" {
 		values[fieldAnnotations][placementv1.RequestedAnnotation] = text
@@ -638,7 +634,7 @@ func (d *Decider) outcome(current *intent, values map[string]map[string]string, 
 	return out, nil
 }
 
-// locate returns where the object has its pod spec and its clusters, and loads both.
+// locate returns the paths of the object's pod spec and clusters, and adds the fields there to the object.
 func (d *Decider) locate(r *Request, id identity, verdicts []*Verdict) (at locations, err error) {
 	if at.podSpec, err = d.podSpec(r, id, verdicts); err != nil {
 		return at, err
@@ -650,7 +646,7 @@ func (d *Decider) locate(r *Request, id identity, verdicts []*Verdict) (at locat
 	return at, r.Source.Fill(at.clusters.Fields())
 }
 
-// podSpec returns the path of the object's pod spec, and loads the pod spec. It returns nil if no matching policy may
+// podSpec returns the path of the object's pod spec, and adds the fields there to the object. It returns nil if no matching policy may
 // decide on scheduling and no record has scheduling keys.
 func (d *Decider) podSpec(r *Request, id identity, verdicts []*Verdict) ([]string, error) {
 	if !slices.ContainsFunc(verdicts, func(v *Verdict) bool { return v.Policy.Schedules }) && !d.recordsScheduling(r, id) {
@@ -668,14 +664,14 @@ func (d *Decider) podSpec(r *Request, id identity, verdicts []*Verdict) ([]strin
 	return path, r.Source.Fill(SchedulingFields(path))
 }
 
-// schedulable returns an error if policies cannot decide on scheduling for the object, because Berth does not know where its pod
-// template is or cannot read it; nil if they can.
+// schedulable returns why policies cannot decide on scheduling for the object: Berth does not know where its pod template is, or cannot
+// read it. It returns nil if they can.
 func (d *Decider) schedulable(r *Request, current *intent) error {
 	var err error
 	if _, known := d.Templates.Path(r.Resource.GroupResource()); !known {
 		err = &workload.UnknownKindError{GroupKind: r.Object.GroupVersionKind().GroupKind()}
 	} else if len(current.pods.path) == 0 {
-		err = errors.New("the policy is not known to have it")
+		err = errors.New("the analysis of the policy did not find this rule")
 	} else if current.pods.err != nil {
 		return &ContractError{Rule: fieldScheduling, Message: current.pods.err.Error()}
 	}
@@ -685,9 +681,9 @@ func (d *Decider) schedulable(r *Request, current *intent) error {
 	return nil
 }
 
-// Matching returns the policies that match the object of a request, in order of precedence, and those for which that can't be
-// found out, because a match condition fails. It decides nothing. The object and the request's Admission must be complete if a
-// candidate has match conditions.
+// Matching returns the policies that match the object of a request, in order of precedence. unknown are those for which a match condition
+// fails, so that it is not known whether they match. It evaluates no policy. The object and the request's Admission must be complete if a
+// policy has match conditions.
 func (d *Decider) Matching(ctx context.Context, r Request) (matching, unknown []*Policy, err error) {
 	index, end := d.Policies.Begin()
 	defer end()
@@ -706,8 +702,8 @@ func (d *Decider) Matching(ctx context.Context, r Request) (matching, unknown []
 	return matching, unknown, nil
 }
 
-// candidates returns the policies of an index that may match the object of a request, in order of precedence, and the object in the
-// form that matchers evaluate.
+// candidates returns the policies of an index that may match the object of a request, in order of precedence. It also returns the object in
+// the form that matchers evaluate.
 func (d *Decider) candidates(ctx context.Context, r *Request, index *match.Index[*Policy]) ([]*Policy, match.Object, error) {
 	candidates := index.CandidatesFor(r.Resource)
 	if namespace := r.matchedNamespace(); candidates.Empty() || (namespace != "" && namespace == d.OwnNamespace) {
@@ -722,8 +718,8 @@ func (d *Decider) candidates(ctx context.Context, r *Request, index *match.Index
 	return slices.Compact(policies), object, nil
 }
 
-// matching returns a verdict without a decision for each policy of an index that matches. staged reports whether a version would match
-// if it was in force in the object's namespace.
+// matching returns a verdict without a decision for each policy of an index that matches the object, or that the object leaves. staged
+// reports whether some version would match if it were in force in the object's namespace.
 func (d *Decider) matching(ctx context.Context, r Request, index *match.Index[*Policy]) (verdicts []*Verdict, staged bool, err error) {
 	policies, object, err := d.candidates(ctx, &r, index)
 	if err != nil {
@@ -755,7 +751,7 @@ func (d *Decider) matching(ctx context.Context, r Request, index *match.Index[*P
 	return verdicts, staged, nil
 }
 
-// matchedNamespace returns the namespace by which policies match the object. For a Namespace it is its own name.
+// matchedNamespace returns the namespace in which policies match the object. For a Namespace, that is its own name.
 func (r *Request) matchedNamespace() string {
 	if r.Resource.GroupResource() == namespaces {
 		return r.Object.GetName()
@@ -763,8 +759,7 @@ func (r *Request) matchedNamespace() string {
 	return r.Namespace
 }
 
-// matchObject returns content in the form that matchers evaluate. content is the request's object or the one before the
-// update.
+// matchObject returns an object in the form that matchers evaluate. content is the request's object, or that before the update.
 func (d *Decider) matchObject(ctx context.Context, r *Request, content *unstructured.Unstructured) (match.Object, error) {
 	namespace := r.matchedNamespace()
 	object := match.Object{Resource: r.Resource, Namespace: namespace, Content: content, Old: r.Old, Request: r.Admission}
@@ -782,8 +777,8 @@ func (d *Decider) matchObject(ctx context.Context, r *Request, content *unstruct
 	return object, nil
 }
 
-// input returns what policies get as input: the object as its developer requested it. It omits the managed fields,
-// which record who wrote which field.
+// input returns what policies get as input: the object as its developer requested it, without the managed fields, which record who wrote
+// which field.
 func (i intent) input() map[string]any {
 	input := maps.Clone(i.object.Object)
 	if metadata, ok := input["metadata"].(map[string]any); ok {

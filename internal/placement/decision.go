@@ -29,12 +29,13 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// Decision is the result of evaluating one policy on one object. Outcome.Digest depends on its JSON.
+// Decision is what one policy decides on one object. Outcome.Digest depends on its JSON.
 type Decision struct {
-	// Annotations and Labels are merged into the object's metadata.
+	// Annotations are merged into the annotations of the object.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	// Scheduling holds the values for the object's pod spec, by merge key. Package podscheduling describes the keys.
+	// Labels are merged into the labels of the object.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Scheduling has the values that are merged into the object's pod spec, by merge key. Package podscheduling describes the keys.
 	Scheduling map[string]string `json:"scheduling,omitempty"`
 	// Clusters are the names of the clusters that the policy allows, sorted. nil means that the policy does not
 	// restrict clusters; an empty list means that it allows none.
@@ -43,12 +44,12 @@ type Decision struct {
 	Errors []string `json:"errors,omitempty"`
 	// Warnings are messages for the client, sorted.
 	Warnings []string `json:"warnings,omitempty"`
-	// Rule is the name of the rule of spec.rules that decides; empty if none applies, and for a policy without rules. It is no part of the
-	// decision contract, nor of what the object gets.
+	// Rule is the name of the rule of spec.rules that decided; empty if none applies, and for a policy without rules. It is not part of the
+	// decision contract, and does not change the object.
 	Rule string `json:"-"`
 }
 
-// Equal reports whether two decisions are equal, also in the rule that decides.
+// Equal reports whether two decisions are equal, including Rule.
 func (d Decision) Equal(other Decision) bool {
 	return d.Rule == other.Rule && maps.Equal(d.Annotations, other.Annotations) && maps.Equal(d.Labels, other.Labels) &&
 		maps.Equal(d.Scheduling, other.Scheduling) &&
@@ -58,16 +59,17 @@ func (d Decision) Equal(other Decision) bool {
 
 // ContractError reports that a rule's value does not have the type that the decision contract requires.
 type ContractError struct {
-	Rule    string
-	Message string
+	Rule    string // The rule of the decision contract, such as "clusters".
+	Message string // What is wrong with its value.
 }
 
+// Error returns the rule and the message.
 func (e *ContractError) Error() string {
 	return fmt.Sprintf("rule %s: %s", e.Rule, e.Message)
 }
 
-// ParseDecision converts the values of the contract's rules, as decoded JSON, to a Decision. An absent rule leaves its
-// field nil. The error is a *ContractError.
+// ParseDecision converts the values of the rules of the decision contract, as decoded JSON by name of the rule, to a Decision. An absent
+// rule leaves its field nil. The error is a *ContractError.
 func ParseDecision(rules map[string]any) (Decision, error) {
 	var d Decision
 	var err error
@@ -100,6 +102,8 @@ func ParseDecision(rules map[string]any) (Decision, error) {
 	return d, nil
 }
 
+// parseMap converts the value of the rule annotations or labels. judged returns the form of a key that must be a qualified name, and text
+// converts the value of a key.
 func parseMap(rule string, value any, judged func(string) string, text func(any) (string, error)) (map[string]string, error) {
 	if value == nil {
 		return nil, nil
@@ -125,7 +129,7 @@ func parseMap(rule string, value any, judged func(string) string, text func(any)
 	return out, nil
 }
 
-// annotationText returns a string unchanged, and any other value as JSON with sorted keys.
+// annotationText converts the value of an annotation: it returns a string unchanged, and any other value as JSON with sorted keys.
 func annotationText(value any) (string, error) {
 	if s, ok := value.(string); ok {
 		return s, nil
@@ -133,6 +137,7 @@ func annotationText(value any) (string, error) {
 	return podscheduling.EncodeJSON(value)
 }
 
+// labelText converts the value of a label, which must be a string that is valid for a label.
 func labelText(value any) (string, error) {
 	s, ok := value.(string)
 	if !ok {
@@ -144,8 +149,9 @@ func labelText(value any) (string, error) {
 	return s, nil
 }
 
-// parseClusters reads a set or an array of cluster names, or an object with the shares of clusters by name. The names must be
-// valid object names. shares is the value of the annotation ClusterSharesAnnotation; empty if no cluster has a share.
+// parseClusters converts the value of the rule clusters: a set or an array of cluster names, or an object with the shares of replicas by
+// cluster name. The names must be valid object names. shares is the value of the annotation ClusterSharesAnnotation; "" if no cluster has a
+// share.
 func parseClusters(rule string, value any) (names []string, shares string, err error) {
 	object, isObject := value.(map[string]any)
 	switch value.(type) {
@@ -186,10 +192,10 @@ func parseClusters(rule string, value any) (names []string, shares string, err e
 	return names, shares, nil
 }
 
-// ClusterNameProblems returns why a decision can't have a name among its clusters; nil if it can.
+// ClusterNameProblems returns why a name can't be a cluster's name in a decision; nil if it can.
 func ClusterNameProblems(name string) []string { return validation.IsDNS1123Subdomain(name) }
 
-// parseTexts reads a set or an array of strings and returns it sorted, without duplicates. It returns nil for nil.
+// parseTexts converts a set or an array of strings, to a sorted list without duplicates. It returns nil for nil.
 func parseTexts(rule string, value any) ([]string, error) {
 	if value == nil {
 		return nil, nil
@@ -210,8 +216,8 @@ func parseTexts(rule string, value any) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// TypeName returns the type of a decoded JSON value with its article, for messages: for example "an object". Values of
-// all other Go types, such as json.Number, count as numbers.
+// TypeName returns the type of a decoded JSON value with its article, for messages: for example "an object". Values of other Go types, such
+// as json.Number, count as numbers.
 func TypeName(value any) string {
 	switch value.(type) {
 	case nil:

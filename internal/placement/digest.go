@@ -24,20 +24,19 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// digestEntry is the part of a verdict that Digest covers.
+// digestEntry is the part of a verdict on which Digest depends.
 type digestEntry struct {
-	Policy string           `json:"policy"`
+	Policy string           `json:"policy"` // The name of the policy.
 	Mode   placementv1.Mode `json:"mode"`
-	// Failed is the failure policy of a policy that could not decide. The error itself is left out: errors contain
+	// Failed is the failure policy of a policy that could not decide; "" if it decided. The error itself is left out: errors contain
 	// addresses and durations, which vary between equal outcomes.
 	Failed placementv1.FailurePolicy `json:"failed,omitempty"`
 	Decision
 }
 
-// Digest returns an identifier of what the policies decided: "sha256:" and 64 hexadecimal digits, or "" if no policy
-// matched. Equal decisions have equal digests on every replica and at any time, even if the policies' modules differ.
-// The digest covers the policies' names, their order of precedence, their modes, which of them failed, and their
-// complete decisions.
+// Digest returns an identifier of what the policies decided: "sha256:" and 64 hexadecimal digits, or "" if no policy matched. It depends on
+// the policies' names, their order of precedence, their modes, which of them failed, and their complete decisions. Equal decisions have
+// equal digests on every replica and at any time, even if the policies' modules differ.
 func (o *Outcome) Digest() string {
 	if len(o.Verdicts) == 0 {
 		return ""

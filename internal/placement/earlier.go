@@ -37,8 +37,8 @@ import (
 // developer never requested it. So the record keeps digests of the values that policies set earlier. They also have to be known
 // when no policy overwrites the key any more, so a record may have nothing else.
 
-// earlierValues are the digests of values that policies set and no longer set, as one text. The value that was replaced last is the last.
-// Each has 12 characters: 4 that tell most keys apart, and 8 of a digest of the field, the key, and the value.
+// earlierValues are the digests of values that policies set and no longer set, concatenated, the newest last. Each has 12 characters: 4 by
+// which most keys differ, and 8 of a hash of the field, the key, and the value.
 type earlierValues string
 
 const (
@@ -49,7 +49,7 @@ const (
 	maxEarlierOfKey = 32
 )
 
-// earlierKey returns the first characters of the digests of a key's values.
+// earlierKey returns the first 4 characters of the digests of a key's values.
 func earlierKey(field, key string) string {
 	sum := fnv.New32a()
 	// Writing to a hash does not fail.
@@ -57,18 +57,19 @@ func earlierKey(field, key string) string {
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32())[:3])
 }
 
-// earlierValue returns the digest of a key's value. set is the digest of the value that an entry of a record has.
+// earlierValue returns the digest of a key's value. set is what the function digest returns for the value.
 func earlierValue(field, key, set string) string {
 	sum := sha256.Sum256([]byte(field + "\x00" + key + "\x00" + set))
 	return earlierKey(field, key) + base64.RawURLEncoding.EncodeToString(sum[:6])
 }
 
-// earlierItem returns the digest of an item of the affinity (podscheduling.Items).
+// earlierItem returns the digest of an item that policies added to the affinity (podscheduling.Items).
 func earlierItem(item string) string {
 	return earlierValue(fieldScheduling, podscheduling.Affinity, digest(item))
 }
 
-// earlierWhole returns the digest of an affinity, by its own digest, that policies made from what the developer requested, or nil.
+// earlierWhole returns the digest of a complete affinity that policies made. set is what the function digest returns for it, and requested
+// is the developer's affinity that they added to; nil for none.
 func earlierWhole(set string, requested *string) string {
 	if requested != nil {
 		set += digest(*requested)
@@ -76,7 +77,7 @@ func earlierWhole(set string, requested *string) string {
 	return earlierValue(fieldScheduling, podscheduling.Affinity, set)
 }
 
-// all returns the digests.
+// all returns the digests as a list.
 func (e earlierValues) all() []string {
 	var out []string
 	for ; len(e) >= earlierLength; e = e[earlierLength:] {
@@ -85,7 +86,7 @@ func (e earlierValues) all() []string {
 	return out
 }
 
-// begins reports whether a digest begins with the text.
+// begins reports whether one of the digests begins with a text.
 func (e earlierValues) begins(text string) bool {
 	for ; len(e) >= earlierLength; e = e[earlierLength:] {
 		if strings.HasPrefix(string(e), text) {
@@ -95,15 +96,16 @@ func (e earlierValues) begins(text string) bool {
 	return false
 }
 
-// has reports whether a policy set the key's value earlier.
+// has reports whether a policy set a key to a value earlier.
 func (e earlierValues) has(field, key, value string) bool {
 	return e != "" && e.begins(earlierKey(field, key)) && e.begins(earlierValue(field, key, digest(value)))
 }
 
-// hasItem reports whether a policy added the item to the affinity earlier.
+// hasItem reports whether a policy added an item to the affinity earlier.
 func (e earlierValues) hasItem(item string) bool { return e.begins(earlierItem(item)) }
 
-// and returns the digests with those that were replaced now, and without some. It drops the oldest if there are too many.
+// and returns the digests with those in replaced added at the end, and without those in without. If there are too many, the oldest are
+// dropped.
 func (e earlierValues) and(replaced []string, without sets.Set[string]) earlierValues {
 	known := sets.New(replaced...).Union(without)
 	list := slices.DeleteFunc(e.all(), known.Has)
@@ -124,7 +126,7 @@ func (e earlierValues) and(replaced []string, without sets.Set[string]) earlierV
 	return earlierValues(strings.Join(kept, ""))
 }
 
-// earlier returns the values of a field that policies set earlier.
+// earlier returns the earlier values of a field, in place.
 func (x *extension) earlier(field string) *earlierValues {
 	if field == fieldScheduling {
 		return &x.EarlierScheduling
@@ -132,8 +134,8 @@ func (x *extension) earlier(field string) *earlierValues {
 	return &x.Earlier
 }
 
-// sets reports whether a policy sets the key's value, according to the record, or set it earlier. A value that the developer requests
-// does not count. value may be nil.
+// sets reports whether, according to the record, a policy sets a key to a value, or set it earlier. A value that the developer requests
+// does not count. For a nil value it returns false.
 func (r *record) sets(field, key string, value *string) bool {
 	if value == nil {
 		return false
@@ -142,13 +144,14 @@ func (r *record) sets(field, key string, value *string) bool {
 	return there && entry.Set == digest(*value) && !ptr.Equal(entry.Requested, value) || r.earlier(field).has(field, key, *value)
 }
 
-// earlierAffinity is what is known of affinities that policies added to earlier.
+// earlierAffinity tells what policies added to the affinity earlier.
 type earlierAffinity struct {
-	values earlierValues
-	// requested returns the affinity that the developer requested last, or nil.
+	values earlierValues // The digests of affinities and of their items.
+	// requested returns the affinity that the developer requested last; nil for none.
 	requested func() *string
 }
 
+// earlierAffinity returns what the intent's record tells about earlier affinities.
 func (i *intent) earlierAffinity(from sources) earlierAffinity {
 	if i.recorded == nil {
 		return earlierAffinity{}
@@ -163,7 +166,7 @@ func (i *intent) earlierAffinity(from sources) earlierAffinity {
 	return earlierAffinity{i.recorded.EarlierScheduling, requested}
 }
 
-// request returns the requested value of an entry, which may be nil.
+// request returns the requested value of an entry; nil for none, and for a nil entry.
 func (o *overwritten) request() *string {
 	if o == nil {
 		return nil
@@ -171,8 +174,8 @@ func (o *overwritten) request() *string {
 	return o.Requested
 }
 
-// composed reports whether policies made the affinity from the one that the developer requested last, which it returns. An affinity that
-// they made from another one is split: its developer's part was requested then, and is requested again.
+// composed reports whether policies made an affinity by adding to the one that the developer requested last, and returns the latter. If
+// they added to another one, ok is false, and the caller splits the affinity instead.
 func (e earlierAffinity) composed(text string) (requested *string, ok bool) {
 	if !e.values.begins(earlierKey(fieldScheduling, podscheduling.Affinity)) {
 		return nil, false
@@ -181,13 +184,14 @@ func (e earlierAffinity) composed(text string) (requested *string, ok bool) {
 	return requested, e.values.begins(earlierWhole(digest(text), requested))
 }
 
-// asWritten reports whether the developer requests all values as they are written, even those that a policy set earlier.
+// asWritten reports whether an annotation says that the developer requests all values as they are written, even those that a policy set
+// earlier.
 func asWritten(obj *unstructured.Unstructured) bool {
 	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "metadata", fieldAnnotations, placementv1.AsWrittenAnnotation)
 	return value == "true"
 }
 
-// replaced returns the digests of the values of a field that the record has, and that the next record does not have.
+// replaced returns the digests of those values of a field that policies set by the record, and no longer set by the next record.
 func (r *record) replaced(field string, next *record) []string {
 	var out []string
 	items := sets.New[string]()
@@ -217,7 +221,7 @@ func (r *record) replaced(field string, next *record) []string {
 	return out
 }
 
-// recordEarlier records which values the policies no longer set. A value that the developer requests is not one of them.
+// recordEarlier stores in the next record which values policies no longer set, without those that the developer requests now.
 func (m *merger) recordEarlier() {
 	before := m.intent.recorded
 	m.next.Earlier, m.next.EarlierScheduling = "", ""
@@ -237,7 +241,7 @@ func (m *merger) recordEarlier() {
 	}
 }
 
-// requestedAmong returns the digests of the requested values of fields. It may omit those that are not known.
+// requestedAmong returns the digests of the requested values of several fields. It may leave out those that are not in known.
 func (m *merger) requestedAmong(group []string, known earlierValues) sets.Set[string] {
 	out := sets.New[string]()
 	for _, field := range group {
@@ -256,8 +260,8 @@ func (m *merger) requestedAmong(group []string, known earlierValues) sets.Set[st
 	return out
 }
 
-// returned treats the values of a field that the developer cannot have requested as if the client had left the keys alone: those that a
-// policy set earlier. Without an object before the update, the record has what the developer requests.
+// returned handles the values of a field that policies set earlier, which the developer cannot have requested: it treats the update as if
+// it left these keys alone. Without an object before the update, the requested values come from the record.
 func (i *intent) returned(field string, actual map[string]string, from sources) {
 	if i.recorded == nil {
 		return
@@ -292,8 +296,8 @@ func (i *intent) returned(field string, actual map[string]string, from sources) 
 	}
 }
 
-// notTaken returns the values that an update requests and that the object does not get, because a policy set them earlier. Keys that a
-// policy sets have its value anyway. values and next are the merged values and their record.
+// notTaken returns the values that an update requests and the object does not get, because a policy set them earlier. It leaves out keys
+// that a policy sets now. values and next are the merged values and their record.
 func (i *intent) notTaken(values map[string]map[string]string, next *record) []Change {
 	return slices.DeleteFunc(slices.Clone(i.refused), func(c Change) bool {
 		_, set := next.of(c.Field)[c.Key]
@@ -301,7 +305,7 @@ func (i *intent) notTaken(values map[string]map[string]string, next *record) []C
 	})
 }
 
-// returnKey resets a key to its state before the update.
+// returnKey resets a key to its state in before, the intent of the object before the update.
 func (i *intent) returnKey(field, key string, before *intent) {
 	clusters := i.clusters != nil && field == fieldAnnotations && key == placementv1.ClustersAnnotation
 	if clusters && before.clusters.err != nil {
@@ -321,7 +325,7 @@ func (i *intent) returnKey(field, key string, before *intent) {
 	}
 }
 
-// copyKey sets a key to its value in another map, or deletes it if it has none there.
+// copyKey sets a key of the map to to its value in from, or deletes it if from does not have it.
 func copyKey(to, from map[string]string, key string) {
 	if value, there := from[key]; there {
 		to[key] = value

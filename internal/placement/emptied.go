@@ -21,7 +21,7 @@ import (
 	"github.com/berth-dev/berth/internal/clusterlist"
 )
 
-// Empty reports whether the decision restricts the object to an empty set of clusters.
+// Empty reports whether the decision allows the object no cluster at all.
 func (d Decision) Empty() bool {
 	if d.Clusters != nil {
 		return len(d.Clusters) == 0
@@ -30,8 +30,8 @@ func (d Decision) Empty() bool {
 	return ok && !all && len(names) == 0
 }
 
-// Empties reports whether the change removes the last cluster from an object that has some. Such a change empties or
-// removes the list of clusters or the preferences. In a placement object, it leaves a list without a cluster.
+// Empties reports whether the change removes the last cluster from an object that has some. It then empties or removes the clusters
+// annotation or the preferences, or leaves the list of a placement object without a cluster.
 func (c Change) Empties() bool {
 	if c.Field == fieldClusters {
 		return selectsClusters(c.From) && !selectsClusters(c.To)
@@ -40,18 +40,18 @@ func (c Change) Empties() bool {
 	return c.Field == fieldAnnotations && !namesClusters(c.Key, c.To) && namesClusters(c.Key, c.From)
 }
 
-// MovesClusters reports whether the change is one of the clusters of the object, in an annotation or in a placement object.
+// MovesClusters reports whether the change changes the clusters of the object, in an annotation or in a placement object.
 func (c Change) MovesClusters() bool {
 	return c.Field == fieldClusters || c.Field == fieldAnnotations && !c.RecordsOnly() && (namesClusters(c.Key, c.From) || namesClusters(c.Key, c.To))
 }
 
-// LeavesClusters reports whether the change is one of the clusters of an object that has some.
+// LeavesClusters reports whether the change changes the clusters of an object that already has some.
 func (c Change) LeavesClusters() bool {
 	return c.MovesClusters() && (c.Field == fieldClusters && selectsClusters(c.From) || namesClusters(c.Key, c.From))
 }
 
-// selectsClusters reports whether a placement object with the clusters selects at least one. Without names, it may
-// select all.
+// selectsClusters reports whether a placement object whose list has the text selects at least one cluster. Without a list, it may select
+// all.
 func selectsClusters(text *string) bool {
 	if text == nil {
 		return true
@@ -61,7 +61,7 @@ func selectsClusters(text *string) bool {
 	return !all || len(names) > 0
 }
 
-// namesClusters reports whether the value of an annotation that lists clusters contains at least one.
+// namesClusters reports whether an annotation, by key and value, lists clusters, and lists at least one.
 func namesClusters(key string, value *string) bool {
 	if value == nil {
 		return false

@@ -27,17 +27,16 @@ type failing struct{ err error }
 
 var _ Evaluator = failing{}
 
-// NewFailing returns the evaluator of a policy that can't decide, for example because it does not compile. Each evaluation
-// returns err.
+// NewFailing returns the evaluator of a policy that can't decide, for example because it does not compile. Each evaluation returns err.
 func NewFailing(err error) Evaluator { return failing{err} }
 
-// Evaluate implements Evaluator.
+// Evaluate implements Evaluator. It always returns err.
 func (f failing) Evaluate(context.Context, map[string]any) (Decision, error) {
 	return Decision{}, f.err
 }
 
-// Revision implements Evaluator.
+// Revision implements Evaluator. It returns 0: nothing follows from the revision.
 func (failing) Revision() uint64 { return 0 }
 
-// Input implements Evaluator.
+// Input implements Evaluator. It returns all fields.
 func (failing) Input() *projection.FieldSet { return projection.AllFields() }

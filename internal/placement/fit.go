@@ -43,9 +43,9 @@ const (
 	signatureLength = 43
 )
 
-// fit checks that the API server can store the annotations with the record. If it can't, keys that the policies would set for the first
-// time in an existing object keep their values, beginning with that whose entry is the largest. If that does not suffice, fit adds an error
-// to a verdict. It returns the scheduling values with the complete affinity; whole are those before.
+// fit makes the annotations with the record small enough for the API server. First it drops the earlier values from the record. Then keys
+// that policies would set for the first time in an existing object keep their values, those with the largest entry first. If that does not
+// suffice, fit adds an error to a verdict. It returns the scheduling values with the complete affinity; whole are those before.
 func (m *merger) fit(values map[string]map[string]string, whole map[string]string) (map[string]string, error) {
 	own := m.annotationBytes(m.intent.wanted[fieldAnnotations])
 	if m.mayFit(values[fieldAnnotations]) || own > maxAnnotations {
@@ -64,7 +64,8 @@ func (m *merger) fit(values map[string]map[string]string, whole map[string]strin
 	if size, err = m.size(values[fieldAnnotations]); err != nil || size <= maxAnnotations {
 		return whole, err
 	}
-	why := fmt.Sprintf("no room to keep the requested value: annotations of %d bytes, and the API server stores %d; shorten the largest", size, maxAnnotations)
+	why := fmt.Sprintf("no room to keep the requested value: the annotations would have %d bytes, and the API server stores at most %d; "+
+		"shorten the largest annotation", size, maxAnnotations)
 	for _, e := range m.largest() {
 		if left, err := m.keepForLackOfRoom(e, values[e.field]); err != nil {
 			return nil, err
@@ -91,7 +92,7 @@ func (m *merger) fit(values map[string]map[string]string, whole map[string]strin
 	return whole, nil
 }
 
-// annotationBytes returns the size of annotations as the API server counts it, without the record.
+// annotationBytes returns the size of annotations, without the record, as the API server counts it.
 func (m *merger) annotationBytes(annotations map[string]string) int {
 	out := 0
 	for key, value := range m.intent.clusters.inMetadata(fieldAnnotations, annotations) {
@@ -102,7 +103,8 @@ func (m *merger) annotationBytes(annotations map[string]string) int {
 	return out
 }
 
-// mayFit reports whether the API server can store the annotations with the record however it is encoded. It is a cheap check.
+// mayFit reports whether the annotations with the record are certainly small enough for the API server, however the record is encoded. It
+// is a cheap check.
 func (m *merger) mayFit(annotations map[string]string) bool {
 	size := m.annotationBytes(annotations) + recordOverhead + maxEscaped*len(m.next.Form)
 	for _, field := range fields {
@@ -122,7 +124,7 @@ func (m *merger) mayFit(annotations map[string]string) bool {
 	return size <= maxAnnotations
 }
 
-// size returns the size of the annotations with the record as the API server counts it.
+// size returns the size of the annotations, with the record, as the API server counts it.
 func (m *merger) size(annotations map[string]string) (int, error) {
 	sign := func(record) (string, error) { return strings.Repeat("A", signatureLength), nil }
 	text, err := m.next.text(sign, sign)
@@ -132,14 +134,14 @@ func (m *merger) size(annotations map[string]string) (int, error) {
 	return m.annotationBytes(annotations) + len(placementv1.RequestedAnnotation) + len(text), nil
 }
 
-// sizedEntry is an entry of the record, with its size.
+// sizedEntry is an entry of a record with its approximate size in bytes.
 type sizedEntry struct {
 	field, key string
 	entry      overwritten
 	size       int
 }
 
-// largest returns the entries of the next record, beginning with the largest.
+// largest returns the entries of the next record, the largest first.
 func (m *merger) largest() []sizedEntry {
 	var out []sizedEntry
 	for _, field := range fields {
@@ -152,9 +154,9 @@ func (m *merger) largest() []sizedEntry {
 	return out
 }
 
-// keepForLackOfRoom keeps a key without the policy's value, because the record has no room for the requested one. In an update, it does so
-// only if the key is a violation already, and if the update does not change it: otherwise, an update could evade the policy. It reports
-// whether it keeps the key.
+// keepForLackOfRoom keeps a key as it is, without the policy's value, because the record has no room for the requested value. In an update,
+// it does so only if the key was a violation before and the update does not change it: otherwise, an update could evade the policy. It
+// reports whether it keeps the key.
 func (m *merger) keepForLackOfRoom(e sizedEntry, values map[string]string) (bool, error) {
 	current := optional(m.intent.current[e.field], e.key)
 	if _, applied := m.intent.applied.of(e.field)[e.key]; m.request.Old == nil || applied && current != nil && digest(*current) == e.entry.Set {
@@ -175,7 +177,8 @@ func (m *merger) keepForLackOfRoom(e sizedEntry, values map[string]string) (bool
 	return true, nil
 }
 
-// leftIn returns the fields and keys that a decision on the object before the update leaves as they are.
+// leftIn returns the keys that the verdicts on an object leave as they are, because a change of them can't be made. A key of the map is the
+// field, a slash, and the key.
 func leftIn(verdicts []*Verdict) map[string]bool {
 	out := map[string]bool{}
 	for _, v := range verdicts {
@@ -191,7 +194,7 @@ func leftIn(verdicts []*Verdict) map[string]bool {
 	return out
 }
 
-// denyLarge adds an error to the verdict of the policy whose entry of the record is the largest.
+// denyLarge adds an error to the verdict of the policy with the largest entry in the record. size is the size of the annotations.
 func (m *merger) denyLarge(size int, values map[string]map[string]string) {
 	for _, e := range m.largest() {
 		for _, v := range m.verdicts {
@@ -199,7 +202,7 @@ func (m *merger) denyLarge(size int, values map[string]map[string]string) {
 				continue
 			}
 			message := fmt.Sprintf("%s: with the policy's value, of %d bytes, and the requested value, of %d bytes, which Berth keeps in "+
-				"annotation %s, the annotations would have %d bytes. The API server stores %d: shorten the value, or other annotations",
+				"annotation %s, the annotations would have %d bytes. The API server stores at most %d: shorten the value, or other annotations",
 				Change{Field: e.field, Key: e.key}.Subject(), len(values[e.field][e.key]), len(ptr.Deref(e.entry.Requested, "")),
 				placementv1.RequestedAnnotation, size, maxAnnotations)
 			// Append to a copy, because the decision may be shared with other objects.

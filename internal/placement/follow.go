@@ -46,8 +46,8 @@ const ReasonNotChosen = "eligible, but the policy chooses others"
 //
 // Any user can write an owner reference and copy a list, so both count only as far as the stored controller confirms them.
 
-// follow lets the object keep the clusters that it copied from the object that controls it. A policy that follows the controller gives
-// neither clusters nor shares; see Verdict.Follows. If the controller can't be read, the policies to which its clusters matter can't
+// follow lets the object keep the clusters that it copied from the object that controls it. A policy for which it does so gives neither
+// clusters nor shares; see Verdict.Follows. If the controller can't be read, the policies that would change the copied clusters can't
 // decide.
 func (d *Decider) follow(ctx context.Context, r *Request, current *intent, verdicts []*Verdict) {
 	copied, ok := copiedClusters(r, current)
@@ -75,15 +75,16 @@ func (d *Decider) follow(ctx context.Context, r *Request, current *intent, verdi
 	}
 }
 
-// clusterCopy is the list of clusters of an object with a controller, which probably copied it from the object that it made this one from.
+// clusterCopy is the list of clusters of an object that has a controller, and probably copied the list from it.
 type clusterCopy struct {
-	controller *metav1.OwnerReference
-	// names are the names in the list, sorted and unique.
+	controller *metav1.OwnerReference // The reference to the controller.
+	// names are the names in the list, sorted, each once.
 	names []string
-	// list is the value of the annotation with the clusters, and shares that of the one with their shares; nil if there is none.
-	list   string
+	// list is the value of the clusters annotation.
+	list string
+	// shares is the value of the annotation with the shares of the clusters; nil if there is none.
 	shares *string
-	// kept reports whether the controller restores the annotations of the object when they change. They must then stay as they are.
+	// kept reports whether the controller restores the annotations of the object when they change, so that they must stay as they are.
 	kept bool
 }
 
@@ -109,7 +110,7 @@ func copiedClusters(r *Request, current *intent) (c clusterCopy, ok bool) {
 	return clusterCopy{controller, names, text, optional(requested, placementv1.ClusterSharesAnnotation), HoldsRecordCopies(r.Resource.GroupResource())}, true
 }
 
-// gives reports whether the policy leaves the list and the shares as they are.
+// gives reports whether the policy itself leaves the copied list and shares as they are.
 func (v *Verdict) gives(c clusterCopy) bool {
 	shares, given := v.Decision.Annotations[placementv1.ClusterSharesAnnotation]
 	if given && !ptr.Equal(c.shares, &shares) || !given && ptr.Deref(c.shares, noShares) != noShares {
@@ -118,10 +119,11 @@ func (v *Verdict) gives(c clusterCopy) bool {
 	if !sets.New(v.Decision.Clusters...).HasAll(c.names...) {
 		return false
 	}
-	return clusterShare{verdict: v}.narrows() || clustersText(v.Decision.Clusters) == c.list
+	return policyAllowance{verdict: v}.narrows() || clustersText(v.Decision.Clusters) == c.list
 }
 
-// follow makes the policy give neither clusters nor shares. The decision may be shared with other objects.
+// follow changes the verdict so that the policy gives neither clusters nor shares, because the object follows its controller. It copies
+// what it changes of the decision, which may be shared with other objects.
 func (v *Verdict) follow(c clusterCopy) {
 	v.Follows = c.controller.Kind + " " + c.controller.Name
 	v.Decision.Clusters = nil
@@ -129,7 +131,7 @@ func (v *Verdict) follow(c clusterCopy) {
 	delete(v.Decision.Annotations, placementv1.ClusterSharesAnnotation)
 }
 
-// followStored is follow for policies that would change the copied clusters. It reads the controller.
+// followStored is follow for the verdicts of policies that would change the copied clusters. It reads the controller to check the copy.
 func (d *Decider) followStored(ctx context.Context, r *Request, current *intent, c clusterCopy, verdicts []*Verdict) {
 	controller, err := d.Owners.Owner(ctx, r.Namespace, *c.controller)
 	switch {
@@ -159,10 +161,10 @@ func (d *Decider) followStored(ctx context.Context, r *Request, current *intent,
 	}
 }
 
-// copyOf reports whether the object is a copy of its stored controller that brings no content of its own: a ReplicaSet with its template
-// and no more pods than it makes, or a revision, from which nothing runs. The template may be that of an older revision only as long as
-// the ReplicaSet keeps its lists, too. forged reports whether it is a ReplicaSet that the controller did not make. Source is loaded
-// completely for ReplicaSets.
+// copyOf reports whether the object was made from its stored controller and has no content of its own: it is a ReplicaSet with the
+// controller's template and no more pods than the controller gives it, or a revision, from which nothing runs. A ReplicaSet may have the
+// template of an older revision only as long as it keeps its lists, too. forged reports whether it is a ReplicaSet that the controller did
+// not make. copyOf completes a ReplicaSet by the request's Source.
 func (d *Decider) copyOf(r *Request, controller *unstructured.Unstructured) (made, forged bool, err error) {
 	if r.Resource.GroupResource() != replicaSets {
 		return HoldsRecordCopies(r.Resource.GroupResource()), false, nil
@@ -179,8 +181,8 @@ func (d *Decider) copyOf(r *Request, controller *unstructured.Unstructured) (mad
 	return made, !made, nil
 }
 
-// outgrows reports whether a ReplicaSet has more pods than its controller gives it, and does not have them already before an update: a
-// controller that was scaled down scales what it made afterwards.
+// outgrows reports whether a ReplicaSet has more pods than its controller gives it, and did not have them before the update: a controller
+// that was scaled down scales its ReplicaSets only afterwards.
 func outgrows(r *Request, controller *unstructured.Unstructured) bool {
 	n := replicasOf(r.Object)
 	if r.Old != nil && r.Old != r.Object && n <= replicasOf(r.Old) {
@@ -190,7 +192,7 @@ func outgrows(r *Request, controller *unstructured.Unstructured) bool {
 	return n > most+surgeOf(controller, most)
 }
 
-// replicasOf returns the number of pods that a ReplicaSet or its controller asks for.
+// replicasOf returns spec.replicas of a ReplicaSet or its controller; 1 if it is not set.
 func replicasOf(o *unstructured.Unstructured) int64 {
 	if n, set, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); set {
 		return n
@@ -198,7 +200,8 @@ func replicasOf(o *unstructured.Unstructured) int64 {
 	return 1
 }
 
-// surgeOf returns how many more pods a Deployment has during a rollout. Other kinds have the API server's default for Deployments.
+// surgeOf returns how many pods a controller with a number of replicas may have beyond that during a rollout: by maxSurge of a Deployment,
+// or by the default of Deployments for other kinds.
 func surgeOf(controller *unstructured.Unstructured, replicas int64) int64 {
 	surge := intstr.FromString("25%")
 	switch value, _, _ := unstructured.NestedFieldNoCopy(controller.Object, "spec", "strategy", "rollingUpdate", "maxSurge"); value := value.(type) {
@@ -218,7 +221,7 @@ var (
 	followSetFields = projection.Fields("metadata.ownerReferences.**", "spec.replicas")
 )
 
-// FollowFields returns the fields of objects of a type that show whether they follow their controller.
+// FollowFields returns the fields of objects of a type that tell whether they follow their controller.
 func FollowFields(resource schema.GroupResource) *projection.FieldSet {
 	if resource == replicaSets {
 		return followSetFields
@@ -226,8 +229,8 @@ func FollowFields(resource schema.GroupResource) *projection.FieldSet {
 	return followFields
 }
 
-// keepsClusters reports whether the copy keeps its lists although its controller has others, as an older revision does: a request that
-// does not change them may keep them, and so may an object from which nothing runs.
+// keepsClusters reports whether the copy may keep its lists although its controller has others by now, as an older revision does: a request
+// that does not change them may keep them, and so may an existing object from which nothing runs.
 func keepsClusters(r *Request) bool {
 	switch r.Old {
 	case nil:
@@ -238,7 +241,7 @@ func keepsClusters(r *Request) bool {
 	return keepsLists(r)
 }
 
-// keepsLists reports whether the object exists already, with the same controller and the same lists.
+// keepsLists reports whether the object exists already, and keeps its controller, its clusters, and their shares.
 func keepsLists(r *Request) bool {
 	switch r.Old {
 	case nil:
@@ -256,8 +259,8 @@ func keepsLists(r *Request) bool {
 	}) < 0
 }
 
-// matchesController reports whether the policy matches the controller of the request's object, too. The plural of the controller's kind
-// is guessed; a policy does not match a kind with another one.
+// matchesController reports whether a policy matches the controller of the request's object. It guesses the resource name of the
+// controller's kind; a kind with another resource name is not matched.
 func (d *Decider) matchesController(ctx context.Context, r *Request, p *Policy, controller *unstructured.Unstructured) (bool, error) {
 	resource, _ := meta.UnsafeGuessKindToResource(controller.GroupVersionKind())
 	of := Request{Resource: resource, Namespace: controller.GetNamespace(), Object: controller, Old: controller}
@@ -273,8 +276,8 @@ func (d *Decider) matchesController(ctx context.Context, r *Request, p *Policy, 
 	return p.Matcher.Matches(ctx, object)
 }
 
-// eligible reports whether the clusters, in which the object's controller is, meet all requirements of the policy for the object, and are
-// no more than the policy gives. It is false for policies that can't tell.
+// eligible reports whether the policy could have chosen the clusters of the object's controller for the object: they meet all requirements
+// of the policy, and are no more than it gives. It is false for a policy that can't tell.
 func (d *Decider) eligible(ctx context.Context, v *Verdict, current *intent, names []string) bool {
 	e, ok := v.Policy.Evaluator.(Explainer)
 	if !ok {
@@ -293,7 +296,7 @@ func (d *Decider) eligible(ctx context.Context, v *Verdict, current *intent, nam
 	return true
 }
 
-// give makes the policy give the copied clusters and shares, which the controller has from it.
+// give changes the verdict so that the policy gives the copied clusters and shares.
 func (v *Verdict) give(c clusterCopy) {
 	v.Decision.Clusters = c.names
 	v.Decision.Annotations = maps.Clone(v.Decision.Annotations)

@@ -30,7 +30,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Automatic reports whether remediation patches existing objects for the policy without an approval.
+// Automatic reports whether remediation patches existing objects for the policy, without an approval.
 func (p *Policy) Automatic() bool {
 	return p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationAutomatic
 }
@@ -43,12 +43,11 @@ func (p *Policy) NeedsApproval() bool {
 // PatchesExisting reports whether remediation patches existing objects for the policy, at once or once their plan is approved.
 func (p *Policy) PatchesExisting() bool { return p.Automatic() || p.NeedsApproval() }
 
-// WatchesRollouts reports whether remediation of the policy has to know which objects are ready, because it may patch their pod
-// templates.
+// WatchesRollouts reports whether remediation of the policy must know which objects are ready, because it may change their pod templates.
 func (p *Policy) WatchesRollouts() bool { return p.Schedules && p.PatchesExisting() }
 
-// keepsUnread reports whether an update that changes nothing that the policy reads or writes keeps the placement: existing objects
-// are left to their owners, or are moved after an approval, in windows, or at a pace.
+// keepsUnread reports whether an update of an existing object leaves its placement as it is if it changes nothing that the policy reads or
+// writes: existing objects are left to their owners, or are moved only after an approval, in windows, or at a pace.
 func (p *Policy) keepsUnread() bool {
 	switch p.Remediation {
 	case placementv1.RemediationManual, placementv1.RemediationApproved:
@@ -59,12 +58,12 @@ func (p *Policy) keepsUnread() bool {
 	return false
 }
 
-// RemediatesExisting reports whether remediation evaluates existing objects for the policy.
+// RemediatesExisting reports whether Berth evaluates the policy on existing objects, and reports or patches violations.
 func (p *Policy) RemediatesExisting() bool {
 	return p.Remediation != placementv1.RemediationOff && p.Remediation != placementv1.RemediationNewOnly
 }
 
-// OnceApproved returns the verdict as it is once the policy has the approval that it needs: the verdict itself if it needs none.
+// OnceApproved returns the verdict as it would be with the approval that the policy needs; the verdict itself if the policy needs none.
 func (v *Verdict) OnceApproved() *Verdict {
 	if v.Released != nil && v.Policy.NeedsApproval() {
 		return v.Released
@@ -72,23 +71,22 @@ func (v *Verdict) OnceApproved() *Verdict {
 	return v
 }
 
-// mayHold reports whether some updates keep the values that the policy set before, or what it denies depends on the object before the
-// update.
+// mayHold reports whether the object before the update may matter for the verdict: the policy may keep the values that it set before, or
+// deny by what was there before.
 func (v *Verdict) mayHold() bool {
 	return v.Leaves || v.paused || v.Policy.keepsUnread() || v.Policy.Remediation == placementv1.RemediationNewOnly
 }
 
-// changesObject reports whether the request is an update that does not come from remediation.
+// changesObject reports whether the request is an update of an object by a client, not by remediation.
 func (r *Request) changesObject() bool { return r.Old != nil && r.Old != r.Object && !r.remediates }
 
-// held reports whether the merge must leave the policy's keys as they are in the object.
+// held reports whether merging must leave the keys of a verdict's policy as they are in the object.
 func (r *Request) held(v *Verdict) bool {
 	return v.held || r.remediates && v.Policy.Remediation != placementv1.RemediationAutomatic && !v.released
 }
 
-// release returns copies of the verdicts in which the policies that need an approval are followed. It returns nil if there
-// are no such policies, or if the request does not ask for them. Merging sets more of a verdict than its own fields, so each
-// merge needs its own verdicts.
+// release returns copies of the verdicts in which the policies that need an approval have it. It returns nil if there are no such policies,
+// or if the request does not ask for them. Merging changes verdicts, so each merge needs its own.
 func (r *Request) release(verdicts []*Verdict) []*Verdict {
 	needs := func(v *Verdict) bool { return v.Policy.NeedsApproval() }
 	if !r.remediates || !r.verdictsOnly && r.permits == nil || !slices.ContainsFunc(verdicts, needs) {
@@ -104,16 +102,16 @@ func (r *Request) release(verdicts []*Verdict) []*Verdict {
 	return out
 }
 
-// mayHold reports whether some policy may be held. The decision then needs the complete object before the update.
+// mayHold reports whether some verdict may hold, so that the complete object before the update is needed.
 func (r *Request) mayHold(verdicts []*Verdict) bool {
 	return r.changesObject() && slices.ContainsFunc(verdicts, (*Verdict).mayHold)
 }
 
-// hold marks the policies whose keys the update leaves as they are. Only policies that also matched the old object
-// qualify. A policy with remediation mode Manual or Approved, or with windows or a pace, is held if the update changes no requested
-// value that the policy reads or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no requested
-// value that the policy writes. hold compares the requested states before and after the update. So applying the same manifest again holds
-// the policies, and setting another value has it decided. What a held policy denies, tolerate decides.
+// hold marks the verdicts of policies whose keys the update must leave as they are (Verdict.held), and restores these keys. Only policies
+// that also matched the object before the update qualify. A policy with remediation mode Manual or Approved, or with windows or a pace, is
+// held if the update changes no requested value that the policy reads or writes. A policy with mode NewOnly, or with paused remediation, is
+// held if the update changes no requested value that the policy writes. Requested values count, so applying the same manifest again holds
+// the policies, and an update that requests another value has them decide. tolerate handles what a held policy denies.
 func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id identity, verdicts []*Verdict) error {
 	for _, v := range verdicts {
 		if r.remediates && v.Policy.Remediation == placementv1.RemediationNewOnly {
@@ -152,12 +150,12 @@ func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id iden
 	return nil
 }
 
-// denies reports whether the policy decides that the object is denied.
+// denies reports whether the policy decided to deny the object.
 func (v *Verdict) denies() bool { return v.Err == nil && len(v.Decision.Errors) > 0 }
 
-// tolerate admits an update for tolerant policies that deny also the object before it: they do not apply to what existed. All
-// other denials stay, so that no update does what a policy denies in a new object. Only if there is such a denial, tolerate
-// decides the object before the update, as if it was new.
+// tolerate removes the errors of tolerant verdicts whose policy also denies the object before the update: such policies do not apply to
+// what existed. All other denials stay, so that no update does what a policy denies in a new object. Only if there is such a verdict,
+// tolerate decides on the object before the update.
 func (d *Decider) tolerate(ctx context.Context, r *Request, index *match.Index[*Policy], verdicts []*Verdict) error {
 	tolerable := func(v *Verdict) bool { return v.tolerant && v.denies() }
 	if !slices.ContainsFunc(verdicts, tolerable) {
@@ -176,8 +174,7 @@ func (d *Decider) tolerate(ctx context.Context, r *Request, index *match.Index[*
 	return nil
 }
 
-// ownFields removes the fields from the input that the API server sets and that clients may omit. It changes its
-// argument.
+// ownFields removes from the input the metadata that the API server sets and that clients may omit. It changes and returns its argument.
 func ownFields(input map[string]any) map[string]any {
 	if metadata, ok := input["metadata"].(map[string]any); ok {
 		for _, name := range []string{"creationTimestamp", "generation", "resourceVersion", "selfLink", "uid"} {
@@ -187,7 +184,7 @@ func ownFields(input map[string]any) map[string]any {
 	return input
 }
 
-// sameReads reports whether the fields that the policy reads are equal in both inputs.
+// sameReads reports whether two inputs are equal in the fields that the policy reads.
 func sameReads(p *Policy, inputs [2]map[string]any) bool {
 	reads := p.Evaluator.Input()
 	if _, remote := p.Remote(); remote {
@@ -196,7 +193,7 @@ func sameReads(p *Policy, inputs [2]map[string]any) bool {
 	return reflect.DeepEqual(reads.Project(inputs[0]), reads.Project(inputs[1]))
 }
 
-// writes returns the keys of a field that the policy sets now or, according to the records, has set before.
+// writes returns the keys of a field that the policy sets now or, according to the records, set before. A key may occur several times.
 func writes(v *Verdict, field string, records ...*record) []string {
 	keys := slices.Collect(maps.Keys(v.decided(field)))
 	for _, r := range records {
@@ -214,9 +211,8 @@ func writes(v *Verdict, field string, records ...*record) []string {
 	return keys
 }
 
-// sameKeys reports whether the developer requested the same values before and after the update, for all keys that the
-// policy writes. The record keeps these values, so the result is the same if the API server calls the webhook again
-// within a request.
+// sameKeys reports whether the developer requests the same values before and after the update, for all keys that the policy writes. The
+// record keeps these values, so the result is the same if the API server calls the webhook again within a request.
 func sameKeys(v *Verdict, before, current *intent) bool {
 	for _, field := range fields {
 		for _, key := range writes(v, field, &before.applied, &current.applied) {
@@ -231,7 +227,7 @@ func sameKeys(v *Verdict, before, current *intent) bool {
 	return true
 }
 
-// restoreKeys resets the keys that the policy writes, and their entries, to their state before the update.
+// restoreKeys resets the keys that the policy writes, and their entries in the record, to their state before the update.
 func restoreKeys(v *Verdict, before, current *intent) {
 	for _, field := range fields {
 		for _, key := range writes(v, field, &before.applied, &current.applied) {

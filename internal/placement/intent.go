@@ -54,63 +54,65 @@ const (
 // fields are all parts, in the order in which changes are reported.
 var fields = []string{fieldAnnotations, fieldLabels, fieldScheduling}
 
-// record is stored in an annotation of an object. For each key that a policy overwrote, it keeps the value that the
-// developer requested.
+// record is stored in an annotation of an object. For each key that a policy overwrote, it keeps the value that the developer requested.
 //
-// During an upgrade and after a rollback, replicas of several versions read and write records at the same time. So the
-// fields that Signature covers are frozen: replicas of every version compute the signature from exactly these, and drop
-// other members. New fields go into the extension.
+// During an upgrade and after a rollback, replicas of several versions read and write records at the same time. So the fields that
+// Signature covers are frozen: replicas of every version compute the signature from exactly these, and drop other members. New fields go
+// into the extension.
 type record struct {
+	// Annotations are the entries of annotations that policies overwrote, by key.
 	Annotations map[string]overwritten `json:"annotations,omitempty"`
-	Labels      map[string]overwritten `json:"labels,omitempty"`
-	Scheduling  map[string]overwritten `json:"scheduling,omitempty"`
-	// Affinity is the entry of the pods' complete affinity, if policies added to it. The addition of each policy is in
-	// Scheduling.
+	// Labels are the entries of labels that policies overwrote, by key.
+	Labels map[string]overwritten `json:"labels,omitempty"`
+	// Scheduling are the entries of scheduling values that policies overwrote, by merge key (package podscheduling).
+	Scheduling map[string]overwritten `json:"scheduling,omitempty"`
+	// Affinity is the entry of the complete affinity of the pods; nil if no policy added to it. Scheduling has the addition of each policy.
 	Affinity *overwritten `json:"affinity,omitempty"`
-	// Signature covers the fields above and the object's identity. So a record is not valid on another object, and only
-	// holders of the key can create one.
+	// Signature is an HMAC of Annotations, Labels, Scheduling, Affinity, and the object's identity. So a record is not valid on another
+	// object, and only holders of the key can create one.
 	Signature string `json:"signature,omitempty"`
 	extended
 }
 
-// extension holds the fields of a record that Signature does not cover. It is empty if a replica that does not know
-// extensions wrote the record.
+// extension holds the fields of a record that Signature does not cover. It is empty if a replica wrote the record whose version does not
+// have extensions.
 type extension struct {
-	// Clusters are the cluster names that each policy allows, by policy name. It is omitted if the annotation's value
-	// is exactly what the policy in the annotation's entry allows.
+	// Clusters are the names of the clusters that each policy allows, by policy name. It is nil if the only policy is the one in the entry
+	// of the clusters annotation, and allows exactly the clusters in that annotation.
 	Clusters map[string][]string `json:"clusters,omitempty"`
-	// Form is the form of the requested list of clusters (clusterlist.List) in a placement object. It is never empty for
-	// such an object.
+	// Form is the form (clusterlist.List.Form) of the list of clusters that the developer requested in a placement object. It is "" for
+	// other objects.
 	Form string `json:"form,omitempty"`
-	// Earlier are the values of labels and annotations that policies set and no longer set, and EarlierScheduling are those of
-	// scheduling keys. A value that the developer requests is not in them.
-	Earlier           earlierValues `json:"earlier,omitempty"`
+	// Earlier are the values of labels and annotations that policies set and no longer set, without those that the developer requests.
+	Earlier earlierValues `json:"earlier,omitempty"`
+	// EarlierScheduling are the scheduling values that policies set and no longer set, without those that the developer requests.
 	EarlierScheduling earlierValues `json:"earlierScheduling,omitempty"`
 }
 
-// extended is an extension as it is encoded in the annotation.
+// extended is an extension with its encoding in the annotation.
 type extended struct {
 	extension `json:"-"`
-	// Text is the extension's JSON. The signature is verified over the text as written, so that replicas accept an
-	// extension with members that they do not know.
+	// Text is the JSON of the extension. TextSignature is verified over this text as it was written, so that replicas accept an extension
+	// with members that they do not know.
 	Text json.RawMessage `json:"extension,omitempty"`
-	// TextSignature covers Text and the record's Signature, so that an extension is not valid with another record.
+	// TextSignature is an HMAC of Text and the record's Signature, so that an extension is not valid with another record.
 	TextSignature string `json:"extensionSignature,omitempty"`
 }
 
-// overwritten is the entry of one key.
+// overwritten is the entry of a record for one key that a policy overwrote.
 type overwritten struct {
-	// Requested is the developer's value, or nil if the developer did not set the key.
+	// Requested is the value that the developer requested; nil if the developer did not set the key.
 	Requested *string `json:"requested,omitempty"`
 	// By is the name of the policy that overwrote the value.
 	By string `json:"by,omitempty"`
-	// Set is a digest of the policy's value. If the object has another value by now, another client has changed it since,
-	// and the new value counts as requested.
+	// Set is the digest of the value that the policy set. If the object has another value by now, another client has changed it since, and
+	// that value counts as requested.
 	Set string `json:"set"`
-	// Value is the policy's value, if it cannot be read from the object.
+	// Value is the value that the policy set, where it cannot be read from the object: its addition to the affinity.
 	Value *string `json:"value,omitempty"`
 }
 
+// of returns the entries of a field by key; nil if r is nil.
 func (r *record) of(field string) map[string]overwritten {
 	if r == nil {
 		return nil
@@ -118,6 +120,7 @@ func (r *record) of(field string) map[string]overwritten {
 	return *r.entries(field)
 }
 
+// entries returns a pointer to the entries of a field.
 func (r *record) entries(field string) *map[string]overwritten {
 	switch field {
 	case fieldLabels:
@@ -129,6 +132,7 @@ func (r *record) entries(field string) *map[string]overwritten {
 	}
 }
 
+// put sets the entry of a key.
 func (r *record) put(field, key string, entry overwritten) {
 	target := r.entries(field)
 	if *target == nil {
@@ -137,31 +141,31 @@ func (r *record) put(field, key string, entry overwritten) {
 	(*target)[key] = entry
 }
 
-// empty reports whether the record records nothing.
+// empty reports whether the record has neither entries nor earlier values.
 func (r *record) empty() bool {
 	return len(r.Annotations) == 0 && len(r.Labels) == 0 && len(r.Scheduling) == 0 && r.Earlier == "" && r.EarlierScheduling == ""
 }
 
-// schedules reports whether the record has scheduling keys that policies set now or set earlier.
+// schedules reports whether the record has scheduling values that policies set, now or earlier. It returns false for nil.
 func (r *record) schedules() bool {
 	return r != nil && (len(r.Scheduling) > 0 || r.EarlierScheduling != "")
 }
 
 // Keyring signs and verifies records. The zero value has no key: it cannot sign and trusts no record.
 type Keyring struct {
-	key []byte
-	// unverified makes the keyring trust every record.
+	key []byte // The secret key; nil for none.
+	// unverified is set if the keyring trusts every record.
 	unverified bool
 }
 
 // KeySize is the length of a signing key in bytes.
 const KeySize = 32
 
-// NewKeyring returns a keyring that uses a secret key of KeySize bytes. All replicas must share the key, and it must
-// survive restarts: records that were signed with another key are ignored.
+// NewKeyring returns a keyring with a secret key of KeySize bytes. All replicas must share the key, and it must survive restarts: records
+// that were signed with another key are ignored.
 func NewKeyring(key []byte) (*Keyring, error) {
 	if len(key) != KeySize {
-		return nil, fmt.Errorf("signing key of %d bytes, want %d", len(key), KeySize)
+		return nil, fmt.Errorf("the signing key has %d bytes, and must have %d", len(key), KeySize)
 	}
 	return &Keyring{key: key}, nil
 }
@@ -170,10 +174,10 @@ func NewKeyring(key []byte) (*Keyring, error) {
 // placements after the key was deleted; see Decider.Undo.
 func NewUnverifiedKeyring() *Keyring { return &Keyring{unverified: true} }
 
-// NewTrustingKeyring returns a keyring that trusts every record, for users who can't read the key, and signs with a key
-// that no other process has. A record that it signs is for comparison only: it must not be written to a cluster.
+// NewTrustingKeyring returns a keyring for users who can't read the secret key. It trusts every record, and signs with a key that no other
+// process has. A record that it signs is for comparison only, and must not be written to a cluster.
 //
-// It takes the record of a ReplicaSet that has a controller for the copy that it usually is, and drops it.
+// A ReplicaSet that has a controller usually has a copy of the controller's record, so this keyring ignores its record.
 func NewTrustingKeyring() *Keyring {
 	key := make([]byte, KeySize)
 	// Read never returns an error.
@@ -181,14 +185,14 @@ func NewTrustingKeyring() *Keyring {
 	return &Keyring{key: key, unverified: true}
 }
 
-// identity identifies the object that a record belongs to. It is the same for all versions of a kind.
+// identity identifies the object that a record belongs to. All versions of a kind have the same identity.
 type identity struct {
 	Group, Kind, Namespace string
-	// Name is the object's name. It is empty until the API server has generated one from GenerateName. GenerateName is
-	// empty if Name is set.
+	// Name is the object's name; "" until the API server has generated one from GenerateName. GenerateName is "" if Name is set.
 	Name, GenerateName string
 }
 
+// identityOf returns the identity of an object in a namespace.
 func identityOf(obj *unstructured.Unstructured, namespace string) identity {
 	gvk := obj.GroupVersionKind()
 	id := identity{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, Name: obj.GetName()}
@@ -198,6 +202,7 @@ func identityOf(obj *unstructured.Unstructured, namespace string) identity {
 	return id
 }
 
+// sign returns the signature of a record for an object.
 func (k *Keyring) sign(r record, id identity) (string, error) {
 	if len(k.key) == 0 {
 		return "", errors.New("no signing key")
@@ -214,8 +219,8 @@ func (k *Keyring) signExtension(r record) (string, error) {
 	return k.mac(struct{ Extension, Of string }{string(r.Text), r.Signature})
 }
 
-// mac returns the HMAC of a value's JSON. Values of different types must differ in the name of their first member, so
-// that their signatures cannot be confused.
+// mac returns the HMAC of a value's JSON, in base64. Values of different types must differ in the name of their first member, so that their
+// signatures cannot be confused.
 func (k *Keyring) mac(value any) (string, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -226,7 +231,7 @@ func (k *Keyring) mac(value any) (string, error) {
 	return base64.RawStdEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// read returns the object's record, or nil if the object has no record that this keyring signed for it.
+// read returns the record of an object; nil if the object has none, or none that the keyring trusts for the identity.
 func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
 	if obj == nil || k.unverified && len(k.key) > 0 && id.Group == appsv1.GroupName && id.Kind == "ReplicaSet" && metav1.GetControllerOfNoCopy(obj) != nil {
 		return nil
@@ -250,7 +255,7 @@ func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
 	return r
 }
 
-// decodeRecord returns the object's record without its extension, and does not verify it. It returns nil if there is none.
+// decodeRecord returns the record of an object, without verifying it, and without its extension; nil if there is none.
 func decodeRecord(obj *unstructured.Unstructured) *record {
 	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "metadata", fieldAnnotations, placementv1.RequestedAnnotation)
 	text, ok := value.(string)
@@ -265,8 +270,7 @@ func decodeRecord(obj *unstructured.Unstructured) *record {
 	return &r
 }
 
-// readExtension returns the extension of a verified record. It returns an empty one if the extension's signature is
-// invalid.
+// readExtension returns the extension of a verified record; an empty one if its signature is invalid.
 func (k *Keyring) readExtension(r record) extension {
 	if len(r.Text) == 0 {
 		return extension{}
@@ -278,7 +282,7 @@ func (k *Keyring) readExtension(r record) extension {
 	return decodeExtension(r.Text)
 }
 
-// decodeExtension returns an empty extension if the text is not valid.
+// decodeExtension returns the extension with a JSON text; an empty one if the text is not valid.
 func decodeExtension(text json.RawMessage) extension {
 	var out extension
 	if json.Unmarshal(text, &out) != nil {
@@ -287,9 +291,8 @@ func decodeExtension(text json.RawMessage) extension {
 	return out
 }
 
-// readStored is read for an object that the API server has stored. Its record may have been signed before the object
-// had a name. read does not accept such records: one that a client sends could belong to another object with the same
-// generateName.
+// readStored is read for an object that the API server has stored. Its record may have been signed before the object had a name. read does
+// not accept such a record, because a client could send the one of another object with the same generateName.
 func (k *Keyring) readStored(obj *unstructured.Unstructured, id identity) *record {
 	r := k.read(obj, id)
 	if r == nil && obj != nil && obj.GetGenerateName() != "" {
@@ -299,8 +302,8 @@ func (k *Keyring) readStored(obj *unstructured.Unstructured, id identity) *recor
 	return r
 }
 
-// readBoth returns the object's record and, where it may count, the record of the object before the update. Each may be
-// nil.
+// readBoth returns the record of an object, and that of the object before the update if obj is not old itself. Each is nil if there is
+// none.
 func (k *Keyring) readBoth(obj, old *unstructured.Unstructured, id identity) []*record {
 	own := k.read(obj, id)
 	if own != nil && old == obj {
@@ -315,14 +318,14 @@ func (k *Keyring) readBoth(obj, old *unstructured.Unstructured, id identity) []*
 	return []*record{own, stored}
 }
 
-// encode signs the record and returns the annotation's value. It returns "" for an empty record.
+// encode signs a record for an object, and returns the value of the annotation; "" for an empty record.
 func (k *Keyring) encode(r record, id identity) (string, error) {
 	return r.text(func(r record) (string, error) { return k.sign(r, id) }, k.signExtension)
 }
 
-// text returns the annotation's value with signatures of the record and of its extension. It returns "" for an empty record. The value
-// has no HTML escapes: in the API server's limit, they would take six bytes of one. Signatures do not cover the value, but what is in it,
-// so all replicas can read it.
+// text returns the value of the annotation for a record that the two functions sign; "" for an empty record. The value has no HTML escapes:
+// in the API server's limit, they would take six bytes of one. Signatures do not cover the value, but what is in it, so all replicas can
+// read it.
 func (r record) text(sign, signExtension func(record) (string, error)) (string, error) {
 	if r.empty() {
 		return "", nil
@@ -342,56 +345,58 @@ func (r record) text(sign, signExtension func(record) (string, error)) (string, 
 	return podscheduling.EncodeJSON(r)
 }
 
+// digest returns a short hash of a value, as an entry of a record has it: 16 hexadecimal digits.
 func digest(value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return hex.EncodeToString(sum[:8])
 }
 
-// intent is the requested state of an object, with what is known about the keys that policies overwrote.
+// intent is the state of an object that its developer requested, with what is known about the keys that policies overwrote.
 type intent struct {
 	// object is the object as the developer requested it, without the record.
 	object *unstructured.Unstructured
-	// current are the values in the object as it is, and wanted are the requested values. Both are by field and key,
-	// and without the record.
+	// current are the values in the object as it is. wanted are the values that the developer requested. Both are by field and key, and
+	// without the record.
 	current, wanted map[string]map[string]string
-	// applied are the record entries whose key still has the policy's value in the object.
+	// applied has the entries of records for the keys whose value in the object is still the policy's.
 	applied record
-	// recorded is the record of the object before the update if it has one, and otherwise the object's own; nil if there is none.
+	// recorded is the record of the object before the update if that has one, and otherwise the object's own record; nil if there is none.
 	recorded *record
-	// before returns the intent of the object before the update. It is nil if there is no other object.
+	// before returns the intent of the object before the update; nil if the object is not being updated.
 	before func() *intent
-	// refused are the values that the update brings, and that count as those of a policy that set them earlier.
+	// refused are values that the update requests and that count as values of a policy, because a policy set them earlier.
 	refused []Change
-	// usesOld reports whether the intent depends on the values of the object before the update.
+	// usesOld reports whether the intent depends on fields of the object before the update other than its metadata.
 	usesOld bool
 	// pods is the pod spec of the object as it is.
 	pods podSpec
-	// clusters is the list of clusters of a placement object. It is nil for other objects, which have an annotation.
+	// clusters is the list of clusters of a placement object; nil for other objects, which have an annotation.
 	clusters *clusterField
-	// copied is the record of the object's controller, which the object keeps together with the clusters that it follows; see
-	// Decider.follow.
+	// copied is the record of the object's controller, as text, which the object keeps together with the clusters of its controller; ""
+	// unless it follows the controller (Decider.follow).
 	copied string
 }
 
-// locations are the paths of what merging reads beside labels and annotations.
+// locations says where merging reads, beside labels and annotations.
 type locations struct {
-	// podSpec is the path of the pod spec in the object. It is empty if no policy decides on scheduling.
+	// podSpec is the path of the pod spec in the object; nil if no policy decides on scheduling.
 	podSpec []string
-	// clusters is the kind of a placement object; nil for other objects.
+	// clusters says where a placement object lists its clusters; nil for other objects.
 	clusters *clusterlist.Kind
 }
 
-// podSpec is the pod spec of an object.
+// podSpec is the pod spec of an object, or of its pod template.
 type podSpec struct {
-	// path is the path of the pod spec in the object. It is empty if the pod spec is not needed.
+	// path is the path of the pod spec in the object; nil if the pod spec is not needed.
 	path []string
-	spec map[string]any
-	// flat are the scheduling values of the pod spec, by merge key.
+	spec map[string]any // The decoded pod spec.
+	// flat are the scheduling values of the pod spec, by merge key, without what the API server adds to them.
 	flat map[string]string
-	// err says why the pod spec cannot be read.
+	// err says why the pod spec cannot be read; nil if it can.
 	err error
 }
 
+// readPodSpec returns the pod spec at a path in an object; an empty one if the path is nil.
 func readPodSpec(obj *unstructured.Unstructured, path []string) podSpec {
 	out := podSpec{path: path}
 	if len(path) == 0 {
@@ -411,9 +416,9 @@ func readPodSpec(obj *unstructured.Unstructured, path []string) podSpec {
 	return out
 }
 
-// unfold returns a copy of the scheduling values in which the affinity is split: into the developer's own, and one key
-// for each policy that added to it. If another client changed the affinity since, unfold updates the entries of the
-// record to what remains of the additions. It leaves out what policies added earlier.
+// unfold returns the scheduling values with the affinity split into the developer's own, and one key for each policy that added to it. It
+// leaves out what policies added earlier. If another client changed the affinity since the record was written, unfold sets the entries of
+// the record to what is left of the additions.
 func (p *podSpec) unfold(records []*record, was earlierAffinity) map[string]string {
 	out := maps.Clone(p.flat)
 	if out == nil {
@@ -442,7 +447,7 @@ func (p *podSpec) unfold(records []*record, was earlierAffinity) map[string]stri
 	return out
 }
 
-// additions returns what policies added to the affinity, by key.
+// additions returns what each policy added to the affinity, by merge key.
 func (r *record) additions() map[string]string {
 	out := map[string]string{}
 	for key, entry := range r.Scheduling {
@@ -453,8 +458,8 @@ func (r *record) additions() map[string]string {
 	return out
 }
 
-// changed splits an affinity that another client changed since it was recorded. It returns the part that the developer
-// requests, and what remains of the policies' additions. It sets the entries of the record to these remains.
+// changed splits an affinity that another client changed since the record was written. It returns the part that the developer requests, and
+// what is left of the policies' additions, by merge key. It sets the entries of the record to the latter.
 func (r *record) changed(text string, earlier earlierValues) (requested *string, left map[string]string) {
 	requested, left = podscheduling.Split(text, r.Affinity.Requested, r.additions(), earlier.hasItem)
 	r.Scheduling = maps.Clone(r.Scheduling)
@@ -466,13 +471,13 @@ func (r *record) changed(text string, earlier earlierValues) (requested *string,
 	return requested, left
 }
 
-// readIntent determines which values the developer requests in an object that policies may have changed.
+// readIntent determines which values the developer requests in an object that policies may have changed. old is the object before an
+// update, obj itself for an existing object, and nil for a new one.
 //
-// For every key with an entry in a record: if the key still has the value that the policy set, the developer has not
-// changed it, and the entry has the requested value. A value that a policy set earlier is no request either: then the client
-// counts as having left the key alone. Any other value, or none, is the developer's: a new request, or the old manifest applied
-// once more. The object's own record takes precedence over the old object's record, which counts if a client replaced the
-// object by a manifest without a record.
+// For every key with an entry in a record: if the key still has the value that the policy set, the developer has not changed it, and the
+// entry has the requested value. If it has a value that a policy set earlier, the client counts as having left the key alone. Any other
+// value, or none, is the developer's: a new request, or the old manifest applied once more. The object's own record takes precedence over
+// that of the object before the update, which counts if a client replaced the object by a manifest without a record.
 func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity, at locations) intent {
 	from := sources{records: k.readBoth(obj, old, id)}
 	if old == nil || old == obj {
@@ -492,22 +497,22 @@ func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity, at
 	return intentOf(obj, at, from)
 }
 
-// sources is what intentOf knows beside the object.
+// sources is what intentOf knows about an object, besides its content.
 type sources struct {
 	// records are the records that are valid for the object, in order of precedence. Each may be nil.
 	records []*record
-	// before returns the intent of the object before the update. It is nil if there is no other object.
+	// before returns the intent of the object before the update; nil if the object is not being updated.
 	before func() *intent
-	// replayed is the object's own record if the object before the update has another one; nil otherwise. It is an earlier record, as
-	// after an undo of a rollout, or that of an earlier call of the webhook in the same request.
+	// replayed is the object's own record if the object before the update has another one; nil otherwise. It is an earlier record, as after
+	// an undo of a rollout, or the record of an earlier call of the webhook in the same request.
 	replayed *record
-	// foreign is a record in the object that is not valid for it; nil if there is none. A Deployment has that of its ReplicaSet after an
-	// undo of a rollout, together with its annotations.
+	// foreign is a record in the object that is not valid for it; nil if there is none. After an undo of a rollout, a Deployment has the
+	// record of its ReplicaSet, together with its annotations.
 	foreign *record
 }
 
-// copied reports whether the foreign record says that a policy set the annotation. No client gains anything by that: the key then keeps
-// its requested value.
+// copied reports whether the foreign record says that a policy set an annotation to a value. No client gains anything by that: the key then
+// keeps its requested value.
 func (s sources) copied(field, key, value string) bool {
 	if s.foreign == nil || field != fieldAnnotations {
 		return false
@@ -516,7 +521,7 @@ func (s sources) copied(field, key, value string) bool {
 	return there && entry.Set == digest(value)
 }
 
-// recorded returns a copy of the record that has the values which policies set earlier; nil if there is none.
+// recorded returns a copy of the last of the records, in which the earlier values are complete; nil if there is none.
 func (s sources) recorded(obj *unstructured.Unstructured) *record {
 	var out *record
 	for _, r := range s.records {
@@ -530,7 +535,7 @@ func (s sources) recorded(obj *unstructured.Unstructured) *record {
 	return out
 }
 
-// intentOf is readIntent for records that are already read.
+// intentOf is readIntent with records that are already read.
 func intentOf(obj *unstructured.Unstructured, at locations, from sources) intent {
 	if asWritten(obj) {
 		from.foreign = nil
@@ -577,7 +582,7 @@ func intentOf(obj *unstructured.Unstructured, at locations, from sources) intent
 	return out
 }
 
-// apply records that a key has a policy's value, according to an entry of a record.
+// apply handles a key that still has a policy's value, according to an entry of a record: the requested value is that of the entry.
 func (i *intent) apply(field, key string, entry overwritten, of *record) {
 	i.applied.put(field, key, entry)
 	if field == fieldAnnotations && key == placementv1.ClustersAnnotation {
@@ -596,7 +601,7 @@ func (i *intent) apply(field, key string, entry overwritten, of *record) {
 	}
 }
 
-// annotationsOrLabels returns the object's labels or annotations. The clusters of a placement object replace the
+// annotationsOrLabels returns the object's labels or annotations. In a placement object, the text of its list replaces the clusters
 // annotation.
 func (i *intent) annotationsOrLabels(obj *unstructured.Unstructured, field string) map[string]string {
 	values := metadataOf(obj, field)
@@ -609,7 +614,7 @@ func (i *intent) annotationsOrLabels(obj *unstructured.Unstructured, field strin
 	return values
 }
 
-// setPods sets the scheduling fields of the requested object to the requested values.
+// setPods writes the requested scheduling values into the intent's object.
 func (i *intent) setPods(values map[string]string) {
 	if i.pods.spec == nil || maps.Equal(i.pods.flat, values) {
 		return
@@ -619,8 +624,7 @@ func (i *intent) setPods(values map[string]string) {
 	i.object.Object = podscheduling.WithMember(i.object.Object, spec, i.pods.path...)
 }
 
-// withOwnMetadata returns a copy of the object whose labels and annotations can be set. It shares the rest, which must
-// not be changed.
+// withOwnMetadata returns a copy of an object whose labels and annotations can be set. It shares the rest, which must not be changed.
 func withOwnMetadata(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	out := maps.Clone(obj.Object)
 	if metadata, ok := out["metadata"].(map[string]any); ok {
@@ -629,7 +633,7 @@ func withOwnMetadata(obj *unstructured.Unstructured) *unstructured.Unstructured 
 	return &unstructured.Unstructured{Object: out}
 }
 
-// metadataOf returns a copy of the object's labels or annotations. It never returns nil.
+// metadataOf returns a copy of the object's labels or annotations, depending on the field. It never returns nil.
 func metadataOf(obj *unstructured.Unstructured, field string) map[string]string {
 	values := obj.GetAnnotations
 	if field == fieldLabels {
@@ -641,6 +645,7 @@ func metadataOf(obj *unstructured.Unstructured, field string) map[string]string 
 	return map[string]string{}
 }
 
+// setMetadata sets the object's labels or annotations, depending on the field.
 func setMetadata(obj *unstructured.Unstructured, field string, values map[string]string) {
 	if len(values) == 0 {
 		unstructured.RemoveNestedField(obj.Object, "metadata", field)

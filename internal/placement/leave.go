@@ -30,8 +30,8 @@ import (
 // object becomes. The policy that it leaves decides only whether it may: what the policy denies in the object as it is to be is denied,
 // unless the policy denied the object before, too.
 
-// labelsOf returns the labels of the request's object with those that policies set and that the update sets back to what the developer
-// requested, as applying the old manifest again does: policies are going to set them once more.
+// labelsOf returns the labels of the request's object, in which labels that a policy set keep the policy's value if the update sets them
+// back to what the developer requested, as applying the old manifest again does: policies are going to set them again.
 func (d *Decider) labelsOf(r *Request) map[string]string {
 	out := metadataOf(r.Object, fieldLabels)
 	stored := d.Keyring.readStored(r.Old, identityOf(r.Old, r.Namespace))
@@ -44,9 +44,9 @@ func (d *Decider) labelsOf(r *Request) map[string]string {
 	return out
 }
 
-// excluded returns the names of policies that set keys of the object and do not match it only because of what policies set, or because they
-// match it in another API version: they match it as its developer requested it. A policy of the first kind decides an object once. If the
-// object lost what the policy set, the policy would match it again.
+// excluded returns the names of policies that set keys of the object and match it as its developer requested it, but do not match it as it
+// is, because of what policies set, or because it is read in another API version. These keys must stay. If the object lost what such a
+// policy set, the policy would match it again.
 func (d *Decider) excluded(ctx context.Context, r *Request, index *match.Index[*Policy], current *intent, verdicts []*Verdict) (sets.Set[string], error) {
 	names := sets.New[string]()
 	for _, field := range fields {
@@ -90,7 +90,7 @@ func (d *Decider) excluded(ctx context.Context, r *Request, index *match.Index[*
 	return out, nil
 }
 
-// limitToDenials removes all but errors and warnings from the decisions of policies that the object leaves.
+// limitToDenials removes all but errors and warnings from the decisions of policies that the object leaves by the update.
 func limitToDenials(verdicts []*Verdict) {
 	for _, v := range verdicts {
 		if !v.Leaves {
@@ -98,14 +98,14 @@ func limitToDenials(verdicts []*Verdict) {
 		}
 		errors := make([]string, len(v.Decision.Errors))
 		for i, text := range v.Decision.Errors {
-			errors[i] = text + " (the policy matches the object before this update, and decides whether it may leave)"
+			errors[i] = text + " (the policy matches the object before this update, and decides whether the object may leave it)"
 		}
 		v.Decision = Decision{Errors: errors, Warnings: v.Decision.Warnings, Rule: v.Decision.Rule}
 		v.tolerant = true
 	}
 }
 
-// deciding returns the verdicts without those of policies that the object leaves.
+// deciding returns the verdicts without those of policies that the object leaves by the update.
 func deciding(verdicts []*Verdict) []*Verdict {
 	if !slices.ContainsFunc(verdicts, func(v *Verdict) bool { return v.Leaves }) {
 		return verdicts

@@ -72,7 +72,7 @@ func TestRelabel(t *testing.T) {
 	approved := func(p *placement.Policy) { p.Remediation = placementv1.RemediationApproved }
 	newOnly := func(p *placement.Policy) { p.Remediation = placementv1.RemediationNewOnly }
 	gone := ofTier(t, "gold", placement.Decision{}, denying)
-	const message = "stay (the policy matches the object before this update, and decides whether it may leave)"
+	const message = "stay (the policy matches the object before this update, and decides whether the object may leave it)"
 	type result struct {
 		Clusters, By, Scheduler string
 		Errors                  []string

@@ -34,78 +34,78 @@ import (
 	"github.com/berth-dev/berth/internal/printable"
 )
 
-// Verdict is the decision of one matching policy on the object, with the changes and conflicts that it leads to.
+// Verdict is the decision of one policy on one object that it matches, with the changes and conflicts that it leads to.
 type Verdict struct {
 	Policy *Policy
 	// Decision is valid only if Err is nil.
 	Decision Decision
-	// Err is the reason why the policy could not decide; nil if it decided.
+	// Err is why the policy could not decide; nil if it decided.
 	Err error
-	// Changes are the keys that the policy wins and whose value in the object differs from the policy's. For a policy
-	// that is not enforced, they are the changes that enforcing it would make.
+	// Changes are the changes that enforcing the decision makes to the object, or would make if the policy is not enforced. Keys that
+	// another policy wins are not among them.
 	Changes []Change
-	// Conflicts are the keys that this policy and another enforced policy set to different values.
+	// Conflicts are the keys to which this policy and another enforced policy give different values.
 	Conflicts []Conflict
-	// OwnClusters reports whether the object is denied only because of the clusters that its developer chose: without that list,
-	// it would have some.
+	// OwnClusters reports whether the object is denied only because of the clusters that its developer requested: without that list, it
+	// would get some.
 	OwnClusters bool
-	// Follows names the controller whose clusters the object copied, such as "Deployment shop": the policy matches both, and gives the
-	// object neither clusters nor shares of its own. It is empty for other objects.
+	// Follows names the controller from which the object copied its clusters, such as "Deployment shop", if the policy matches both and
+	// gives the object neither clusters nor shares of its own; "" otherwise.
 	Follows string
-	// Leaves reports whether the policy matches the object by its labels before the update alone. It decides whether the object may
-	// leave, and gives it nothing: its decision has errors and warnings alone.
+	// Leaves reports whether the policy matches the object only by its labels before the update. The policy then decides whether the object
+	// may leave, and gives it nothing: its decision has errors and warnings alone.
 	Leaves bool
-	// DeniesNew reports whether the policy leaves the object alone because of its remediation mode, and would deny a new one.
+	// DeniesNew reports whether the policy would deny a new object like this one, and leaves the existing one alone because of remediation
+	// mode NewOnly.
 	DeniesNew bool
-	// Stays are the clusters in which the object is, and in which the policy lets it stay although they are not ready, sorted.
+	// Stays are the clusters that the object is in and in which the policy lets it stay although they are not ready, sorted.
 	Stays []string
-	// Until is when the policy may give the object other clusters, although nothing changes: a cluster that is not ready then has been
-	// so for too long. It is zero if there is no such time.
+	// Until is when the object must leave one of the clusters in Stays, because that cluster has not been ready for too long; zero if there
+	// is no such time.
 	Until time.Time
-	// paused reports whether remediation of the policy is paused and the request is an update that does not come from
-	// remediation.
+	// paused reports whether remediation of the policy is paused, and the request is an update by a client.
 	paused bool
-	// held reports whether the update leaves the policy's keys as they are.
+	// held reports whether the update leaves the keys that the policy writes as they are.
 	held bool
-	// tolerant reports whether the policy denies the update only if it would not deny the object before it. The policy is held.
+	// tolerant reports whether the policy denies the update only if it would not deny the object before the update.
 	tolerant bool
-	// Released is the verdict as it would be if all policies that need an approval had it. It is set only for requests of
-	// remediation that ask for it, and only if some policy that matches the object needs an approval.
+	// Released is the verdict as it would be if all policies had the approvals that they need. It is set only by Decider.Assess and
+	// Decider.Remediate, if some policy that matches the object needs an approval.
 	Released *Verdict
-	// released reports whether the policy's keys are changed although the policy needs an approval.
+	// released is set in a verdict that is to be followed although the policy needs an approval.
 	released bool
 }
 
-// Change is a key whose value is replaced, or would be.
+// Change is the change of one value of an object, made or proposed.
 type Change struct {
 	// Field is "annotations", "labels", "scheduling", or "clusters" for the list of clusters in a placement object.
 	Field string
-	// Key is the key within the field. Package podscheduling describes the keys of scheduling. The key of clusters is
-	// the path of the list, and its values are texts of package clusterlist.
+	// Key is the key within the field. Package podscheduling describes the keys of scheduling. For "clusters", it is the path of the list,
+	// and From and To are texts of package clusterlist.
 	Key string
-	// From is the current value, or nil if the key is absent.
+	// From is the current value; nil if there is none.
 	From *string
-	// To is the new value, or nil if the key is to be removed.
+	// To is the new value; nil if the key is to be removed.
 	To *string
-	// Immutable says why the change is not made: for example because the API server rejects it, because the object is
-	// being deleted, or because no cluster would be left. It is empty if the change can be made.
+	// Immutable says why the change can't be made, for example because the API server would reject it, or because the object is being
+	// deleted; "" if it can be made.
 	Immutable string
-	// PodSpec is the path of the object's pod spec, and Affinity is the complete affinity after the change. Both are
-	// set only if Field is "scheduling".
-	PodSpec  []string
+	// PodSpec is the path of the object's pod spec. It is set only if Field is "scheduling".
+	PodSpec []string
+	// Affinity is the complete affinity after the change; nil for none. It is set only if Field is "scheduling".
 	Affinity *string
 }
 
-// ChangesPods reports whether the change is one of the object's pod template.
+// ChangesPods reports whether the change is in the object's pod spec or pod template.
 func (c Change) ChangesPods() bool { return c.Field == fieldScheduling }
 
-// ChangesClusters reports whether the change is one of the list of clusters in a placement object.
+// ChangesClusters reports whether the change is in the list of clusters of a placement object.
 func (c Change) ChangesClusters() bool { return c.Field == fieldClusters }
 
-// RecordsOnly reports whether the object has the value already, and only its record changes.
+// RecordsOnly reports whether the object already has the value, so that only its record changes.
 func (c Change) RecordsOnly() bool { return c.From != nil && c.To != nil && *c.From == *c.To }
 
-// Subject returns the kind of field and the key, for example "annotation a/b".
+// Subject returns what is changed, for example "annotation a/b".
 func (c Change) Subject() string {
 	switch c.Field {
 	case fieldScheduling:
@@ -116,11 +116,11 @@ func (c Change) Subject() string {
 	return strings.TrimSuffix(c.Field, "s") + " " + c.Key
 }
 
-// Action describes the change as an instruction, for example `set annotation a/b to c (was d)`.
+// Action returns the change as an instruction, for example `set annotation a/b to c (was d)`.
 func (c Change) Action() string {
 	switch {
 	case c.RecordsOnly():
-		return c.qualified("record that %s is decided", c.Subject())
+		return c.qualified("record that a policy decided %s", c.Subject())
 	case c.To == nil:
 		return c.qualified("remove %s", c.Subject())
 	case *c.To == podscheduling.Present && strings.HasPrefix(c.Key, podscheduling.Tolerations+"/") && c.Field == fieldScheduling:
@@ -131,8 +131,8 @@ func (c Change) Action() string {
 	return c.qualified("set %s to %s (was %s)", c.Subject(), *c.To, *c.From)
 }
 
-// Violation describes what the change corrects, for example `annotation a/b is d, should be c`. It shortens long values if the change can't
-// be made, so that the reason for that is read.
+// Violation returns the violation that the change corrects, for example `annotation a/b is d, should be c`. It shortens long values if the
+// change can't be made, so that the reason for that is not cut off.
 func (c Change) Violation() string {
 	text := func(value string) string {
 		if c.Immutable != "" {
@@ -142,7 +142,7 @@ func (c Change) Violation() string {
 	}
 	switch {
 	case c.RecordsOnly():
-		return c.qualified("%s is as decided, which is not recorded yet", c.Subject())
+		return c.qualified("%s is as a policy decided, but the record does not say that yet", c.Subject())
 	case c.To == nil:
 		return c.qualified("%s is %s, should be absent", c.Subject(), text(*c.From))
 	case c.From == nil:
@@ -151,7 +151,7 @@ func (c Change) Violation() string {
 	return c.qualified("%s is %s, should be %s", c.Subject(), text(*c.From), text(*c.To))
 }
 
-// qualified formats a text, and appends why the change is not made, if it is not.
+// qualified returns a formatted text, followed by why the change can't be made, if it can't.
 func (c Change) qualified(format string, args ...any) string {
 	out := fmt.Sprintf(format, args...)
 	if c.Immutable != "" {
@@ -160,7 +160,7 @@ func (c Change) qualified(format string, args ...any) string {
 	return out
 }
 
-// Done reports whether the object already has the new value. It is false for a change that cannot be made.
+// Done reports whether an object already has the new value. It is false for a change that can't be made.
 func (c Change) Done(obj *unstructured.Unstructured) bool {
 	if c.Immutable != "" {
 		return false
@@ -181,7 +181,8 @@ func (c Change) Done(obj *unstructured.Unstructured) bool {
 	return ptr.Equal(optional(values, key), want)
 }
 
-// Current returns the value that another version of the object has; nil for none. Of the part of an affinity, it returns From.
+// Current returns the present value of the key in another version of the object; nil for none. For a policy's addition to the affinity, it
+// returns From.
 func (c Change) Current(obj *unstructured.Unstructured) *string {
 	switch c.Field {
 	case fieldClusters:
@@ -198,49 +199,48 @@ func (c Change) Current(obj *unstructured.Unstructured) *string {
 	return optional(metadataOf(obj, c.Field), c.Key)
 }
 
-// Conflict is a key that two policies set to different values.
+// Conflict is a key to which this policy and another one give different values.
 type Conflict struct {
-	Field string
-	Key   string
+	Field string // As in Change.
+	Key   string // As in Change.
 	// With is the name of the other policy.
 	With string
 	// Won reports whether this policy's value is used.
 	Won bool
 }
 
-// ByPrecedence orders policies by descending priority, then by name.
+// ByPrecedence compares policies by descending priority, then by name.
 func ByPrecedence(a, b *Policy) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
 }
 
-// winner is the policy that determines a key's value.
+// winner is the policy whose value a key gets, and that value.
 type winner struct {
 	verdict *Verdict
 	value   string
 }
 
-// merger merges the policies' decisions into the requested state.
+// merger merges the decisions of all policies on one object into the state that its developer requested.
 type merger struct {
 	intent   intent
-	verdicts []*Verdict
+	verdicts []*Verdict // In order of precedence.
 	request  *Request
-	// owned reports whether the object is a ReplicaSet that must keep its template; see Decider.keepOwnedTemplate.
+	// owned reports whether the object is a ReplicaSet that must keep its pod template; see Decider.keepOwnedTemplate.
 	owned bool
-	// excluded are the policies that match the object only without what policies set; see Decider.excluded.
+	// excluded are the names of policies whose values must stay although the policies do not match the object; see Decider.excluded.
 	excluded sets.Set[string]
-	// whyNot returns why a policy does not give the object clusters, by their names; nil if denials do not say that.
+	// whyNot returns why a policy does not give the object some clusters, by their names; nil if denials need not say that.
 	whyNot func(*Policy, []string) map[string]string
-	// leftBefore returns the keys that a decision on the object before the update leaves as they are; see leftIn. It is not called for an
-	// object that is not being updated.
+	// leftBefore returns the keys that a decision on the object before the update leaves as they are; see leftIn. It is only called for an
+	// object that is being updated.
 	leftBefore func() (map[string]bool, error)
-	// forgets reports whether the next record has no earlier values, because there is no room for them.
+	// forgets is set if the next record must have no earlier values, because there is no room for them.
 	forgets bool
-	next    record
+	next    record // The new record of the object.
 }
 
-// merge returns the values that the object should have, by field and without the record, and the new record. The
-// verdicts must be in order of precedence. merge fills in their Changes and Conflicts. Verdicts whose affinity cannot
-// be merged get an error.
+// merge returns the values that the object should have, by field and key and without the record, and the new record. It sets Changes and
+// Conflicts of the verdicts, which must be in order of precedence, and an error in verdicts whose affinity cannot be merged.
 func (m *merger) merge() (map[string]map[string]string, record, error) {
 	out := map[string]map[string]string{}
 	m.decideAffinities()
@@ -267,7 +267,7 @@ func (m *merger) merge() (map[string]map[string]string, record, error) {
 	return out, m.next, nil
 }
 
-// complete completes the record, and returns the scheduling values with the complete affinity.
+// complete sets the fields of the next record that depend on all keys. It returns the scheduling values with the complete affinity.
 func (m *merger) complete(values map[string]map[string]string) (whole map[string]string, err error) {
 	if whole, err = podscheduling.Compose(values[fieldScheduling]); err != nil {
 		return nil, err
@@ -281,9 +281,8 @@ func (m *merger) complete(values map[string]map[string]string) (whole map[string
 	return whole, nil
 }
 
-// decideAffinities sets an error in the verdict of each policy whose affinity cannot be combined with the developer's
-// and the other policies'. It tries all enforced policies together first, so that the usual case takes one attempt
-// only.
+// decideAffinities sets an error in the verdict of each policy whose affinity cannot be combined with the developer's and the other
+// policies'. It first tries all enforced policies together, so that the usual case takes only one attempt.
 func (m *merger) decideAffinities() {
 	adding := func(v *Verdict) bool { return v.Err == nil && v.Decision.Scheduling[podscheduling.Affinity] != "" }
 	enforced := func(v *Verdict) bool { return adding(v) && v.Policy.Mode == placementv1.ModeEnforce }
@@ -321,7 +320,7 @@ func (m *merger) decideAffinities() {
 	}
 }
 
-// recordAffinity records the developer's own affinity if policies add to it. It also completes the scheduling changes.
+// recordAffinity records the developer's own affinity if policies add to it. It also sets PodSpec and Affinity of the scheduling changes.
 func (m *merger) recordAffinity(values, whole map[string]string) {
 	m.next.Affinity = nil
 	if slices.ContainsFunc(slices.Collect(maps.Keys(values)), podscheduling.IsContribution) {
@@ -336,7 +335,8 @@ func (m *merger) recordAffinity(values, whole map[string]string) {
 	}
 }
 
-// nameClusters completes the changes of the list of clusters in a placement object.
+// nameClusters sets Field and Key of the changes of the list of clusters in a placement object, which were merged as if they were of the
+// annotation.
 func (m *merger) nameClusters() {
 	if m.intent.clusters == nil {
 		return
@@ -350,7 +350,7 @@ func (m *merger) nameClusters() {
 	}
 }
 
-// resolve determines the winner of every key among the enforced policies, and records conflicts.
+// resolve returns the winner of each key of a field among the enforced policies, and sets their conflicts.
 func (m *merger) resolve(field string) map[string]winner {
 	wins := map[string]winner{}
 	for _, v := range m.verdicts {
@@ -379,8 +379,8 @@ func (m *merger) resolve(field string) map[string]winner {
 // noShares is the value of the annotation ClusterSharesAnnotation that gives no cluster a share.
 const noShares = "{}"
 
-// overrideShares overrides the developer's shares of clusters if policies give clusters and none gives shares. Otherwise, a developer
-// could exceed the bounds of spec.delivery.replicas, or prevent the delivery of a decision.
+// overrideShares removes the developer's shares of clusters if policies give clusters and none gives shares. Otherwise, a developer could
+// exceed the bounds of spec.delivery.replicas, or prevent the delivery of a decision.
 func (m *merger) overrideShares(wins map[string]winner) {
 	const key = placementv1.ClusterSharesAnnotation
 	requested, set := m.intent.wanted[fieldAnnotations][key]
@@ -392,7 +392,7 @@ func (m *merger) overrideShares(wins map[string]winner) {
 	}
 }
 
-// applyWins sets every key that a policy won, and records the value that the developer requested.
+// applyWins sets each key of a field to the value of its winner, and records the value that the developer requested.
 func (m *merger) applyWins(field string, wins map[string]winner, values map[string]string) {
 	current := m.intent.current[field]
 	for _, key := range slices.Sorted(maps.Keys(wins)) {
@@ -421,9 +421,9 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 	}
 }
 
-// restoreUnclaimed handles the keys that a policy overwrote before and that no policy sets now. If the policy that
-// overwrote the key was evaluated and no longer sets it, the requested value returns. If it can't decide, its value stays. If it does
-// not match the object any more, for whatever reason, its value stays until another policy gives the object something.
+// restoreUnclaimed handles the keys that a policy overwrote before and that no policy sets now. If that policy decided, the requested value
+// returns. If it can't decide, its value stays. If it does not match the object any more, its value stays until another policy gives the
+// object something.
 func (m *merger) restoreUnclaimed(field string, wins map[string]winner, values map[string]string) {
 	current := m.intent.current[field]
 	for _, key := range slices.Sorted(maps.Keys(m.intent.applied.of(field))) {
@@ -446,8 +446,8 @@ func (m *merger) restoreUnclaimed(field string, wins map[string]winner, values m
 	}
 }
 
-// successor returns the verdict of the first policy that gives the object something, by which it loses what policies set that do not
-// match it any more; nil if none does. The object keeps its shares while it keeps its clusters, until another policy gives some.
+// successor returns the verdict of the first policy that gives the object something, so that the object loses a value of a policy that does
+// not match it any more; nil if there is none. For the shares of clusters, it is the first policy that gives clusters.
 func (m *merger) successor(field, key string) *Verdict {
 	return m.first(func(v *Verdict) bool {
 		if field == fieldAnnotations && key == placementv1.ClusterSharesAnnotation {
@@ -457,8 +457,7 @@ func (m *merger) successor(field, key string) *Verdict {
 	})
 }
 
-// first returns the first enforced verdict that a condition holds for; nil if there is none. A policy that is held leaves the object as
-// it is, so policies that are not held come first.
+// first returns the first enforced verdict for which holds returns true, preferably one that is not held; nil if there is none.
 func (m *merger) first(holds func(*Verdict) bool) *Verdict {
 	var out *Verdict
 	for _, v := range m.verdicts {
@@ -469,12 +468,13 @@ func (m *merger) first(holds func(*Verdict) bool) *Verdict {
 	return out
 }
 
-// gives reports whether the decision gives the object anything.
+// gives reports whether the decision sets a value or restricts the clusters.
 func (d *Decision) gives() bool {
 	return d.Clusters != nil || len(d.Annotations)+len(d.Labels)+len(d.Scheduling) > 0
 }
 
-// change adds a change to a verdict, and reports whether the API server would accept it.
+// change adds a change to a verdict. It sets Immutable of a scheduling change, and returns false if the API server would reject that
+// change.
 func (m *merger) change(v *Verdict, c Change) bool {
 	if c.Field == fieldScheduling {
 		c.Immutable = fixed(m.request, m.owned, c.Key, c.From, c.To)
@@ -483,7 +483,7 @@ func (m *merger) change(v *Verdict, c Change) bool {
 	return c.Immutable == ""
 }
 
-// leave keeps a key's current value and its record entry.
+// leave lets a key that has a policy's value keep that value and its entry in the record.
 func (m *merger) leave(field, key string, values map[string]string) {
 	if entry, ok := m.intent.applied.of(field)[key]; ok {
 		values[key] = m.intent.current[field][key]
@@ -491,7 +491,7 @@ func (m *merger) leave(field, key string, values map[string]string) {
 	}
 }
 
-// hypothetical adds the changes that policies that are not enforced would make.
+// hypothetical adds to the verdicts of policies that are not enforced the changes that enforcing them would make.
 func (m *merger) hypothetical(field string, values map[string]string) {
 	for _, v := range m.verdicts {
 		if v.Err != nil || v.held || v.Policy.Mode == placementv1.ModeEnforce {
@@ -509,8 +509,7 @@ func (m *merger) hypothetical(field string, values map[string]string) {
 	}
 }
 
-// wholeAffinity returns the complete affinity that the values compose to; nil if there is none or they cannot be
-// composed.
+// wholeAffinity returns the complete affinity to which scheduling values combine; nil if there is none or they cannot be combined.
 func wholeAffinity(values map[string]string) *string {
 	whole, err := podscheduling.Compose(values)
 	if err != nil {
@@ -519,7 +518,7 @@ func wholeAffinity(values map[string]string) *string {
 	return optional(whole, podscheduling.Affinity)
 }
 
-// decided returns what the policy decided for a field, by merge key.
+// decided returns the values that the policy decided for a field, by merge key.
 func (v *Verdict) decided(field string) map[string]string {
 	switch field {
 	case fieldLabels:
@@ -537,6 +536,7 @@ func (v *Verdict) decided(field string) map[string]string {
 	return out
 }
 
+// optional returns a pointer to the value of a key; nil if there is none.
 func optional(values map[string]string, key string) *string {
 	if value, ok := values[key]; ok {
 		return &value

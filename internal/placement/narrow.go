@@ -36,41 +36,41 @@ import (
 // the developer's own list. The record also keeps what each policy allows. So if a policy cannot decide, or is held,
 // its last list still counts when another policy's list changes.
 
-// clusterShare is the list of clusters that one policy allows.
-type clusterShare struct {
+// policyAllowance is the list of the clusters that one policy allows for the object.
+type policyAllowance struct {
 	verdict *Verdict
-	names   []string
-	// kept reports whether names comes from the record: it is what the policy allowed when it was last followed.
+	names   []string // The names of the clusters.
+	// kept reports whether names comes from the record, as what the policy allowed when it last changed the object.
 	kept bool
 }
 
-// mustRecord reports whether the record must keep the policy's list even if it equals what the developer requests. It
-// must if the policy may be held later, or if the developer's list does not count.
-func (s clusterShare) mustRecord() bool {
+// mustRecord reports whether the record must keep the policy's list even if it equals the developer's, because the policy may be held
+// later, or because the developer's list does not count.
+func (s policyAllowance) mustRecord() bool {
 	p := s.verdict.Policy
 	return s.kept || p.Remediation != placementv1.RemediationAutomatic || !s.narrows()
 }
 
-// narrows reports whether the developer's list counts beside the policy's.
-func (s clusterShare) narrows() bool {
+// narrows reports whether the policy lets the developer's list narrow its own.
+func (s policyAllowance) narrows() bool {
 	choice := s.verdict.Policy.Clusters.DeveloperChoice
 	return choice != placementv1.DeveloperChoiceOverride && choice != placementv1.DeveloperChoiceIgnore
 }
 
-// ignores reports whether the developer's list does not count, whatever the other policies say.
-func (s clusterShare) ignores() bool {
+// ignores reports whether the policy ignores the developer's list, so that it does not count whatever the other policies say.
+func (s policyAllowance) ignores() bool {
 	return s.verdict.Policy.Clusters.DeveloperChoice == placementv1.DeveloperChoiceIgnore
 }
 
-// developerNarrows reports whether the developer's list counts.
-func developerNarrows(shares []clusterShare) bool {
-	return slices.ContainsFunc(shares, clusterShare.narrows) && !slices.ContainsFunc(shares, clusterShare.ignores)
+// developerNarrows reports whether the developer's list counts: a policy lets it narrow, and none ignores it.
+func developerNarrows(lists []policyAllowance) bool {
+	return slices.ContainsFunc(lists, policyAllowance.narrows) && !slices.ContainsFunc(lists, policyAllowance.ignores)
 }
 
-// onEmpty returns the handling of an object for which no cluster is left: the strictest of the policies'.
-func onEmpty(shares []clusterShare) placementv1.OnEmpty {
+// onEmpty returns what to do with an object for which no cluster is left: the strictest setting of the policies.
+func onEmpty(lists []policyAllowance) placementv1.OnEmpty {
 	out := placementv1.OnEmptyPolicyClusters
-	for _, s := range shares {
+	for _, s := range lists {
 		switch s.verdict.Policy.Clusters.OnEmpty {
 		case placementv1.OnEmptyPolicyClusters:
 		case placementv1.OnEmptyClear:
@@ -82,22 +82,22 @@ func onEmpty(shares []clusterShare) placementv1.OnEmpty {
 	return out
 }
 
-// clusterShares are the cluster lists of all policies that concern an object.
-type clusterShares struct {
-	// counted are the lists that count now. A policy that is held or cannot decide is in it with the list from the
-	// record. The lists are in order of precedence.
-	counted []clusterShare
+// policyAllowances are the lists of clusters of all enforced policies that match an object.
+type policyAllowances struct {
+	// counted are the lists that count now, in order of precedence. For a policy that is held or cannot decide, it is the list from the
+	// record.
+	counted []policyAllowance
 	// wanted are the lists that would count if no policy were held.
-	wanted []clusterShare
-	// moved are the verdicts of policies whose list has changed. differing are those of held policies whose list has
-	// changed.
+	wanted []policyAllowance
+	// moved are the verdicts of policies whose list has changed since the record, and that are not held. differing are those of held
+	// policies whose list has changed.
 	moved, differing []*Verdict
-	// decided reports whether at least one policy that is not held decided. Otherwise the object keeps its clusters.
+	// decided reports whether at least one policy that is not held could decide. Otherwise the object keeps its clusters.
 	decided bool
 }
 
-// mergeClusters sets the annotation that lists the clusters. If no cluster is left, it adds an error to the verdicts of
-// the enforced policies.
+// mergeClusters sets the clusters in the annotation, or in the list of a placement object. If no cluster is left and a policy denies that,
+// it adds an error to the verdicts of the enforced policies.
 func (m *merger) mergeClusters(values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	asks := func(v *Verdict) bool { return v.Err == nil && v.Decision.Clusters != nil }
@@ -106,47 +106,47 @@ func (m *merger) mergeClusters(values map[string]string) {
 		return
 	}
 	requested, current := optional(values, key), optional(m.intent.current[fieldAnnotations], key)
-	shares := m.clusterShares(entry, hasEntry)
+	lists := m.policyAllowances(entry, hasEntry)
 	asked := m.askedFor(requested)
-	next, err := asked.join(shares.counted)
-	if err != nil && shares.decided {
-		asked.deny(shares.counted, err, m.request.held)
+	next, err := asked.join(lists.counted)
+	if err != nil && lists.decided {
+		asked.deny(lists.counted, err, m.request.held)
 	}
-	if err != nil || !shares.decided {
+	if err != nil || !lists.decided {
 		m.leaveClusters(values)
 	} else {
-		m.setClusters(shares, requested, next, values)
-		for _, v := range shares.moved {
+		m.setClusters(lists, requested, next, values)
+		for _, v := range lists.moved {
 			m.changeClusters(v, current, next)
 		}
 		if _, recorded := m.next.Annotations[key]; recorded && (!hasEntry || entry.By == "") && m.request.Old == m.request.Object && ptr.Equal(current, next) {
 			// Only the record is missing in an existing object, or that a policy decided.
-			m.change(shares.moved[0], Change{Field: fieldAnnotations, Key: key, From: current, To: next})
+			m.change(lists.moved[0], Change{Field: fieldAnnotations, Key: key, From: current, To: next})
 		}
 	}
-	m.hypotheticalClusters(shares, asked, current, values)
+	m.hypotheticalClusters(lists, asked, current, values)
 }
 
-// changeClusters adds a change of the annotation to a verdict if there is one.
+// changeClusters adds the change of the list of clusters to a verdict, if the texts differ.
 func (m *merger) changeClusters(v *Verdict, from, to *string) {
 	if !ptr.Equal(from, to) {
 		m.change(v, Change{Field: fieldAnnotations, Key: placementv1.ClustersAnnotation, From: from, To: to})
 	}
 }
 
-// Decided reports whether a policy decided the clusters in the annotation of an object, as the API server has stored it. It is the
-// developer's own otherwise. namespace is the object's namespace.
+// Decided reports whether a policy decided the clusters in the annotation of an object that the API server has stored, and not its
+// developer. namespace is the object's namespace.
 func (d *Decider) Decided(obj *unstructured.Unstructured, namespace string) bool {
 	const key = placementv1.ClustersAnnotation
 	entry, recorded := d.Keyring.readStored(obj, identityOf(obj, namespace)).of(fieldAnnotations)[key]
 	return recorded && entry.By != "" && digest(obj.GetAnnotations()[key]) == entry.Set
 }
 
-// clusterShares determines which clusters each enforced policy allows. entry is the annotation's record entry; hasEntry
-// reports whether there is one.
-func (m *merger) clusterShares(entry overwritten, hasEntry bool) clusterShares {
+// policyAllowances returns which clusters each enforced policy allows. entry is the record's entry of the clusters annotation, if hasEntry
+// is true.
+func (m *merger) policyAllowances(entry overwritten, hasEntry bool) policyAllowances {
 	before, unowned := m.allowedBefore(entry, hasEntry)
-	var out clusterShares
+	var out policyAllowances
 	var fresh []*Verdict
 	for _, v := range m.verdicts {
 		if v.Policy.Mode != placementv1.ModeEnforce {
@@ -155,11 +155,11 @@ func (m *merger) clusterShares(entry overwritten, hasEntry bool) clusterShares {
 		names := v.Decision.Clusters
 		stood, had := before[v.Policy.Name]
 		says := v.Err == nil && names != nil
-		if s, counts := m.heldShare(v, stood, had); counts {
+		if s, counts := m.heldAllowance(v, stood, had); counts {
 			out.counted = append(out.counted, s)
 		}
 		if says {
-			out.wanted = append(out.wanted, clusterShare{verdict: v, names: names})
+			out.wanted = append(out.wanted, policyAllowance{verdict: v, names: names})
 		}
 		same := had == says && slices.Equal(stood, names) && !unowned
 		switch {
@@ -170,7 +170,7 @@ func (m *merger) clusterShares(entry overwritten, hasEntry bool) clusterShares {
 		default:
 			out.decided = true
 			if says {
-				out.counted = append(out.counted, clusterShare{verdict: v, names: names})
+				out.counted = append(out.counted, policyAllowance{verdict: v, names: names})
 				fresh = append(fresh, v)
 			}
 			if !same {
@@ -185,8 +185,8 @@ func (m *merger) clusterShares(entry overwritten, hasEntry bool) clusterShares {
 	return out
 }
 
-// allowedBefore returns the clusters that each policy allowed when it was last followed, by policy name. unowned reports whether the
-// record has an entry for clusters that no policy decided for the stored object: the first policy that can decide ends that.
+// allowedBefore returns which clusters each policy allowed when it last changed the object, by policy name. unowned reports whether the
+// entry does not come from a decision on the stored object, so that the first policy that can decide must set it again.
 func (m *merger) allowedBefore(entry overwritten, hasEntry bool) (allowed map[string][]string, unowned bool) {
 	if !hasEntry {
 		return m.intent.applied.Clusters, false
@@ -198,9 +198,9 @@ func (m *merger) allowedBefore(entry overwritten, hasEntry bool) (allowed map[st
 	return allowed, by == ""
 }
 
-// decidedBefore returns the first policy that decided the clusters of an entry for the stored object, and what each policy allowed, as far
-// as the record has that. by is empty if no policy decided them. A request may bring an old record of the object, or that of an earlier
-// call of the webhook. What it says of the developer's request counts; what it says of policies does not.
+// decidedBefore returns the first policy that decided the clusters of an entry for the stored object, "" if none did, and which clusters
+// each policy allowed, as far as the record says that. A request may bring an old record of the object, or that of an earlier call of the
+// webhook. Only what that record says of the developer's request counts, not what it says of policies.
 func (m *merger) decidedBefore(entry overwritten) (by string, allowed map[string][]string) {
 	const key = placementv1.ClustersAnnotation
 	before := m.stored()
@@ -213,7 +213,7 @@ func (m *merger) decidedBefore(entry overwritten) (by string, allowed map[string
 	return was.By, before.applied.Clusters
 }
 
-// stored returns the intent of the stored object. It is empty if there is none.
+// stored returns the intent of the object that the API server has stored; an empty one if there is none.
 func (m *merger) stored() *intent {
 	switch {
 	case m.request.Old == m.request.Object:
@@ -224,26 +224,26 @@ func (m *merger) stored() *intent {
 	return m.intent.before()
 }
 
-// heldShare returns the list that counts for a policy that is held or cannot decide: what the policy allowed when it
-// was last followed. If the record does not have that, a held policy counts with the object's current clusters and
-// those that it allows now. So it moves nothing, and no other policy adds a cluster that it forbids. counts is false if
-// the policy is neither held nor failed, or has no list to count.
-func (m *merger) heldShare(v *Verdict, stood []string, had bool) (s clusterShare, counts bool) {
+// heldAllowance returns the list that counts for a policy that is held or cannot decide: what the policy allowed when it last changed the
+// object. If the record does not have that, a held policy counts with the object's current clusters and those that it allows now. So it
+// moves nothing, and no other policy adds a cluster that it forbids. counts is false if the policy is neither held nor failed, or has no
+// list to count.
+func (m *merger) heldAllowance(v *Verdict, stood []string, had bool) (s policyAllowance, counts bool) {
 	switch held := m.request.held(v); {
 	case !held && v.Err == nil:
-		return clusterShare{}, false
+		return policyAllowance{}, false
 	case had:
-		return clusterShare{v, stood, true}, true
+		return policyAllowance{v, stood, true}, true
 	case !held || v.Err != nil || v.Decision.Clusters == nil:
-		return clusterShare{}, false
+		return policyAllowance{}, false
 	}
 	names := slices.Concat(m.currentClusters(), v.Decision.Clusters)
 	slices.Sort(names)
-	return clusterShare{verdict: v, names: slices.Compact(names)}, true
+	return policyAllowance{verdict: v, names: slices.Compact(names)}, true
 }
 
-// currentClusters returns the names of the clusters that the object lists now; for remediation, which brings no list, those of the stored
-// object, since an earlier call of the webhook may have changed the list.
+// currentClusters returns the names of the clusters that the object lists now. For remediation, which brings no list, they are those of the
+// stored object, since an earlier call of the webhook may have changed the list.
 func (m *merger) currentClusters() []string {
 	current := &m.intent
 	if m.request.remediates {
@@ -260,8 +260,8 @@ func (m *merger) currentClusters() []string {
 	return names
 }
 
-// leaveClusters keeps the annotation's current value and its record. If no policy decided that value for the stored object, the record
-// does not say that one did.
+// leaveClusters keeps the present clusters and their entry in the record. The entry names a policy only if one decided these clusters for
+// the stored object.
 func (m *merger) leaveClusters(values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	m.leave(fieldAnnotations, key, values)
@@ -271,14 +271,14 @@ func (m *merger) leaveClusters(values map[string]string) {
 	}
 }
 
-// Undelivered reports whether policies that deliver the object do not, because no policy decides its clusters. Policies of which it
-// follows its controller deliver the controller.
+// Undelivered reports whether the object is not delivered although policies deliver objects of its type: no policy decided its clusters.
+// Policies for which the object follows its controller do not count, because they deliver the controller.
 func (d *Decider) Undelivered(o *Outcome, resource schema.GroupResource, namespace string) bool {
 	delivers := func(v *Verdict) bool { return v.Policy.delivers(resource) && v.Follows == "" }
 	return o.Object != nil && slices.ContainsFunc(o.Verdicts, delivers) && !d.Decided(o.Object, namespace)
 }
 
-// delivers reports whether a policy delivers the object. Delivery follows only a list that a policy decided, as the record says.
+// delivers reports whether an enforced policy delivers the object. The record must then say that a policy decided its clusters.
 func (m *merger) delivers() bool {
 	return slices.ContainsFunc(m.verdicts, func(v *Verdict) bool { return v.Policy.delivers(m.request.Resource.GroupResource()) })
 }
@@ -288,43 +288,44 @@ var nativelyDelivered = []schema.GroupResource{
 	{Group: "cluster.open-cluster-management.io", Resource: "placements"}, {Group: "kueue.x-k8s.io", Resource: "workloads"},
 }
 
-// DeliversNatively reports whether objects of the resource are delivered to their own system, whatever spec.delivery says.
+// DeliversNatively reports whether objects of a resource are delivered to the multi-cluster system that defines them, whatever
+// spec.delivery says.
 func DeliversNatively(resource schema.GroupResource) bool {
 	return slices.Contains(nativelyDelivered, resource)
 }
 
-// delivers reports whether the policy delivers objects of a resource.
+// delivers reports whether the policy is enforced and delivers objects of a resource.
 func (p *Policy) delivers(resource schema.GroupResource) bool {
 	return p.Mode == placementv1.ModeEnforce && (p.Delivery != nil || DeliversNatively(resource))
 }
 
-// setClusters sets the annotation. It records what the developer requested and, where needed, what each policy allows.
-func (m *merger) setClusters(shares clusterShares, requested, next *string, values map[string]string) {
+// setClusters sets the list of clusters to next. It records the developer's list requested and, where needed, what each policy allows.
+func (m *merger) setClusters(lists policyAllowances, requested, next *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
-	if next == nil || len(shares.counted) == 0 || ptr.Equal(requested, next) && !m.delivers() && !slices.ContainsFunc(shares.counted, clusterShare.mustRecord) {
+	if next == nil || len(lists.counted) == 0 || ptr.Equal(requested, next) && !m.delivers() && !slices.ContainsFunc(lists.counted, policyAllowance.mustRecord) {
 		return
 	}
 	values[key] = *next
-	first := shares.counted[0]
+	first := lists.counted[0]
 	m.next.put(fieldAnnotations, key, overwritten{Requested: requested, By: first.verdict.Policy.Name, Set: digest(*next)})
-	if len(shares.counted) == 1 && clustersText(first.names) == *next {
+	if len(lists.counted) == 1 && clustersText(first.names) == *next {
 		return
 	}
 	m.next.Clusters = map[string][]string{}
-	for _, s := range shares.counted {
+	for _, s := range lists.counted {
 		m.next.Clusters[s.verdict.Policy.Name] = s.names
 	}
 }
 
-// hypotheticalClusters adds the changes that policies would make that are held or are not enforced.
-func (m *merger) hypotheticalClusters(shares clusterShares, asked askedClusters, current *string, values map[string]string) {
+// hypotheticalClusters adds the changes of clusters that policies would make that are held or not enforced. current is the present list.
+func (m *merger) hypotheticalClusters(lists policyAllowances, asked askedClusters, current *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
-	if len(shares.differing) > 0 {
-		next, err := asked.join(shares.wanted)
+	if len(lists.differing) > 0 {
+		next, err := asked.join(lists.wanted)
 		if err != nil {
-			asked.deny(shares.wanted, err, func(v *Verdict) bool { return !v.tolerant })
+			asked.deny(lists.wanted, err, func(v *Verdict) bool { return !v.tolerant })
 		}
-		for _, v := range shares.differing {
+		for _, v := range lists.differing {
 			if err != nil {
 				v.Changes = append(v.Changes, Change{Field: fieldAnnotations, Key: key, From: current, To: new(clustersText(nil)), Immutable: err.Error()})
 			} else {
@@ -336,7 +337,7 @@ func (m *merger) hypotheticalClusters(shares clusterShares, asked askedClusters,
 		if v.Err != nil || v.Decision.Clusters == nil || v.held || v.Policy.Mode == placementv1.ModeEnforce {
 			continue
 		}
-		with := append(slices.Clip(shares.counted), clusterShare{verdict: v, names: v.Decision.Clusters})
+		with := append(slices.Clip(lists.counted), policyAllowance{verdict: v, names: v.Decision.Clusters})
 		next, err := asked.join(with)
 		if err != nil {
 			asked.deny(with, err, func(other *Verdict) bool { return other != v })
@@ -349,21 +350,22 @@ func (m *merger) hypotheticalClusters(shares clusterShares, asked askedClusters,
 // errNoCluster reports that no cluster is left for an object.
 var errNoCluster = errors.New("no cluster is left")
 
-// askedClusters is the developer's list of clusters.
+// askedClusters is the list of clusters that the developer asks for.
 type askedClusters struct {
-	// text is the value of the annotation or the text of the list in a placement object; nil if there is none.
+	// text is the value of the clusters annotation, or the text of the list in a placement object; nil if there is none.
 	text *string
-	// field is the list in a placement object; nil for the annotation.
+	// field is the list in a placement object; nil for other objects, which have the annotation.
 	field *clusterField
-	// whyNot returns why a policy does not give the object clusters, by their names; nil if denials do not say that.
+	// whyNot returns why a policy does not give the object some clusters, by their names; nil if denials need not say that.
 	whyNot func(*Policy, []string) map[string]string
 }
 
+// askedFor returns the askedClusters with a text.
 func (m *merger) askedFor(text *string) askedClusters {
 	return askedClusters{text, m.intent.clusters, m.whyNot}
 }
 
-// subject names the field of the list in messages.
+// subject returns the name of the annotation or the path of the list, for messages.
 func (a askedClusters) subject() string {
 	if a.field != nil {
 		return a.field.list.Path
@@ -371,7 +373,7 @@ func (a askedClusters) subject() string {
 	return "annotation " + placementv1.ClustersAnnotation
 }
 
-// parse returns the names in the list. If there is no list, they are one term that names no clusters.
+// parse returns the names in the list. If there is no list, they are one term without names.
 func (a askedClusters) parse() (clusterlist.Names, error) {
 	none := clusterlist.Names{Terms: [][]string{nil}}
 	if a.text == nil {
@@ -381,34 +383,33 @@ func (a askedClusters) parse() (clusterlist.Names, error) {
 		if listed, ok := clusterlist.Parse(*a.text); ok {
 			return listed, nil
 		}
-		return none, fmt.Errorf("%s has no valid list of clusters in the record", a.subject())
+		return none, fmt.Errorf("the record has no valid list of clusters for %s", a.subject())
 	}
 	names, err := parseClusterNames(*a.text)
 	return clusterlist.Names{Terms: [][]string{names}}, err
 }
 
-// join returns the value of the list: the clusters that every policy allows and, unless all policies override the
-// developer's choice or one ignores it, that the developer requests. Each term is narrowed by itself; one that names no clusters gets
-// those that the policies allow. A term that has the same clusters afterwards stays as it is written, as it does
-// without policies. join returns an error if the developer's list cannot be parsed, or if no term has a cluster left
-// and a policy denies that.
-func (a askedClusters) join(shares []clusterShare) (*string, error) {
+// join returns the text of the list that the object gets: the clusters that every policy allows and that the developer requests. The
+// developer's list does not count if all policies override it or one ignores it. Each term is narrowed by itself; a term without names gets
+// all that the policies allow. A term whose clusters stay the same is written as before. join returns an error if the developer's list
+// cannot be parsed, or if no term has a cluster left and a policy denies that.
+func (a askedClusters) join(lists []policyAllowance) (*string, error) {
 	if a.field != nil && a.field.err != nil {
 		return nil, a.field.err
 	}
-	if len(shares) == 0 {
+	if len(lists) == 0 {
 		return a.text, nil
 	}
-	if alone := shares[0]; len(shares) == 1 && a.text == nil && !alone.kept && len(alone.names) > 0 {
+	if alone := lists[0]; len(lists) == 1 && a.text == nil && !alone.kept && len(alone.names) > 0 {
 		// This is the most frequent case, and what a policy decides is sorted.
 		return new(clustersText(alone.names)), a.tooMany(alone.names)
 	}
-	allowed := sortedNames(shares[0].names)
-	for _, s := range shares[1:] {
+	allowed := sortedNames(lists[0].names)
+	for _, s := range lists[1:] {
 		allowed = intersection(allowed, sortedNames(s.names))
 	}
-	narrows := developerNarrows(shares)
-	handling := onEmpty(shares)
+	narrows := developerNarrows(lists)
+	handling := onEmpty(lists)
 	own, invalid := a.parse()
 	if invalid != nil && narrows {
 		return nil, invalid
@@ -434,8 +435,9 @@ func (a askedClusters) join(shares []clusterShare) (*string, error) {
 // more, and the names of a small object with many terms take gigabytes.
 const maxListed = 1 << 16
 
-// narrow returns the terms with the allowed names alone, which are sorted. A term that names no clusters gets all of them, and so does
-// each term if narrows is false. A term with the same names stays as it is written. narrow returns an error if there are too many names.
+// narrow returns the terms of own with only the names in allowed, which are sorted. A term without names gets all of them, and so does each
+// term if narrows is false. A term whose names stay the same is written as before. narrow returns an error if there would be more than
+// maxListed names.
 func (a askedClusters) narrow(own clusterlist.Names, allowed []string, narrows bool) (clusterlist.Names, error) {
 	open := 0
 	for _, term := range own.Terms {
@@ -465,7 +467,7 @@ func (a askedClusters) narrow(own clusterlist.Names, allowed []string, narrows b
 	return out, nil
 }
 
-// sortedNames returns names in their order, each once; not nil. Names that are so already are not copied.
+// sortedNames returns names sorted, each once, and never nil. It returns its argument if that is so already.
 func sortedNames(names []string) []string {
 	for i := 1; i < len(names); i++ {
 		if names[i-1] >= names[i] {
@@ -478,7 +480,7 @@ func sortedNames(names []string) []string {
 	return names
 }
 
-// intersection returns the names that two sorted lists have in common; not nil.
+// intersection returns the names that are in both of two sorted lists. It never returns nil.
 func intersection(a, b []string) []string {
 	out := make([]string, 0, min(len(a), len(b)))
 	for i, j := 0, 0; i < len(a) && j < len(b); {
@@ -495,20 +497,20 @@ func intersection(a, b []string) []string {
 	return out
 }
 
-// sameTerm reports whether two terms have the same text.
+// sameTerm reports whether two terms are equal. A nil term differs from an empty one.
 func sameTerm(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
 
-// tooMany returns an error if the system accepts no list of that many clusters.
+// tooMany returns an error if the placement object accepts no list with as many clusters as one of the terms has.
 func (a askedClusters) tooMany(terms ...[]string) error {
 	for _, names := range terms {
 		if a.field != nil && a.field.list.Max > 0 && len(names) > a.field.list.Max {
-			return fmt.Errorf("%s can have %d clusters, and %d are allowed: list those that you want", a.subject(), a.field.list.Max, len(names))
+			return fmt.Errorf("%s can list at most %d clusters, and policies allow %d: list those that you want", a.subject(), a.field.list.Max, len(names))
 		}
 	}
 	return nil
 }
 
-// parseClusterNames parses a value of the clusters annotation.
+// parseClusterNames returns the names in a value of the clusters annotation.
 func parseClusterNames(text string) ([]string, error) {
 	names, err := clusterlist.ParseArray(text)
 	if err != nil || names == nil {
@@ -518,20 +520,21 @@ func parseClusterNames(text string) ([]string, error) {
 	return names, nil
 }
 
+// clustersText returns the value of the clusters annotation for names.
 func clustersText(names []string) string { return clusterlist.ArrayText(names) }
 
-// deny adds an error to the verdicts of the shares. It skips excluded verdicts, verdicts that could not decide, and
-// those that already have errors.
-func (a askedClusters) deny(shares []clusterShare, err error, excluded func(*Verdict) bool) {
-	_, anyway := askedClusters{field: a.field}.join(shares)
-	for i, s := range shares {
+// deny adds an error to the verdicts of the lists. It leaves out verdicts for which excluded returns true, that could not decide, or that
+// already have errors.
+func (a askedClusters) deny(lists []policyAllowance, err error, excluded func(*Verdict) bool) {
+	_, anyway := askedClusters{field: a.field}.join(lists)
+	for i, s := range lists {
 		v := s.verdict
 		if v.Err != nil || len(v.Decision.Errors) > 0 || excluded(v) {
 			continue
 		}
 		message := err.Error()
 		if errors.Is(err, errNoCluster) {
-			message += ": " + a.allowances(shares, i)
+			message += ": " + a.allowances(lists, i)
 		}
 		// Replace the slice, because the decision may be shared with other objects.
 		v.Decision.Errors, v.OwnClusters = []string{message}, anyway == nil
@@ -546,17 +549,18 @@ const (
 	maxReason   = 160
 )
 
-// allowances describes which clusters each party allows. The message is for the policy of the i-th share.
-func (a askedClusters) allowances(shares []clusterShare, i int) string {
-	parts := []string{"this policy allows " + firstNames(shares[i].names, nil)}
-	if developerNarrows(shares) {
+// allowances returns a text that says which clusters each policy allows and the developer asks for. It is for a message of the policy of
+// the i-th list.
+func (a askedClusters) allowances(lists []policyAllowance, i int) string {
+	parts := []string{"this policy allows " + firstNames(lists[i].names, nil)}
+	if developerNarrows(lists) {
 		if own, err := a.parse(); err == nil {
 			if names, all := own.All(); all {
-				parts = append(parts, fmt.Sprintf("%s asks for %s", a.subject(), firstNames(names, a.refusals(shares[i], names))))
+				parts = append(parts, fmt.Sprintf("%s asks for %s", a.subject(), firstNames(names, a.refusals(lists[i], names))))
 			}
 		}
 	}
-	for j, s := range shares {
+	for j, s := range lists {
 		if j == i {
 			continue
 		}
@@ -572,8 +576,8 @@ func (a askedClusters) allowances(shares []clusterShare, i int) string {
 	return strings.Join(parts, "; ")
 }
 
-// refusals returns why a policy does not allow clusters that the developer asks for, by the names of those that a message lists.
-func (a askedClusters) refusals(s clusterShare, names []string) map[string]string {
+// refusals returns why a policy does not allow clusters that the developer asks for, by name, for those that a message lists.
+func (a askedClusters) refusals(s policyAllowance, names []string) map[string]string {
 	refused := slices.DeleteFunc(slices.Clone(names[:min(len(names), maxNames)]), func(name string) bool { return slices.Contains(s.names, name) })
 	if s.kept || a.whyNot == nil || len(refused) == 0 {
 		return nil
@@ -581,7 +585,8 @@ func (a askedClusters) refusals(s clusterShare, names []string) map[string]strin
 	return a.whyNot(s.verdict.Policy, refused)
 }
 
-// firstNames lists the first maxNames clusters, with their reasons where there are any, and the number of the others.
+// firstNames returns a text with the first maxNames of the names, the reasons for them where there are any, and the number of the other
+// names.
 func firstNames(names []string, reasons map[string]string) string {
 	switch {
 	case len(names) == 0:

@@ -33,18 +33,17 @@ type Owners interface {
 	Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error)
 }
 
-// ownedReplicaSet reports whether the request is for a ReplicaSet with a controller reference. Any user may write such
-// a reference, so callers must verify it.
+// ownedReplicaSet reports whether the object is a ReplicaSet with a reference to a controller. Any user may write such a reference, so
+// callers must verify it.
 func ownedReplicaSet(r *Request) bool {
 	return r.Resource.GroupResource() == replicaSets && metav1.GetControllerOfNoCopy(r.Object) != nil
 }
 
-// madeByOwner reports whether a ReplicaSet was created from the template of the object that controls it. Such a
-// ReplicaSet must keep its template. With another template its owner would not recognize it, and would create
-// ReplicaSets without end.
+// madeByOwner reports whether a ReplicaSet was created from the template of the object that controls it. Such a ReplicaSet must keep its
+// template. With another template its owner would not recognize it, and would create ReplicaSets without end.
 //
-// The owner must exist with the UID of the reference, and be of a kind that creates ReplicaSets. A new template must
-// equal the owner's. A template that the update does not change may come from an older revision of the owner.
+// The owner must exist with the UID of the reference, and be of a kind that creates ReplicaSets. A new template must equal the owner's. A
+// template that the update does not change may come from an older revision of the owner.
 func (d *Decider) madeByOwner(ctx context.Context, r *Request) (bool, error) {
 	if d.Owners == nil || !ownedReplicaSet(r) {
 		return false, nil
@@ -63,18 +62,19 @@ func (d *Decider) madeByOwner(ctx context.Context, r *Request) (bool, error) {
 	return d.madeFrom(r, owner), nil
 }
 
-// madeFrom reports whether a ReplicaSet was created from the template of its stored controller. A template that the update does not
-// change may come from an older revision of it.
+// madeFrom reports whether the request's ReplicaSet was created from the template of its stored controller. A template that the update does
+// not change may come from an older revision of the controller.
 func (d *Decider) madeFrom(r *Request, controller *unstructured.Unstructured) bool {
 	return keepsTemplate(r, metav1.GetControllerOfNoCopy(r.Object)) || d.makes(controller, r)
 }
 
-// makes reports whether the stored controller makes a ReplicaSet with the template of the request's. One that is being deleted makes none.
+// makes reports whether a stored controller creates ReplicaSets with the template of the request's. A controller that is being deleted
+// creates none.
 func (d *Decider) makes(controller *unstructured.Unstructured, r *Request) bool {
 	return controller.GetDeletionTimestamp() == nil && d.Templates.MadeBy(r.Object.Object, controller.Object)
 }
 
-// keepsTemplate reports whether the ReplicaSet exists already, with the same controller and the same template.
+// keepsTemplate reports whether the request's ReplicaSet exists already, and keeps its controller and its template.
 func keepsTemplate(r *Request, controller *metav1.OwnerReference) bool {
 	switch r.Old {
 	case nil:

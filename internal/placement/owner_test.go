@@ -141,7 +141,7 @@ func TestOwnedReplicaSet(t *testing.T) {
 			}
 			want := ""
 			if tc.kept {
-				want = "made from another object's template: match that object"
+				want = "made from another object's template: let the policy match that object"
 			}
 			if changes := out.Verdicts[0].Changes; !failed && (len(changes) != 1 || changes[0].Immutable != want) {
 				t.Errorf("changes %+v", changes)

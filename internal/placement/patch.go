@@ -30,19 +30,17 @@ import (
 
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// Paths are the paths of the parts of an object that merging may have changed beside labels and annotations.
+// Paths are the paths of those parts of an object that merging changed, beside labels and annotations.
 type Paths struct {
-	// PodSpec is the path of the pod spec. It is empty if the pod spec is the same.
+	// PodSpec is the path of the pod spec; nil if merging did not change the pod spec.
 	PodSpec []string
-	// Clusters is the path of the field that has the clusters of a placement object. It is empty if the field is the
-	// same.
+	// Clusters is the path of the field that lists the clusters of a placement object; nil if merging did not change the list.
 	Clusters []string
 }
 
-// Patch returns the JSON patch (RFC 6902) that sets from's labels, annotations, and what is at the paths to those of to. Berth
-// never changes other parts of an object, so Patch does not compare them: a general diff would walk the whole object on
-// each request. The operations act on single labels and single list items, so unchanged parts keep the bytes that the
-// client sent.
+// Patch returns the JSON patch (RFC 6902) that turns from into to in its labels, its annotations, and what is at the paths. Berth never
+// changes other parts of an object, so Patch does not compare them: a general diff would walk the whole object on each request. The
+// operations act on single labels and single list items, so unchanged parts keep the bytes that the client sent.
 func Patch(from, to *unstructured.Unstructured, paths Paths) []jsonpatch.Operation {
 	var ops []jsonpatch.Operation
 	for _, field := range []string{fieldAnnotations, fieldLabels} {
@@ -59,7 +57,7 @@ func Patch(from, to *unstructured.Unstructured, paths Paths) []jsonpatch.Operati
 	return ops
 }
 
-// patchMember returns operations that set the value at a path below two objects.
+// patchMember returns operations that turn from into to at a path within both. at is the JSON pointer to from.
 func patchMember(at string, from, to map[string]any, path []string) []jsonpatch.Operation {
 	at += "/" + pointerEscaper.Replace(path[0])
 	before, existed := from[path[0]]
@@ -79,6 +77,7 @@ func patchMember(at string, from, to map[string]any, path []string) []jsonpatch.
 	return patchValue(at, before, after)
 }
 
+// patchPods returns operations that turn the pod spec at a path in from into that in to.
 func patchPods(from, to *unstructured.Unstructured, path []string) []jsonpatch.Operation {
 	old, err := podscheduling.PodSpecOf(from.Object, path)
 	if err != nil {
@@ -116,8 +115,8 @@ func patchPods(from, to *unstructured.Unstructured, path []string) []jsonpatch.O
 // a list with more differences is replaced as a whole.
 const maxListOperations = 64
 
-// patchValue returns operations that turn before into after, which must differ. They change the smallest possible
-// parts, so that unchanged parts keep the bytes that the client sent.
+// patchValue returns operations that turn the value before, at a JSON pointer, into after, which must differ. They change the smallest
+// possible parts, so that unchanged parts keep the bytes that the client sent.
 func patchValue(at string, before, after any) []jsonpatch.Operation {
 	switch old := before.(type) {
 	case map[string]any:
@@ -134,6 +133,7 @@ func patchValue(at string, before, after any) []jsonpatch.Operation {
 	return []jsonpatch.Operation{jsonpatch.NewOperation("replace", at, after)}
 }
 
+// patchObject returns operations that turn an object at a JSON pointer into another.
 func patchObject(at string, old, next map[string]any) []jsonpatch.Operation {
 	var ops []jsonpatch.Operation
 	for _, name := range slices.Sorted(maps.Keys(old)) {
@@ -152,8 +152,9 @@ func patchObject(at string, old, next map[string]any) []jsonpatch.Operation {
 	return ops
 }
 
-// patchList walks both lists in parallel. An item that is in both lists, but at another position, is removed and added
-// again later. Merging keeps the order of unchanged items, so this is rare.
+// patchList returns operations that turn a list at a JSON pointer into another. It walks both lists in parallel. An item that is in both
+// lists, but at another position, is removed and added again later. Merging keeps the order of unchanged items, so this is rare. After more
+// than maxListOperations operations it stops, and the result is incomplete.
 func patchList(at string, old, next []any) []jsonpatch.Operation {
 	befores, afters := jsonTexts(old), jsonTexts(next)
 	// The number of times that each text still occurs in the rest of the list.
@@ -190,7 +191,7 @@ func patchList(at string, old, next []any) []jsonpatch.Operation {
 	return ops
 }
 
-// patchText returns a value's JSON as merging writes it: merging an affinity turns the float -0 into the integer 0.
+// patchText returns a value's JSON as merging writes it. Merging an affinity turns the float -0 into the integer 0.
 func patchText(value any) string {
 	text := podscheduling.JSONText(value)
 	if strings.Contains(text, "-0") {
@@ -199,6 +200,7 @@ func patchText(value any) string {
 	return text
 }
 
+// jsonTexts returns the result of patchText for each item of a list.
 func jsonTexts(list []any) []string {
 	out := make([]string, len(list))
 	for i, item := range list {
@@ -207,6 +209,7 @@ func jsonTexts(list []any) []string {
 	return out
 }
 
+// counts returns how many times each text occurs.
 func counts(texts []string) map[string]int {
 	out := map[string]int{}
 	for _, text := range texts {
@@ -215,6 +218,7 @@ func counts(texts []string) map[string]int {
 	return out
 }
 
+// textsOf returns the members of a decoded JSON object as strings; "" for a member of another type.
 func textsOf(value any) map[string]string {
 	out := map[string]string{}
 	members, _ := value.(map[string]any)
@@ -224,7 +228,8 @@ func textsOf(value any) map[string]string {
 	return out
 }
 
-// patchMap returns operations that turn the map old into next. there reports whether the object has a non-empty map.
+// patchMap returns operations that turn a map of labels, annotations, or node labels at a JSON pointer into another. there reports whether
+// the object has a non-empty map there.
 func patchMap(base string, there bool, old, next map[string]string) []jsonpatch.Operation {
 	if maps.Equal(old, next) {
 		return nil

@@ -22,13 +22,13 @@ import (
 	"github.com/berth-dev/berth/internal/containment"
 )
 
-// Pauses is the set of policies whose remediation is paused. The zero value is empty. It is safe for concurrent use.
+// Pauses says for which policies remediation is paused, and where. The zero value is empty. It is safe for concurrent use.
 type Pauses struct {
-	// scopes has the containment.Scope of each of them, by name.
+	// scopes has the containment.Scope of the pause of each paused policy, by name of the policy.
 	scopes sync.Map
 }
 
-// Set records that remediation of a policy is paused, and where.
+// Set records that remediation of a policy is paused in a scope.
 func (p *Pauses) Set(policy string, scope containment.Scope) { p.scopes.Store(policy, scope) }
 
 // Delete records that remediation of a policy is not paused.

@@ -30,36 +30,35 @@ import (
 	"github.com/berth-dev/berth/internal/podscheduling"
 )
 
-// ObjectRecord is what the record of an object says. The record is not verified: a client that may write the object may have written it.
+// ObjectRecord is what the record in an object says. The record is not verified: any client that may write the object may have written it.
 type ObjectRecord struct {
-	// Values are the values that policies have set.
+	// Values are the values that policies set.
 	Values []Recorded `json:"values,omitempty"`
-	// CopiedFrom is the controller of the object, such as "Deployment web", if the record is a copy of the controller's. Values is then
-	// empty. CopiedFrom is "" for other objects.
+	// CopiedFrom names the controller of the object, such as "Deployment web", if the record is a copy of the controller's; Values is then
+	// empty. Otherwise it is "".
 	CopiedFrom string `json:"copiedFrom,omitempty"`
 	// Unreadable reports whether the object has a record that can't be read.
 	Unreadable bool `json:"unreadable,omitempty"`
 }
 
-// Recorded is a value that a policy has set in an object, according to the object's record.
+// Recorded is a value that a policy set in an object, according to the object's record.
 type Recorded struct {
-	// Field and Key are those of a Change.
-	Field string `json:"field"`
-	Key   string `json:"key"`
-	// Policy is the name of the policy that has set the value. It is "" if the record does not name it.
+	Field string `json:"field"` // As in Change.
+	Key   string `json:"key"`   // As in Change.
+	// Policy is the name of the policy that set the value; "" if the record does not name it.
 	Policy string `json:"policy,omitempty"`
-	// Current is the value in the object, and Requested the one that the developer requested. Each is nil if there is none. For an affinity,
-	// Current is the policy's addition.
-	Current   *string `json:"current"`
+	// Current is the value in the object; nil if there is none. For an affinity, it is the policy's addition.
+	Current *string `json:"current"`
+	// Requested is the value that the developer requested; nil if there is none.
 	Requested *string `json:"requested"`
 	// Changed reports whether another client has changed the value since the policy set it. The current value then counts as requested.
 	Changed bool `json:"changed,omitempty"`
-	// Unknown says why the current value can't be read. It is usually empty. Otherwise Current is nil and means nothing.
+	// Unknown says why the current value can't be read, so that Current says nothing; "" if it can be read.
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// RecordedIn returns what the record of an object says. podSpec is the path of the spec of its pods, and empty for an object without pods.
-// clusters is the kind of a placement object, and nil for other objects.
+// RecordedIn returns what the record of an object says. podSpec is the path of the object's pod spec; nil if it has none. clusters says
+// where a placement object lists its clusters; nil for other objects.
 func RecordedIn(obj *unstructured.Unstructured, podSpec []string, clusters *clusterlist.Kind) ObjectRecord {
 	if _, there := metadataOf(obj, fieldAnnotations)[placementv1.RequestedAnnotation]; !there {
 		return ObjectRecord{}
@@ -83,7 +82,7 @@ func RecordedIn(obj *unstructured.Unstructured, podSpec []string, clusters *clus
 	return out
 }
 
-// recordedValue returns the value of an entry of the object's record.
+// recordedValue returns the Recorded for an entry of the object's record.
 func (i *intent) recordedValue(r *record, field, key string, entry overwritten) Recorded {
 	out := Recorded{Field: field, Key: key, Policy: entry.By, Requested: entry.Requested}
 	if i.clusters != nil && field == fieldAnnotations && key == placementv1.ClustersAnnotation {
@@ -105,7 +104,7 @@ func (i *intent) recordedValue(r *record, field, key string, entry overwritten) 
 	return out
 }
 
-// unreadable returns an error if the value of an entry of the object's record can't be read in the object.
+// unreadable returns why the value of an entry of the object's record can't be read in the object; nil if it can.
 func (i *intent) unreadable(r *record, field, key string) error {
 	switch {
 	case field == fieldScheduling && len(i.pods.path) == 0:

@@ -35,58 +35,59 @@ var _ Policies = (*Registry)(nil)
 
 // PolicyState is the state of one PlacementPolicy on this replica.
 type PolicyState struct {
-	// Policy is the version in force. If no version ever compiled, its evaluator always fails, so that it denies the
-	// objects that it matches.
+	// Policy is the version that decides. If no version ever compiled, its evaluator always fails, so that it denies the objects that it
+	// matches.
 	Policy *Policy
-	// Generation is the newest generation that was loaded. Policy.Generation is older if that one does not compile.
+	// Generation is the newest generation that was loaded. It is newer than Policy.Generation if it does not compile, or does not decide
+	// yet.
 	Generation int64
 	// Err says why the newest generation does not compile; nil if it does.
 	Err error
-	// Broken reports whether no generation is known to compile.
+	// Broken reports whether no known generation compiles.
 	Broken bool
 	// Binding is the data that Policy reads; nil if Broken.
 	Binding *policy.Binding
-	// Next is the data that newer versions read. They take over once this data is replicated, or once their rollout begins. It is empty
-	// if no version is waiting.
+	// Next is the data that newer versions read. These versions will decide once this data is replicated, or once their rollout begins. It
+	// is empty if no version waits.
 	Next []*policy.Binding
-	// DecidesNothing reports whether Policy can have no effect, because it has no rule of the decision contract.
+	// DecidesNothing reports whether Policy has no rule of the decision contract, so that it has no effect.
 	DecidesNothing bool
-	// ModuleDigest is the digest of the module to which the rules of Policy are compiled; empty if it has no rules.
+	// ModuleDigest is the digest of the Rego module that spec.rules of Policy are compiled to; "" if it has no rules.
 	ModuleDigest string
 	// Warnings are the compiler's warnings about the policy.
 	Warnings []string
 	// Loaded is the newest version that was loaded, even while it waits for its data.
 	Loaded LoadedVersion
-	// Staged describes the versions of a policy with spec.rollout; nil for other policies.
+	// Staged describes the versions of a policy with spec.rollout; nil for a policy without it.
 	Staged *StagedVersions
-	// Last is the newest version if the leader stores it as the last one in force everywhere; nil otherwise. Numbered are the versions
-	// that it stores under their numbers. See rollout.ChoiceFacts.Stores.
-	Last     *policy.Revision
+	// Last is the newest version if the leader must store it as the last one in force everywhere; nil otherwise. See
+	// rollout.ChoiceFacts.Stores.
+	Last *policy.Revision
+	// Numbered are the versions that the leader must store under their numbers.
 	Numbered []*policy.Revision
 }
 
-// StagedVersions are the versions of a policy that comes into force in stages. PolicyState.Policy is the version that decides in
-// the stages that are reached.
+// StagedVersions are the versions of a policy that comes into force in stages. PolicyState.Policy decides in the stages that are reached.
 type StagedVersions struct {
-	// InForce says which version PolicyState.Policy is, and how far it is rolled out.
+	// InForce says which version PolicyState.Policy is, and how far its rollout is.
 	InForce rollout.InForce
-	// Candidate identifies the rollout of the newest version, which may not have begun. It is empty while that version can't
-	// decide. Stages are the stages of the newest spec.
+	// Candidate is the ID of the rollout of the newest version, which may not have begun; "" while that version can't decide.
 	Candidate string
-	Stages    *rollout.Stages
-	// Before is the version that decides everywhere else, and BeforeBinding the data that it reads. They are nil if no version
-	// does.
-	Before        *Policy
+	// Stages are the stages of the newest spec.
+	Stages *rollout.Stages
+	// Before is the version that decides in all other stages; nil if none does.
+	Before *Policy
+	// BeforeBinding is the data that Before reads; nil if Before is nil.
 	BeforeBinding *policy.Binding
 }
 
 // LoadedVersion identifies a version of a policy.
 type LoadedVersion struct {
-	UID        types.UID
+	UID        types.UID // The UID of the PlacementPolicy.
 	Generation int64
 }
 
-// Versions returns the versions that decide: Policy, and then the version before, if there is one. No object matches both.
+// Versions returns the versions that decide: Policy, and then Staged.Before, if there is one. No object matches both.
 func (s *PolicyState) Versions() []*Policy {
 	if s.Staged == nil || s.Staged.Before == nil {
 		return []*Policy{s.Policy}
@@ -99,8 +100,8 @@ func (s *PolicyState) Decides(p *Policy) bool {
 	return s != nil && (s.Policy == p || s.Staged != nil && p != nil && s.Staged.Before == p)
 }
 
-// BindingOf returns the data that one of the versions that decide reads. It returns nil if the version does not compile, if it is
-// none of them, or if s is nil.
+// BindingOf returns the data that one of the versions that decide reads. It returns nil if p does not compile or does not decide, and if s
+// is nil.
 func (s *PolicyState) BindingOf(p *Policy) *policy.Binding {
 	switch {
 	case !s.Decides(p):
@@ -112,7 +113,7 @@ func (s *PolicyState) BindingOf(p *Policy) *policy.Binding {
 	}
 }
 
-// InForce returns the bindings of the versions that decide, without those that are nil.
+// InForce returns the bindings of the versions that decide, except for those that do not compile.
 func (s *PolicyState) InForce() []*policy.Binding {
 	out := []*policy.Binding{s.Binding}
 	if s.Staged != nil {
@@ -121,48 +122,47 @@ func (s *PolicyState) InForce() []*policy.Binding {
 	return slices.DeleteFunc(out, func(b *policy.Binding) bool { return b == nil })
 }
 
-// Bindings returns the bindings of the versions that decide, and then Next.
+// Bindings returns the bindings of the versions that decide, followed by Next.
 func (s *PolicyState) Bindings() []*policy.Binding { return append(s.InForce(), s.Next...) }
 
-// Reads reports whether a version that decides, or a version that waits for its data, reads everything that b is bound to.
+// Reads reports whether one of Bindings reads everything that b reads.
 func (s *PolicyState) Reads(b *policy.Binding) bool {
 	return slices.ContainsFunc(s.Bindings(), func(of *policy.Binding) bool { return of.Covers(b) })
 }
 
-// Registry is the set of policies of one replica. It is safe for concurrent use. Decisions, and readers of the policies in force,
-// take no lock.
+// Registry holds the policies of one replica. It is safe for concurrent use. Decisions, and readers of the policies in force, take no lock.
 //
-// A decision may still evaluate a version when the registry has another one already, or none. The data that such a version reads
-// must remain until the decision ends. So the registry counts the decisions that began with each of its states, and keeps an
-// earlier state while one of them has not ended.
+// A decision may still evaluate a version when the registry already has another one, or none. The data that such a version reads must
+// remain until the decision ends. So the registry counts the decisions that began with each of its states, and keeps an earlier state until
+// these have ended.
 type Registry struct {
 	// mu serializes changes. It is held while a change is published, so that changes arrive in order.
 	mu      sync.Mutex
-	current atomic.Pointer[registryState]
-	// earlier has the states before the current one with which decisions began that may not have ended, the oldest first. mu
-	// guards it.
+	current atomic.Pointer[registryState] // The newest state.
+	// earlier has the states before the current one whose decisions may not have ended, the oldest first. mu guards it.
 	earlier []*registryState
-	changes notify.Topic[PolicyChange]
+	changes notify.Topic[PolicyChange] // Publishes each change of a policy.
 	// released is published when the last decision that began with an earlier state has ended.
 	released notify.Topic[struct{}]
 }
 
-// PolicyChange is a change of a policy's state. The versions in force before and after it may be the same.
+// PolicyChange is a change of a policy's state. Before and After may be equal.
 type PolicyChange struct {
-	Name string
+	Name string // The name of the policy.
 	// Before and After are the versions that decide, as PolicyState.Versions returns them; nil if the policy is not in the
 	// registry.
 	Before, After []*Policy
 }
 
-// registryState is one state of the registry. It is immutable, except for the number of decisions. Both lists are sorted by name.
+// registryState is one state of the registry. It is immutable, except for the number of decisions.
 type registryState struct {
-	states  []namedState
-	inForce []*Policy
-	index   *match.Index[*Policy]
-	// decisions is the number of decisions that began with this state and have not ended. end ends one of them.
+	states  []namedState          // The states of all policies, sorted by name.
+	inForce []*Policy             // The versions that decide, sorted by name.
+	index   *match.Index[*Policy] // Finds those versions by object.
+	// decisions is the number of decisions that began with this state and have not ended.
 	decisions atomic.Int64
-	end       func()
+	// end ends one of these decisions.
+	end func()
 }
 
 // namedState is the state of a policy with its name.
@@ -171,11 +171,12 @@ type namedState struct {
 	state *PolicyState
 }
 
+// find returns the index of a policy in states, or where it would be, and whether it is there.
 func (s *registryState) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(s.states, name, func(n namedState, name string) int { return strings.Compare(n.name, name) })
 }
 
-// get returns a policy's state; nil if the policy is not known.
+// get returns a policy's state; nil if the registry does not have the policy.
 func (s *registryState) get(name string) *PolicyState {
 	at, known := s.find(name)
 	if !known {
@@ -184,7 +185,7 @@ func (s *registryState) get(name string) *PolicyState {
 	return s.states[at].state
 }
 
-// NewIndex returns an index of the policies.
+// NewIndex returns an index that finds policies by the objects that they match.
 func NewIndex(policies ...*Policy) *match.Index[*Policy] {
 	out := match.NewIndex(func(p *Policy) *match.Matcher { return p.Matcher })
 	for _, p := range policies {
@@ -200,7 +201,7 @@ func NewRegistry() *Registry {
 	return r
 }
 
-// newState returns a state without policies.
+// newState returns a state without policies, whose end is set.
 func (r *Registry) newState() *registryState {
 	s := &registryState{index: NewIndex()}
 	s.end = func() {
@@ -211,7 +212,8 @@ func (r *Registry) newState() *registryState {
 	return s
 }
 
-// Begin implements Policies. It returns the index of the current state. InUse has the policies of that state until the decision ends.
+// Begin begins a decision with the current state, and returns its index. Until end is called, InUse returns the policies of that state. It
+// implements Policies.
 func (r *Registry) Begin() (index *match.Index[*Policy], end func()) {
 	s := r.current.Load()
 	for !r.begin(s) {
@@ -220,8 +222,8 @@ func (r *Registry) Begin() (index *match.Index[*Policy], end func()) {
 	return s.index, s.end
 }
 
-// begin begins a decision with a state. It returns false, and begins none, if the state is no longer current: the change that
-// replaced the state may have counted its decisions already.
+// begin begins a decision with a state. It returns false, without beginning one, if the state is no longer current: the change that
+// replaced it may already have counted its decisions.
 func (r *Registry) begin(s *registryState) bool {
 	s.decisions.Add(1)
 	if r.current.Load() == s {
@@ -231,22 +233,22 @@ func (r *Registry) begin(s *registryState) bool {
 	return false
 }
 
-// SubscribeReleased registers f to be called when InUse may have fewer policies, because decisions have ended. Changes do not cause
-// a call. A decision calls f, so f must return quickly. Call SubscribeReleased before the first decision.
+// SubscribeReleased registers f to be called when InUse may have fewer policies than before because decisions have ended. Changes of
+// policies cause no call. A decision calls f, so f must return quickly. Call SubscribeReleased before the first decision.
 func (r *Registry) SubscribeReleased(f func()) { r.released.Subscribe(func(struct{}) { f() }) }
 
 // Subscribe registers f to be called after each change of a policy, in the order of the changes. f must return quickly
 // and must not call Set or Remove. Call Subscribe before the first Set, or read the registry afterwards.
 func (r *Registry) Subscribe(f func(PolicyChange)) { r.changes.Subscribe(f) }
 
-// Set stores s as the policy's state.
+// Set stores s as the state of a policy.
 func (r *Registry) Set(name string, s *PolicyState) { r.change(name, s) }
 
-// Remove deletes a policy from the registry.
+// Remove removes a policy from the registry.
 func (r *Registry) Remove(name string) { r.change(name, nil) }
 
-// change stores a new state. It copies lists of pointers, which costs little compared with compiling a policy, and
-// shares everything else.
+// change replaces the state of a policy; nil removes the policy. It copies lists of pointers, which costs little compared with compiling a
+// policy, and shares everything else.
 func (r *Registry) change(name string, s *PolicyState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,13 +283,13 @@ func (r *Registry) change(name string, s *PolicyState) {
 	r.changes.Publish(PolicyChange{Name: name, Before: before, After: after})
 }
 
-// undecided removes the states whose decisions have all ended. No further decision begins with any of them.
+// undecided returns the states without those whose decisions have all ended. No further decision begins with any of them.
 func undecided(earlier []*registryState) []*registryState {
 	return slices.DeleteFunc(earlier, func(s *registryState) bool { return s.decisions.Load() == 0 })
 }
 
-// InUse returns what All returns, after the earlier states of policies that a decision began with which has not ended. A policy that
-// was removed may be among the latter. The newest state of a policy comes last. Subscribers must not call it.
+// InUse returns the states of policies that decisions may use, by name: first the earlier states with which decisions began that have not
+// ended, and then all current states, as All does. A policy that was removed may be among the former. Subscribers must not call it.
 func (r *Registry) InUse() iter.Seq2[string, *PolicyState] {
 	r.mu.Lock()
 	r.earlier = undecided(r.earlier)
@@ -308,11 +310,12 @@ func (r *Registry) InUse() iter.Seq2[string, *PolicyState] {
 	}
 }
 
-// InForce returns the versions that decide, sorted by name. For a policy that comes into force in stages, these may be two. Callers must
-// not change the slice.
+// InForce returns the versions that decide, sorted by name: two for a policy that comes into force in stages. Callers must not change the
+// slice.
 func (r *Registry) InForce() []*Policy { return r.current.Load().inForce }
 
-// Groups returns the groups of the budgets of the policies in force, except for those of one policy. It may return a group several times.
+// Groups returns the names of the groups that share budgets (spec.remediation.budget.group) of the policies in force, except for one
+// policy. A name may occur several times.
 func (r *Registry) Groups(except string) (out []string) {
 	for _, p := range r.InForce() {
 		if p.Name != except && p.Budget.Group != "" {
@@ -322,18 +325,19 @@ func (r *Registry) Groups(except string) (out []string) {
 	return out
 }
 
-// Get returns a policy's state; nil if the policy is not known.
+// Get returns the state of a policy; nil if the registry does not have the policy.
 func (r *Registry) Get(name string) *PolicyState { return r.current.Load().get(name) }
 
-// Published returns what Get returns, once all subscribers have been notified of it. Subscribers must not call it.
+// Published waits until all subscribers have been notified of a change under way, and returns what Get returns. Subscribers must not call
+// it.
 func (r *Registry) Published(name string) *PolicyState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.Get(name)
 }
 
-// BindingsInForce returns the bindings of a generation of a policy; nil if that generation is not in force, or if
-// spec.rollout.revision selects another version.
+// BindingsInForce returns the bindings of a generation of a policy; nil if that generation does not decide, or if spec.rollout.revision
+// selects a stored version.
 func (r *Registry) BindingsInForce(name string, uid types.UID, generation int64) policy.Bindings {
 	s := r.Get(name)
 	if s == nil || s.Broken || s.Loaded.UID != uid || s.Policy.Generation != generation || s.Staged != nil && s.Staged.InForce.Revision != 0 {
@@ -342,7 +346,7 @@ func (r *Registry) BindingsInForce(name string, uid types.UID, generation int64)
 	return s.Binding.Bindings
 }
 
-// All returns the state of every policy at the time of the call, with its name, sorted by name.
+// All returns the state of every policy at the time of the call, by name, sorted by name.
 func (r *Registry) All() iter.Seq2[string, *PolicyState] {
 	all := r.current.Load().states
 	return func(yield func(string, *PolicyState) bool) {

@@ -29,8 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// SchedulingFields returns the fields of an object that merging decisions on scheduling reads. The field set is sealed.
-// podSpec is the path of the pod spec in the object.
+// SchedulingFields returns the fields of an object that merging of decisions on scheduling reads, as a sealed set. podSpec is the path of
+// the pod spec in the object.
 func SchedulingFields(podSpec []string) *projection.FieldSet {
 	f := &projection.FieldSet{}
 	spec := f
@@ -52,14 +52,13 @@ func SchedulingFields(podSpec []string) *projection.FieldSet {
 const (
 	fixedPod   = "immutable: delete the pod so that it is created again"
 	fixedJob   = "immutable: delete the job so that it is created again"
-	fixedOwned = "made from another object's template: match that object"
+	fixedOwned = "made from another object's template: let the policy match that object"
 )
 
-// fixed returns why a scheduling key of the object can no longer be changed; "" if it can. The rules for Jobs are those
-// of ValidateJobUpdate (k8s.io/kubernetes/pkg/apis/batch/validation). values are the key's values before and after the
-// change.
+// fixed returns why a scheduling value of the request's object can no longer be changed; "" if it can. The rules for Jobs are those of
+// ValidateJobUpdate (k8s.io/kubernetes/pkg/apis/batch/validation). values are the values of the key before and after the change.
 //
-// owned reports whether the object is a ReplicaSet that must keep its template; see Decider.keepOwnedTemplate.
+// owned reports whether the object is a ReplicaSet that must keep its pod template; see Decider.keepOwnedTemplate.
 func fixed(r *Request, owned bool, key string, values ...*string) string {
 	old := r.Old
 	if owned {
@@ -89,24 +88,24 @@ func fixed(r *Request, owned bool, key string, values ...*string) string {
 	return ""
 }
 
-// mayBeFixed reports whether the API server may reject changes of the scheduling fields of existing objects of the
-// resource. The old object shows whether it does.
+// mayBeFixed reports whether the API server may reject changes of scheduling fields of existing objects of a resource. The object before
+// the update shows whether it does.
 func mayBeFixed(resource schema.GroupResource) bool { return resource == pods || resource == jobs }
 
-// RecordsScheduling reports whether an object, as the API server has stored it, has a valid record of scheduling keys
-// that policies overwrite now or overwrote earlier. namespace is the object's namespace. The object may be nil.
+// RecordsScheduling reports whether an object that the API server has stored has a valid record of scheduling values that policies set, now
+// or earlier. namespace is the object's namespace. The object may be nil.
 func (d *Decider) RecordsScheduling(obj *unstructured.Unstructured, namespace string) bool {
 	return mayRecordScheduling(obj) && d.Keyring.readStored(obj, identityOf(obj, namespace)).schedules()
 }
 
-// recordsScheduling is RecordsScheduling for the objects of a request.
+// recordsScheduling is RecordsScheduling for either of a request's objects.
 func (d *Decider) recordsScheduling(r *Request, id identity) bool {
 	return mayRecordScheduling(r.Object) && d.Keyring.read(r.Object, id).schedules() ||
 		mayRecordScheduling(r.Old) && d.Keyring.readStored(r.Old, id).schedules()
 }
 
-// mayRecordScheduling reports whether the object's record may contain scheduling keys. It is a cheap check that does
-// not verify the record, which any user may have written.
+// mayRecordScheduling reports whether an object's record may contain scheduling values. It is a cheap check that does not verify the
+// record, which any user may have written.
 func mayRecordScheduling(obj *unstructured.Unstructured) bool {
 	if obj == nil {
 		return false
@@ -116,7 +115,7 @@ func mayRecordScheduling(obj *unstructured.Unstructured) bool {
 	return strings.Contains(text, `"`+fieldScheduling+`":`) || strings.Contains(text, `"earlierScheduling":`)
 }
 
-// parseScheduling converts the value of the rule scheduling to values by merge key.
+// parseScheduling converts the value of the rule scheduling to scheduling values by merge key.
 func parseScheduling(value any) (map[string]string, error) {
 	if value == nil {
 		return nil, nil

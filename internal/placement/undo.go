@@ -36,29 +36,29 @@ import (
 // record. The controllers of Deployments, DaemonSets, and StatefulSets store the revisions for rollbacks in them.
 var copies = []schema.GroupResource{replicaSets, appsv1.Resource("controllerrevisions")}
 
-// HoldsRecordCopies reports whether objects of the resource get copies of the annotations of the objects that control them.
+// HoldsRecordCopies reports whether objects of a resource get copies of the annotations, including the record, of the objects that control
+// them.
 func HoldsRecordCopies(resource schema.GroupResource) bool { return slices.Contains(copies, resource) }
 
-// UndoResult is an existing object without the changes of policies.
+// UndoResult is an existing object without the changes that policies made.
 type UndoResult struct {
-	// Object is the object with the requested values in place of the policies' values, and without the record. It
-	// shares everything that was not merged with the original object.
+	// Object is the object with the requested values instead of the policies' values, and without the record. It shares everything that was
+	// not merged with the original object.
 	Object *unstructured.Unstructured
 	// Paths are the paths that have other values than in the original object, beside labels and annotations.
 	Paths
-	// Changes are the keys that had a policy's value, each once. A key that the API server does not allow to change has
+	// Changes are the changes that undo the policies' values, one for each key. A key that the API server does not allow to change has
 	// Immutable set, and keeps the policy's value in Object.
 	Changes []Change
-	// Trusted reports whether the object had a record that the keyring trusts. Without one there are no Changes.
+	// Trusted reports whether the object had a record that the keyring trusts. Without such a record there are no Changes.
 	Trusted bool
-	// Template reports whether the object is a revision that its controller stored, and may have a pod template that
-	// policies changed. Undo keeps that template, because the controller identifies the revision by it.
+	// Template reports whether the object is a revision that its controller stored, and may contain a pod template that policies changed.
+	// Undo keeps that template, because the controller identifies the revision by it.
 	Template bool
 }
 
-// Undo returns an existing object as if every policy in its record were still in force and had just decided to set
-// nothing. It keeps values that another client changed after a policy set them, unless a policy set them earlier. Undo does not evaluate
-// any policy.
+// Undo returns an existing object as if every policy in its record had just decided to set nothing. It keeps values that another client
+// changed after a policy set them, unless a policy set them earlier. It evaluates no policy.
 func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource, obj *unstructured.Unstructured) (*UndoResult, error) {
 	r := &Request{Resource: resource, Namespace: obj.GetNamespace(), Object: obj, Old: obj}
 	id := identityOf(obj, r.Namespace)
@@ -120,9 +120,9 @@ func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource
 	return out, nil
 }
 
-// copiedFrom returns the identity of the object whose record the request's object has a copy of. ok is false if the
-// record is the object's own. A keyring that does not verify records cannot distinguish the two, and treats the record
-// of a controlled object as a copy.
+// copiedFrom returns the identity of the controller whose record the request's object has a copy of. own is the record that is valid for
+// the object itself; ok is false if there is one, or no such controller. A keyring that does not verify records cannot distinguish the two,
+// and takes the record of a controlled object for a copy.
 func (d *Decider) copiedFrom(r *Request, own *record) (of identity, ok bool) {
 	controller := metav1.GetControllerOfNoCopy(r.Object)
 	if own != nil && !d.Keyring.unverified || controller == nil || !HoldsRecordCopies(r.Resource.GroupResource()) {
@@ -132,8 +132,8 @@ func (d *Decider) copiedFrom(r *Request, own *record) (of identity, ok bool) {
 	return identity{Group: gk.Group, Kind: gk.Kind, Namespace: r.Namespace, Name: controller.Name}, true
 }
 
-// readCopy returns the record that the request's object copied from its controller, or nil if it has none that is valid
-// for the controller.
+// readCopy returns the record that the request's object copied from the controller with an identity; nil if it has none that is valid for
+// the controller.
 func (d *Decider) readCopy(ctx context.Context, r *Request, of identity) (*record, error) {
 	out := d.Keyring.read(r.Object, of)
 	if out != nil || d.Owners == nil {
@@ -152,7 +152,7 @@ func (d *Decider) readCopy(ctx context.Context, r *Request, of identity) (*recor
 	return d.Keyring.read(r.Object, of), nil
 }
 
-// withdrawnVerdicts returns a verdict that sets nothing for each policy in the record, sorted by name.
+// withdrawnVerdicts returns a verdict that sets nothing for each policy with an entry in the record, sorted by name.
 func withdrawnVerdicts(applied *record) []*Verdict {
 	names := sets.New[string]()
 	for _, field := range fields {

@@ -27,11 +27,11 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// stays returns the clusters in which the object is, and in which the policy lets it stay although they are not ready. until is the first
-// time at which the object has to leave one of them; zero if there is none.
+// stays returns the clusters that the object is in and in which the policy lets it stay although they are not ready. until is the first
+// time at which the object must leave one of them; zero if there is none.
 //
-// A fleet manager marks a cluster by a taint as soon as it does not reach its API server. The pods there go on running. If every such
-// taint moved what runs there, it would be started elsewhere, deleted where it ran when the cluster returns, and moved back.
+// A fleet manager marks a cluster by a taint as soon as it does not reach its API server. The pods there go on running. If every such taint
+// moved what runs there, it would be started elsewhere, deleted where it ran when the cluster returns, and moved back.
 func (d *Decider) stays(p *Policy, r *Request, current *intent) (names []string, until time.Time, err error) {
 	if r.Old == nil {
 		return nil, until, nil
@@ -48,7 +48,8 @@ func (d *Decider) stays(p *Policy, r *Request, current *intent) (names []string,
 	return names, until, nil
 }
 
-// unready returns the clusters that are marked as not ready, with the time since when, if existing objects of the policy stay in them.
+// unready returns the clusters that are marked as not ready, with the time since when; nil if existing objects of the policy do not stay in
+// such clusters.
 func (p *Policy) unready() map[string]time.Time {
 	if e, ok := p.Evaluator.(Tolerant); ok {
 		return e.Unready()
@@ -56,7 +57,7 @@ func (p *Policy) unready() map[string]time.Time {
 	return nil
 }
 
-// staysIn is stays for an object in some clusters.
+// staysIn returns the same as stays, from the clusters that the object is in (placed).
 func (d *Decider) staysIn(p *Policy, unready map[string]time.Time, placed []string) (names []string, until time.Time) {
 	for _, name := range placed {
 		since, marked := unready[name]
@@ -77,7 +78,7 @@ func (d *Decider) staysIn(p *Policy, unready map[string]time.Time, placed []stri
 	return names, until
 }
 
-// tolerating returns the input of an object that stays in some clusters although they are not ready.
+// tolerating returns the input of an object with the names of the clusters in which it stays although they are not ready.
 func tolerating(input map[string]any, stays []string) map[string]any {
 	if len(stays) == 0 {
 		return input
@@ -111,6 +112,7 @@ func (r *Request) placedIn(current *intent) ([]string, error) {
 	return names, nil
 }
 
+// now returns the time of the Decider's clock.
 func (d *Decider) now() time.Time {
 	if d.Clock == nil {
 		return clock.RealClock{}.Now()

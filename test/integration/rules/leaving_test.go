@@ -203,7 +203,7 @@ var _ = Describe("An object that stops matching a policy", func() {
 		Expect(err).NotTo(HaveOccurred())
 		out, err := f.Kubectl(ctx, "", "patch", "deployment", "web", "-n", namespace, "--type=merge", "-p", string(patch))
 		Expect(err).To(HaveOccurred())
-		Expect(out + err.Error()).To(ContainSubstring("an object of the tier gold keeps its tier (the policy matches the object before this update, and decides whether it may leave)"))
+		Expect(out + err.Error()).To(ContainSubstring("an object of the tier gold keeps its tier (the policy matches the object before this update, and decides whether the object may leave it)"))
 		o, err := f.Get(ctx, framework.Deployment, namespace, "web")
 		Expect(err).NotTo(HaveOccurred())
 		o.SetLabels(nil)

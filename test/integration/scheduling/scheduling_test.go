@@ -226,7 +226,7 @@ var _ = Describe("The rule scheduling", func() {
 		Expect(f.Client.Create(ctx, set)).To(Succeed())
 		selects(ctx, kind("apps", "ReplicaSet"), "a", "spec.template.spec", map[string]any{"disk": "hdd", "own": "1"})
 		Eventually(violations).WithContext(ctx).WithArguments(p).Should(ConsistOf(
-			ContainSubstring("nodeSelector disk is hdd, should be ssd (made from another object's template: match that object)")))
+			ContainSubstring("nodeSelector disk is hdd, should be ssd (made from another object's template: let the policy match that object)")))
 	})
 
 	It("of several policies is merged by precedence, but for affinities, which all hold", func(ctx SpecContext) {
