@@ -276,7 +276,7 @@ func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.
 }
 
 // errNotTaken is the error of a patch that changed nothing.
-var errNotTaken = errors.New("the API server did not take the placement over; " +
+var errNotTaken = errors.New("the patch did not give the object its placement; " +
 	"the webhook configuration may be missing, or a replica may not have the newest data yet")
 
 // act patches or evicts the object if the Scheduler allows that now. Otherwise the object is enqueued again once it may be patched.
@@ -299,7 +299,7 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 		c.emit(s, made, "%s", movedNote(s.due.String(), reasons))
 		c.logMove(ctx, s, outcome, began, reasons)
 		if result.Unsettled {
-			c.emit(s, events.RemediationStopped, "%s: its decision keeps changing after its own patch", s.due.Policies())
+			c.emit(s, events.RemediationStopped, "%s: what the policies decide keeps changing after each patch, so Berth stops patching this object", s.due.Policies())
 		}
 		if result.Age > 0 {
 			c.emit(s, events.RemediationStopped, "%s: its controller keeps creating Pods that violate the decision; "+

@@ -214,7 +214,7 @@ var _ = Describe("The developer's intent", func() {
 			return total("berth_remediations_total", fmt.Sprintf("policy=%q", policy), fmt.Sprintf("outcome=%q", metrics.RemediationFailed))
 		}).WithContext(ctx).Should(BeNumerically(">", 0))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, "Berth could not change configmaps "+namespace+"/web: the API server did not take the placement over"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, "Berth could not change configmaps "+namespace+"/web: the patch did not give the object its placement"))
 		expectRecord(ctx, before)
 		stopOperator()
 		startOperator(ctx)
