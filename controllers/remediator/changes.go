@@ -62,7 +62,7 @@ type backlog struct {
 	due notify.Signal
 
 	mu      sync.Mutex
-	changes changes
+	changes changes // What has been collected and not taken yet.
 }
 
 // changes is the content of a backlog.

@@ -77,14 +77,14 @@ type Deliveries interface {
 
 // Deps holds the dependencies of a Controller.
 type Deps struct {
-	Client dynamic.Interface
+	Client dynamic.Interface // Patches objects.
 	// Core is a client of the core API group, which evicts Pods.
 	Core     rest.Interface
-	Watches  *watches.Hub
+	Watches  *watches.Hub // Shares watches with other controllers.
 	Registry *placement.Registry
 	Decider  *placement.Decider
 	Catalog  Catalog
-	Ledger   *remediation.Ledger
+	Ledger   *remediation.Ledger // Records what policies decided on existing objects.
 	// Scheduler decides when objects may be patched.
 	Scheduler *remediation.Scheduler
 	// Data is the data that the engine has replicated.
@@ -113,13 +113,13 @@ type Deps struct {
 // Controller patches existing objects that differ from what the policies decide for them. Create it with New.
 type Controller struct {
 	Deps
-	objects *objectCache
-	watches *watches.Consumer
+	objects *objectCache      // The existing objects that policies match.
+	watches *watches.Consumer // The watches that fill objects.
 	// rollouts passes the readiness of matched objects to the Scheduler, for the policies that watch rollouts.
 	rollouts    *watches.Consumer
-	types       *typeCache
+	types       *typeCache // The types that are watched, with the fields.
 	remoteQueue *remoteQueue
-	backlog     *backlog
+	backlog     *backlog // The changes of policies and data that follow has to process.
 	// rewatch wakes the method watch when the set of watched types or fields may change.
 	rewatch notify.Signal
 	// resumed is closed once this leader has read from the policies' status which of them an earlier leader paused.

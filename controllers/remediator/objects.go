@@ -82,6 +82,7 @@ func (t *typeTable) add(o *cachedObject, n int) {
 	}
 }
 
+// newObjectCache returns an empty cache that enqueues nothing before start.
 func newObjectCache(listed func(schema.GroupVersionResource, []remediation.Key)) *objectCache {
 	return &objectCache{listed: listed, tables: map[schema.GroupVersionResource]*typeTable{}}
 }
@@ -100,6 +101,7 @@ func (t *objectCache) started() bool {
 	return t.workqueue != nil
 }
 
+// keyOf returns the key of an object of a type.
 func keyOf(resource schema.GroupVersionResource, o *unstructured.Unstructured) remediation.Key {
 	return remediation.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
@@ -554,16 +556,19 @@ func (r rollouts) Replace(resource schema.GroupVersionResource, _ *projection.Fi
 	r.Scheduler.ObserveAll(r.Clock.Now(), resource, all)
 }
 
+// Put passes the progress of one object to the scheduler.
 func (r rollouts) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	if key := keyOf(resource, o); !r.carrierOf(key).Reports {
 		r.Scheduler.Observe(r.Clock.Now(), key, remediation.RolloutOf(o))
 	}
 }
 
+// Delete tells the scheduler that an object was deleted.
 func (r rollouts) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	r.Scheduler.Unobserve(remediation.Key{Resource: resource, Namespace: namespace, Name: name}, false)
 }
 
+// Drop tells the scheduler that a type's objects are no longer watched.
 func (r rollouts) Drop(resource schema.GroupVersionResource) {
 	r.Scheduler.Unsettle()
 	r.Scheduler.ObserveAll(r.Clock.Now(), resource, nil)

@@ -76,7 +76,7 @@ func isTemporary(v *placement.Verdict) bool {
 // waits for engines as well, because the API server calls the webhook, which queries them. Objects that the same engines decide share a
 // first-in, first-out queue, so a slow engine delays no others. The remoteQueue is safe for concurrent use.
 type remoteQueue struct {
-	objects *objectCache
+	objects *objectCache // Enqueues objects for the workers.
 	// reconcile passes the object of a task through the phases. It returns the delay before the object must be decided again even if
 	// nothing changes, or 0.
 	reconcile func(context.Context, *remoteTask) time.Duration
@@ -107,7 +107,7 @@ type taskQueue struct {
 
 // remoteTask decides and patches an object in a taskQueue. While it waits it holds no copy of the object.
 type remoteTask struct {
-	key remediation.Key
+	key remediation.Key // The object.
 	// endpoints is what endpointsOf returns for the object.
 	endpoints string
 	// running is set once the task runs, and decided once commit has accepted its decision.
@@ -116,6 +116,7 @@ type remoteTask struct {
 	again atomic.Bool
 }
 
+// newRemoteQueue returns an empty queue, whose ctx must be set before it is used.
 func newRemoteQueue(objects *objectCache, reconcile func(context.Context, *remoteTask) time.Duration) *remoteQueue {
 	return &remoteQueue{
 		objects: objects, reconcile: reconcile,

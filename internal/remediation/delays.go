@@ -104,8 +104,10 @@ type tally[V any] struct {
 	namespaces map[string]int // The numbers of objects, by namespace.
 }
 
+// newTally returns an empty tally.
 func newTally[V any]() tally[V] { return tally[V]{map[Key]V{}, map[string]int{}} }
 
+// has reports whether an object is in the tally.
 func (t tally[V]) has(key Key) bool {
 	_, has := t.objects[key]
 	return has

@@ -78,7 +78,7 @@ type group struct {
 	// revision is that of the data when the evaluation of the decision began. If the data changed meanwhile, the revision never occurs
 	// again.
 	revision uint64
-	members  []*membership
+	members  []*membership // The memberships of the objects in the group.
 }
 
 // object is one object with its memberships, one for each policy that matches it.
@@ -100,8 +100,8 @@ type membership struct {
 
 // chosen are the clusters that an open decision chose for the object with a path.
 type chosen struct {
-	path     string // The path of the object (rules.ObjectPath).
-	clusters []string
+	path     string   // The path of the object (rules.ObjectPath).
+	clusters []string // Their names.
 }
 
 // NewGroups returns empty groups.

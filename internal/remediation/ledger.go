@@ -70,6 +70,7 @@ func compareKeys(a, b Key) int {
 // locked is the mutex of a Ledger or a Scheduler. Their exported methods begin with defer lock()().
 type locked struct{ mu sync.Mutex }
 
+// lock locks the mutex, and returns the function that unlocks it.
 func (l *locked) lock() (unlock func()) {
 	l.mu.Lock()
 	return l.mu.Unlock
@@ -127,9 +128,9 @@ type account struct {
 
 // obstacle is an object whose last patch failed, and why.
 type obstacle struct {
-	key          Key
-	why          string
-	unauthorized bool // Whether Berth lacks the permission.
+	key          Key    // The object.
+	why          string // Why the patch failed.
+	unauthorized bool   // Whether Berth lacks the permission.
 }
 
 // contest describes who changes an object back after patches.

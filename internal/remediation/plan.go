@@ -612,7 +612,7 @@ func bounded(texts []string) []string {
 
 // occasion is one occurrence of a cause. The moves that it makes necessary share it.
 type occasion struct {
-	cause Cause
+	cause Cause // What happened.
 	// since is when the leader noticed the cause; zero if that is not known.
 	since time.Time
 	// generation is the generation of the policy that decided then.

@@ -39,7 +39,7 @@ import (
 // eviction counts as a patch that replaces the one pod of the object. The Pod that takes its place is another object.
 type Scheduler struct {
 	locked
-	objects Matches
+	objects Matches // Tells which policies match an object: the Ledger.
 	// exempt reports whether patches for changes of a policy's data are never delayed.
 	exempt  func(policy string) bool
 	changes notify.Signal // Wakes the caller of Schedule.
@@ -402,9 +402,9 @@ const (
 
 // block is what keeps an object back; the zero block if nothing does.
 type block struct {
-	reason waitReason
-	policy string    // The name of the policy whose rule it is; "" for the limits of all policies together.
-	until  time.Time // When the time ends the block; zero if only an event can.
+	reason waitReason // The kind of rule.
+	policy string     // The name of the policy whose rule it is; "" for the limits of all policies together.
+	until  time.Time  // When the time ends the block; zero if only an event can.
 }
 
 const (
@@ -489,7 +489,7 @@ const (
 
 // Patch describes how a patch or an eviction ended.
 type Patch struct {
-	Ending Ending
+	Ending Ending // How it ended.
 	// Object is the object before the patch or the eviction.
 	Object *unstructured.Unstructured
 	// Data is what DataOf returned for the decisions that required the patch.
