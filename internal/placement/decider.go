@@ -157,10 +157,10 @@ type RemoteHealth struct {
 type Policy struct {
 	Name          string
 	Generation    int64
-	Priority      int32
+	Priority      int32 // Of conflicting policies, the one with the highest priority wins.
 	Mode          placementv1.Mode
-	FailurePolicy placementv1.FailurePolicy
-	Remediation   placementv1.RemediationMode
+	FailurePolicy placementv1.FailurePolicy   // What happens to an object that the policy can't decide.
+	Remediation   placementv1.RemediationMode // What happens to existing objects that differ from the decision.
 	// Clusters configures how the clusters that the policy allows are combined with the developer's list. The zero
 	// value selects the defaults.
 	Clusters placementv1.ClustersRule

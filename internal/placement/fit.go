@@ -136,9 +136,10 @@ func (m *merger) size(annotations map[string]string) (int, error) {
 
 // sizedEntry is an entry of a record with its approximate size in bytes.
 type sizedEntry struct {
+	// field and key say which value of the object the entry is for.
 	field, key string
 	entry      overwritten
-	size       int
+	size       int // In bytes.
 }
 
 // largest returns the entries of the next record, the largest first.

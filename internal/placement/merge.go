@@ -216,15 +216,15 @@ func ByPrecedence(a, b *Policy) int {
 
 // winner is the policy whose value a key gets, and that value.
 type winner struct {
-	verdict *Verdict
-	value   string
+	verdict *Verdict // The verdict of the policy that wins.
+	value   string   // Its value.
 }
 
 // merger merges the decisions of all policies on one object into the state that its developer requested.
 type merger struct {
-	intent   intent
+	intent   intent     // The requested state.
 	verdicts []*Verdict // In order of precedence.
-	request  *Request
+	request  *Request   // The request that is decided.
 	// owned reports whether the object is a ReplicaSet that must keep its pod template; see Decider.keepOwnedTemplate.
 	owned bool
 	// excluded are the names of policies whose values must stay although the policies do not match the object; see Decider.excluded.

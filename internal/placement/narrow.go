@@ -38,7 +38,7 @@ import (
 
 // policyAllowance is the list of the clusters that one policy allows for the object.
 type policyAllowance struct {
-	verdict *Verdict
+	verdict *Verdict // The verdict of the policy.
 	names   []string // The names of the clusters.
 	// kept reports whether names comes from the record, as what the policy allowed when it last changed the object.
 	kept bool
