@@ -93,7 +93,7 @@ type Entry struct {
 type Object struct {
 	Group     string `json:"group,omitempty"`
 	Version   string `json:"version"`
-	Resource  string `json:"resource"`
+	Resource  string `json:"resource"` // The plural name, such as "deployments".
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
@@ -113,8 +113,8 @@ func (p Policy) String() string { return fmt.Sprintf("%s@%d", p.Name, p.Generati
 type Change struct {
 	// Field says which value was changed, for example "annotation placement.berth.dev/clusters".
 	Field string  `json:"field"`
-	From  *string `json:"from"`
-	To    *string `json:"to"`
+	From  *string `json:"from"` // The value before.
+	To    *string `json:"to"`   // The value after.
 	// Policy is the name of the policy that decided the change.
 	Policy string `json:"policy"`
 }

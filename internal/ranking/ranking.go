@@ -44,7 +44,7 @@ type List []candidate
 // candidate is a candidate, or a domain, with its level. Lower levels are better, and are chosen first.
 type candidate struct {
 	name  string
-	level int64
+	level int64 // 0 for the best.
 }
 
 // NewList returns the list of the candidates whose scores are given, by name. Higher scores are better. The level of a candidate is the
