@@ -56,7 +56,7 @@ const (
 	sweepers = 4
 )
 
-// backlog collects the changes that no sweep has processed yet. It is safe for concurrent use.
+// backlog collects the changes of policies and data that follow has not processed yet. It is safe for concurrent use.
 type backlog struct {
 	// due wakes Controller.follow when there are changes.
 	due notify.Signal
@@ -65,7 +65,7 @@ type backlog struct {
 	changes changes // What has been collected and not taken yet.
 }
 
-// changes is the content of a backlog.
+// changes are changes of policies and data after which objects must be decided again.
 type changes struct {
 	// policies are the versions of policies that came into force or went out of force, and whose objects have not been enqueued since.
 	policies []*placement.Policy

@@ -306,13 +306,13 @@ func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 			r.Scheduler.Reconsider()
 		} else if paused := r.Ledger.Report(p.Name).Pause; paused != nil {
 			r.Events.On(p, events.RemediationPaused, fmt.Sprintf("annotation %s names change %s, but the policy is paused because of change %s: "+
-				"set the annotation to that one to release it", placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
+				"to release the latter, set the annotation to it", placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
 		}
 	}
 	return reconcile.Result{}, saved
 }
 
-// save stores the plan of a policy if it is approved, and removes a stored plan that is of no more use.
+// save stores the plan of a policy if it is approved, and deletes a stored plan that is no longer needed.
 func (r *releases) save(ctx context.Context, p *placementv1.PlacementPolicy) error {
 	if r.Ledger.Unsave(p.Name, p.Status.UsedApproval) {
 		if err := r.Plans.remove(ctx, p.Name); err != nil {
@@ -355,8 +355,8 @@ const labelApprovedPlan = "placement.berth.dev/approved-plan"
 // maxPartMoves is the number of moves in one ControllerRevision: 800 KB in base64. etcd takes 1.5 MB by default.
 const maxPartMoves = 40_000
 
-// PlanStore stores approved plans until they are carried out, as ControllerRevisions in Berth's own namespace. load must end before save
-// and remove are called, by one goroutine.
+// PlanStore stores approved plans until they are carried out, as ControllerRevisions in Berth's own namespace. Only one goroutine may call
+// save and remove, after load has returned.
 type PlanStore struct {
 	// Client reads and writes without a cache.
 	Client client.Client

@@ -240,7 +240,7 @@ func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 			}
 		}
 		c.Ledger.Contest(s.key, by, remediation.Names(judged.Due)...)
-		why = by + " changes it back after each patch"
+		why = fmt.Sprintf("%s changes the object back after each patch", by)
 	}
 	c.emit(s, events.RemediationStopped, "%s: %s, so Berth does not patch it for %s, or until a policy for its type changes",
 		judged.Due.Policies(), why, judged.Again.Round(time.Minute))

@@ -188,7 +188,7 @@ func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
 	}
 	note := fmt.Sprintf("in namespace %s: %s", namespace, message)
 	if of, err := meta.Accessor(by); err != nil || of.GetNamespace() == "" {
-		note = "a request was denied; the response to it names the namespace and the amounts"
+		note = "a request was denied because of this object; the response to the request names the namespace and the amounts"
 	}
 	r.On(by, Kind{corev1.EventTypeWarning, ReasonQuotaDenied, actionAdmit}, note)
 }

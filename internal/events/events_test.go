@@ -110,7 +110,7 @@ func TestEvents(t *testing.T) {
 		},
 		"QuotaOfTheClusterDenied": {
 			func(r *events.Recorder) { r.QuotaDenied(shared, "shop", "exceeded quota: q, used: pods=1") },
-			emitted{corev1.ObjectReference{Name: "q", UID: "q"}, "Warning", "QuotaDenied", "Admit", "a request was denied; the response to it names the namespace and the amounts"},
+			emitted{corev1.ObjectReference{Name: "q", UID: "q"}, "Warning", "QuotaDenied", "Admit", "a request was denied because of this object; the response to the request names the namespace and the amounts"},
 		},
 		"NameToBeMade": {
 			func(r *events.Recorder) { r.OnObject(unnamed, "shop", events.Denied, "no") },

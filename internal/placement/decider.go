@@ -164,7 +164,7 @@ type Policy struct {
 	// Clusters configures how the clusters that the policy allows are combined with the developer's list. The zero
 	// value selects the defaults.
 	Clusters placementv1.ClustersRule
-	// BlastRadius limits how many existing objects one change may affect. All of its fields are set.
+	// BlastRadius limits how many existing objects one change may leave denied, without clusters, or undecided. All of its fields are set.
 	BlastRadius placementv1.BlastRadius
 	// Budget limits the patches of existing objects. All fields with a default are set.
 	Budget placementv1.RemediationBudget
@@ -283,7 +283,7 @@ type purpose struct {
 	// explains is set if the denial of an object for which no cluster is left must say why a policy does not give it the clusters that its
 	// developer asks for, where an Explainer knows that. This takes further evaluations.
 	explains bool
-	// verdictsOnly omits the object from the outcome.
+	// verdictsOnly is set if only the verdicts are needed, so that the outcome has no object.
 	verdictsOnly bool
 }
 

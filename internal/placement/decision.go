@@ -57,7 +57,7 @@ func (d Decision) Equal(other Decision) bool {
 		slices.Equal(d.Errors, other.Errors) && slices.Equal(d.Warnings, other.Warnings)
 }
 
-// ContractError reports that a rule's value does not have the type that the decision contract requires.
+// ContractError reports that a rule of a policy has a value that the decision contract does not allow.
 type ContractError struct {
 	Rule    string // The rule of the decision contract, such as "clusters".
 	Message string // What is wrong with its value.

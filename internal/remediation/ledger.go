@@ -159,7 +159,7 @@ type finding struct {
 	version string
 }
 
-// effect is what a policy would do to an object, and by which of its rules.
+// effect is what one policy would do to an object, and which of its rules decides that.
 type effect struct {
 	// violation describes how the object violates the policy; "" if it does not.
 	violation string
@@ -363,7 +363,7 @@ func (l *Ledger) Forget(key Key) []string {
 	return l.Record(key, "", "", nil, false)
 }
 
-// ForgetPolicy removes all findings of a policy.
+// ForgetPolicy removes all that the ledger knows of a policy.
 func (l *Ledger) ForgetPolicy(name string) {
 	defer l.lock()()
 	violated := sets.New[string]()
@@ -728,7 +728,7 @@ const (
 // Compliances returns all compliances.
 func Compliances() []Compliance { return []Compliance{Placed, AwaitsPatch, Violates} }
 
-// String returns the name of the compliance in metrics.
+// String returns the name of the compliance in metrics: placed, waiting, or violating.
 func (c Compliance) String() string { return [...]string{"placed", "waiting", "violating"}[c] }
 
 // ComplianceOf returns the compliance of an object. Qualify must have processed the verdicts on it.
@@ -793,7 +793,7 @@ func (l *Ledger) uncount(o matchedObject) {
 	}
 }
 
-// ComplianceCounts are numbers of objects by compliance.
+// ComplianceCounts are numbers of objects, indexed by their Compliance.
 type ComplianceCounts [Violates + 1]int
 
 // plus returns the sum of two counts.

@@ -175,7 +175,7 @@ func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, 
 // passed reports whether a time has come; zero never does.
 func passed(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
 
-// earliest returns the earlier one of two times, of which zero is none.
+// earliest returns the earlier of two times. It ignores a zero time, and returns zero if both are zero.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -513,7 +513,7 @@ type Result struct {
 	// Age is how old the next Pods of the evicted Pod's controller must be before they are evicted, because its new Pods require the same
 	// changes again; 0 if they do not.
 	Age time.Duration
-	// Unsettled reports whether the object was patched too often within a minute.
+	// Unsettled reports whether the object was patched too often within a minute, so that Berth stops patching it.
 	Unsettled bool
 }
 

@@ -82,7 +82,7 @@ func (w Wait) phrase() string {
 	case placementv1.WaitingForWindow:
 		opens := "none of which ever opens"
 		if !w.Until.IsZero() {
-			opens = "the next of which opens at " + w.Until.UTC().Format(time.RFC3339)
+			opens = fmt.Sprintf("the next of which opens at %s", w.Until.UTC().Format(time.RFC3339))
 		}
 		return fmt.Sprintf("for a window of %s, %s", of, opens)
 	case placementv1.WaitingForBudget:
@@ -119,10 +119,10 @@ func (w Wait) phrase() string {
 
 // update returns the words for the reason Update. of is the policy, as text.
 func (w Wait) update(of string) string {
-	update := "an update that changes what " + of + " reads or writes"
+	update := fmt.Sprintf("an update that changes what %s reads or writes", of)
 	switch w.Mode {
 	case placementv1.RemediationNewOnly:
-		update = "an update that changes what " + of + " writes"
+		update = fmt.Sprintf("an update that changes what %s writes", of)
 	case placementv1.RemediationOff:
 		update = "its next update"
 	}
