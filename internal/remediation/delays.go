@@ -426,7 +426,7 @@ const (
 	repeatMemory   = 2 * repeatDelayMax
 )
 
-// Stability says whether patches of an object last.
+// Stability is whether patches of an object last.
 type Stability uint8
 
 // The kinds of stability.

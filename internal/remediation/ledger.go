@@ -151,7 +151,7 @@ type finding struct {
 	harm              harm // How the policy leaves the object without a placement.
 	// move is the ID of the move that the policy requires; zero for none. If the object can't be decided, it remains that of the plan.
 	move moveID
-	// planned says whether move is part of the plan.
+	// planned is how move relates to the plan of the policy.
 	planned planRelation
 	// why is the occasion of move; nil if the object or its namespace changed, and if there is no move.
 	why *occasion
@@ -327,7 +327,7 @@ func (l *Ledger) match(key Key, policies []string) {
 }
 
 // record replaces the finding of one policy on an object by now. v is the policy's verdict; nil if it does not match the object any more.
-// by says whether policies block a patch of the object. record reports whether the object violates the policy, or did so before.
+// by is the ruling of all policies on a patch of the object. record reports whether the object violates the policy, or did so before.
 func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, by ruling) (violates bool) {
 	before, known := a.objects[key]
 	if v == nil {

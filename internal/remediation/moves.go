@@ -428,8 +428,8 @@ func (s *Scheduler) takeOver(now time.Time, b *bounds, all bool) {
 	s.changed(b.name)
 }
 
-// adopt makes a movement that of an object whose rollout an earlier leader began, or may have begun if adopted is true. late says whether
-// the move has failed.
+// adopt makes a movement that of an object whose rollout an earlier leader began, or may have begun if adopted is true. late is set if the
+// move has failed.
 func (m *movement) adopt(r Rollout, adopted, late bool) {
 	m.patched, m.reported, m.adopted, m.late = r, r.Version != "", adopted, late
 }

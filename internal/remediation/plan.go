@@ -212,7 +212,7 @@ func decodeChanges(encoded string) (out []placement.Change) {
 	return out
 }
 
-// planRelation says whether the move of an object is part of the policy's plan.
+// planRelation is how the move of an object relates to the policy's plan.
 type planRelation uint8
 
 const (
@@ -265,7 +265,7 @@ type planning struct {
 	// continued is the approved plan that an earlier leader was carrying out; nil for none, and once a plan has other moves.
 	continued *ApprovedPlan
 	// continuing is set until it is known which moves of continued are left. partial is set if some objects may never be decided, so that
-	// nobody knows whether continued is complete.
+	// it can't be known whether continued is complete.
 	continuing, partial bool
 }
 
@@ -541,7 +541,7 @@ type Cause struct {
 type Fact struct {
 	// Resource is the type of the object, as in Cause.Data, and Namespace its namespace. Text describes the change on one line.
 	Resource, Namespace, Text string
-	// Cluster reports whether the object represents a cluster. Everyone who sees where objects are placed may read the names and values of
+	// Cluster reports whether the object represents a cluster. All users who see where objects are placed may read the names and values of
 	// clusters.
 	Cluster bool
 }
@@ -716,7 +716,7 @@ func allFacts(Fact) bool { return true }
 
 // Reasons describes why policies move an object.
 type Reasons struct {
-	// Causes describe all causes. Shown describe only what everyone who may read the object may see. Each has at most MaxCauses texts.
+	// Causes describe all causes. Shown describe only what all users who may read the object may see. Each has at most MaxCauses texts.
 	Causes, Shown []string
 	// Since is when the leader noticed the earliest of the causes; zero if that is not known.
 	Since time.Time

@@ -72,7 +72,7 @@ func released(verdicts []*placement.Verdict) []*placement.Verdict {
 // possible reports whether remediation can make a change. A change that it can't make is only reported.
 func possible(c placement.Change) bool { return c.Immutable == "" }
 
-// ruling says whether policies would deny a patch of an object (blocked), and whether they would only because they can't decide it
+// ruling reports whether policies would deny a patch of an object (blocked), and whether they would only because they can't decide it
 // (failing).
 type ruling struct{ blocked, failing bool }
 
