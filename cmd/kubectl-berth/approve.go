@@ -49,8 +49,8 @@ const approveExample = `  # Show the plan of a policy, and approve it
 type approveOptions struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
-	id    string
-	yes   bool
+	id    string // the digest of the plan, or the ID of the stage, to approve; "" for the first that waits
+	yes   bool   // approves without asking
 }
 
 func newApprove(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -70,11 +70,11 @@ func newApprove(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	return cmd
 }
 
-// awaited is something that a policy waits to be approved.
+// awaited is a plan, or a stage of a rollout, that waits for an approval.
 type awaited struct {
-	// annotation with the value id approves it.
+	// annotation is the annotation of the policy that approves it, and id the value that the annotation needs.
 	annotation, id string
-	// lines describe what then happens.
+	// lines tell the user what happens after the approval.
 	lines []string
 }
 
@@ -119,7 +119,7 @@ func (o *approveOptions) run(ctx context.Context, name string) error {
 	return p.err
 }
 
-// choose returns what is to be approved. It is an error if nothing is, or if it is not what --id names.
+// choose returns the plan or stage that the command approves. It is an error if none waits, or if none that waits has the ID of --id.
 func (o *approveOptions) choose(policy *placementv1.PlacementPolicy) (awaited, error) {
 	waiting := waitingIn(policy)
 	for _, w := range waiting {
@@ -134,7 +134,7 @@ func (o *approveOptions) choose(policy *placementv1.PlacementPolicy) (awaited, e
 	return awaited{}, fmt.Errorf("placementPolicy %s does not wait for an approval: %s", policy.Name, notWaiting(policy))
 }
 
-// waitingIn returns what a policy waits to be approved: the next stage of its rollout, and its plan.
+// waitingIn returns the next stage of a policy's rollout, and its plan, as far as they wait for an approval.
 func waitingIn(policy *placementv1.PlacementPolicy) (out []awaited) {
 	if r := policy.Status.Rollout; r != nil && r.State == placementv1.RolloutWaitingForApproval && r.ApprovalID != "" {
 		out = append(out, awaited{placementv1.ApproveStageAnnotation, r.ApprovalID, []string{
@@ -146,14 +146,14 @@ func waitingIn(policy *placementv1.PlacementPolicy) (out []awaited) {
 		return out
 	}
 	lines := []string{fmt.Sprintf("Plan %s of PlacementPolicy %s: %s to patch, because %s", plan.Digest, policy.Name, objects(int(plan.Moves)),
-		cmp.Or(plan.Message, "it differs from what is decided"))}
+		cmp.Or(plan.Message, "they differ from what the policy decides"))}
 	for _, cause := range plan.Causes {
 		lines = append(lines, "  Cause: "+cause)
 	}
 	for _, t := range plan.Transitions {
 		lines = append(lines, "  "+t)
 	}
-	lines = append(lines, fmt.Sprintf("All of them: kubectl berth plan %s", policy.Name))
+	lines = append(lines, fmt.Sprintf("To list all of them: kubectl berth plan %s", policy.Name))
 	return append(out, awaited{placementv1.ApproveAnnotation, plan.Digest, lines})
 }
 
@@ -163,7 +163,7 @@ func notWaiting(policy *placementv1.PlacementPolicy) string {
 	case plan != nil && plan.State == placementv1.PlanInProgress && plan.Approval != nil:
 		return fmt.Sprintf("plan %s is approved, and is being carried out", plan.Digest)
 	case plan != nil && plan.State == placementv1.PlanCompleted && plan.Approval != nil:
-		return fmt.Sprintf("plan %s is carried out", plan.Digest)
+		return fmt.Sprintf("plan %s was approved and is completed", plan.Digest)
 	case r != nil && r.State != placementv1.RolloutComplete:
 		return "its rollout: " + cmp.Or(r.Message, string(r.State))
 	case policy.Spec.Remediation.Mode != placementv1.RemediationApproved:
@@ -173,7 +173,7 @@ func notWaiting(policy *placementv1.PlacementPolicy) string {
 	}
 }
 
-// confirm asks the user for confirmation.
+// confirm asks the user whether to approve, unless --yes is given. Any answer but yes is an error.
 func (o *approveOptions) confirm(name string) error {
 	if o.yes {
 		return nil

@@ -70,7 +70,8 @@ const checkExample = `  # Policies in a directory, without a cluster
 // checkOptions are the flags of the check command.
 type checkOptions struct {
 	simulationFlags
-	files        resource.FilenameOptions
+	files resource.FilenameOptions
+	// live checks against the cluster of the kubeconfig. strict counts warnings as errors.
 	live, strict bool
 	output       string
 }
@@ -163,7 +164,7 @@ type checker struct {
 	quotas   *quotaspec.Handler
 }
 
-// checker returns what checks the objects.
+// checker returns the checker for the objects, which knows a cluster only with --live or --from.
 func (o *checkOptions) checker(ctx context.Context, objects []*unstructured.Unstructured) (*checker, error) {
 	options, inventories, err := o.settings()
 	if err != nil {
@@ -295,7 +296,7 @@ func decodeStrictly(ctx context.Context, kind string, obj *unstructured.Unstruct
 	return mistakes
 }
 
-// messagesOf returns the messages of an error of the API machinery, each with its field.
+// messagesOf returns the messages of an error of the API machinery, each after the path of the field that is wrong.
 func messagesOf(err error) []string {
 	if err == nil {
 		return nil
@@ -342,7 +343,7 @@ func printChecked(p *printer, results []checked) {
 // clustersOf implements policyvalidator.Clusters.
 type clustersOf struct{ simulation.Cluster }
 
-// All returns the clusters of the inventories in their normal form, and messages about sources that select nothing.
+// All returns the clusters of the inventories in their normal form. idle are messages about configured sources that select no cluster.
 func (c clustersOf) All(ctx context.Context) (clusters []map[string]any, idle []string, err error) {
 	inventories := c.Catalog().Inventories()
 	served := func(r schema.GroupVersionResource) bool {
@@ -367,7 +368,7 @@ func (c clustersOf) All(ctx context.Context) (clusters []map[string]any, idle []
 // scoresOf implements findings.Scores.
 type scoresOf struct{ simulation.Cluster }
 
-// All returns the scores of each cluster.
+// All returns the scores of clusters, by the name of the cluster and that of the score; nil if the cluster does not serve scores.
 func (s scoresOf) All(ctx context.Context) (map[string]map[string]any, error) {
 	if _, ok := s.Catalog().Exact(replication.AddOnPlacementScores); !ok {
 		return nil, nil
@@ -397,7 +398,7 @@ func (n namespacesOf) All(ctx context.Context) (iter.Seq2[string, map[string]str
 // nodesOf implements policyvalidator.Nodes.
 type nodesOf struct{ simulation.Cluster }
 
-// All returns the values of each node.
+// All returns the name, the labels, the taints, and the allocatable resources of each node.
 func (n nodesOf) All(ctx context.Context) ([]map[string]any, error) {
 	objects, err := n.List(ctx, corev1.SchemeGroupVersion.WithResource("nodes"), nil)
 	out := make([]map[string]any, len(objects))
@@ -410,7 +411,7 @@ func (n nodesOf) All(ctx context.Context) ([]map[string]any, error) {
 // scalesOf implements policyvalidator.Scales.
 type scalesOf struct{ simulation.Cluster }
 
-// ReplicasPath returns the path of the field that the scale subresource of a type sets.
+// ReplicasPath returns the path of the field that the scale subresource of a type sets; ok is false if the type has no such subresource.
 func (s scalesOf) ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error) {
 	if path, ok := match.BuiltinReplicasPath(resource.GroupResource()); ok {
 		return path, true, nil

@@ -39,14 +39,14 @@ import (
 	"github.com/berth-dev/berth/webhooks/quotaspec"
 )
 
-// newQuotaSpecs returns the webhook for quotas and LimitedResources on a cluster of which only the types are known.
+// newQuotaSpecs returns the code of the webhook for quotas and LimitedResources, for a cluster of which only the types are known.
 func newQuotaSpecs(cluster simulation.Cluster, options simulation.Options) *quotaspec.Handler {
 	unknown := quota.Devices{Settled: func() bool { return false }}
 	return &quotaspec.Handler{Catalog: cluster.Catalog(), OwnNamespace: options.OwnNamespace, Evaluators: quota.NewEvaluators(clock.RealClock{}, unknown)}
 }
 
-// completeQuotaSpecs returns the webhook for quotas and LimitedResources on a cluster that has all its objects. It does not compare with
-// DeviceClasses that can't be read.
+// completeQuotaSpecs returns the code of the webhook for quotas and LimitedResources, for a cluster that has all its objects. It does not
+// compare with DeviceClasses that can't be read.
 func completeQuotaSpecs(ctx context.Context, cluster simulation.Cluster, options simulation.Options) *quotaspec.Handler {
 	out := newQuotaSpecs(cluster, options)
 	if classes, err := whatif.DeviceClasses(ctx, cluster); err == nil {
@@ -92,7 +92,7 @@ func checkQuota(ctx context.Context, h *quotaspec.Handler, obj *unstructured.Uns
 	return out
 }
 
-// namesOf lists the objects of a type by name.
+// namesOf lists the names of the objects of a type.
 type namesOf struct {
 	cluster  simulation.Cluster
 	resource schema.GroupVersionResource
@@ -100,7 +100,7 @@ type namesOf struct {
 	always []string
 }
 
-// priorityClassesOf returns the priority classes of a cluster.
+// priorityClassesOf returns the lister of the names of a cluster's PriorityClasses.
 func priorityClassesOf(cluster simulation.Cluster) namesOf {
 	return namesOf{cluster, schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"), []string{"system-cluster-critical", "system-node-critical"}}
 }
@@ -149,7 +149,7 @@ func (q quotasOf) List(ctx context.Context, list client.ObjectList, options ...c
 	return err
 }
 
-// itemsOf returns the objects of a type in a namespace; those in all namespaces if it is empty.
+// itemsOf returns the objects of a type in a namespace, or in all if namespace is empty. There are none if the type is not served.
 func itemsOf[T any](ctx context.Context, cluster simulation.Cluster, resource schema.GroupVersionResource, namespace string) ([]T, error) {
 	if _, served := cluster.Catalog().Exact(resource); !served {
 		return nil, nil

@@ -73,6 +73,8 @@ type cleanupOptions struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 
+	// force runs the command although Berth's webhook is registered. unverified trusts all records, and dropUntrusted removes those that are
+	// not signed by Berth's key. berthNamespace has that key. config is the path of the manager's configuration file.
 	allNamespaces, dryRun, yes, force, unverified, dropUntrusted bool
 	berthNamespace, config                                       string
 }
@@ -185,7 +187,7 @@ const settleDelay = time.Second
 // maxPasses is the number of times that the objects are listed again to find what is left.
 const maxPasses = 3
 
-// checkWebhooks returns an error if Berth still places objects, unless --force is given.
+// checkWebhooks returns an error if Berth's webhook for placements is registered; with --force, it only warns.
 func (o *cleanupOptions) checkWebhooks(ctx context.Context, c *clients) error {
 	list, err := c.typed.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{LabelSelector: managed})
 	if err != nil {
@@ -199,7 +201,7 @@ func (o *cleanupOptions) checkWebhooks(ctx context.Context, c *clients) error {
 		return fmt.Errorf("mutatingwebhookconfiguration/%s is registered, so Berth would place the objects again: "+
 			"delete the policies, wait until it is gone, and run the command again; or pass --force", list.Items[0].Name)
 	}
-	o.warn("mutatingwebhookconfiguration/%s is registered: Berth places again what a policy matches", list.Items[0].Name)
+	o.warn("mutatingwebhookconfiguration/%s is registered: Berth places objects again if a policy matches them", list.Items[0].Name)
 	return nil
 }
 
@@ -208,6 +210,7 @@ func (o *cleanupOptions) warn(format string, args ...any) {
 	newPrinter(o.ErrOut).line("Warning: "+format, args...)
 }
 
+// cleaner returns a Cleaner for the flags. Without --unverified, it reads the key that verifies records.
 func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Cleaner, error) {
 	out := &cleanup.Cleaner{
 		Discovery: c.typed.Discovery(), Metadata: c.metadata, Objects: c.dynamic, Keyring: placement.NewUnverifiedKeyring(),
@@ -242,7 +245,7 @@ func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Clea
 	return out, nil
 }
 
-// confirm asks the user for confirmation.
+// confirm asks the user whether to clean up count objects of a namespace, or of all if namespace is empty.
 func (o *cleanupOptions) confirm(count int, namespace string) error {
 	where := "in all namespaces and outside them"
 	if namespace != "" {
@@ -266,6 +269,7 @@ func confirm(streams genericiooptions.IOStreams, question, otherwise string) err
 	return errors.New(otherwise)
 }
 
+// objects returns a number of objects for a message, such as "1 object".
 func objects(n int) string {
 	if n == 1 {
 		return "1 object"
@@ -273,16 +277,17 @@ func objects(n int) string {
 	return fmt.Sprintf("%d objects", n)
 }
 
-// summary prints and counts the results for objects.
+// summary prints the result for each object, and counts the results for the last line of the output.
 type summary struct {
 	options *cleanupOptions
 	cleaner *cleanup.Cleaner
 
-	// cleaned are the objects that were cleaned up. kept are those of them that keep fields that cannot be changed.
-	// failed are the objects that could not be cleaned up.
+	// cleaned are the objects that were cleaned up, or would be with --dry-run. kept are those of them with fields of policies that can't
+	// be changed any more. failed are the objects that could not be cleaned up.
 	cleaned, kept, failed sets.Set[string]
 }
 
+// clean cleans up the targets that did not fail before.
 func (s *summary) clean(ctx context.Context, targets []cleanup.Target) {
 	for _, t := range targets {
 		if s.failed.Has(t.String()) {
@@ -300,6 +305,7 @@ func (s *summary) clean(ctx context.Context, targets []cleanup.Target) {
 	}
 }
 
+// print prints what was undone at an object.
 func (s *summary) print(t cleanup.Target, undone *placement.UndoResult) {
 	p := newPrinter(s.options.Out)
 	done := "cleaned up"
@@ -326,7 +332,7 @@ func (s *summary) print(t cleanup.Target, undone *placement.UndoResult) {
 	}
 }
 
-// tried reports whether all targets failed before.
+// tried reports whether the command already failed to clean up each of the targets, so that another pass is useless.
 func (s *summary) tried(targets []cleanup.Target) bool {
 	for _, t := range targets {
 		if !s.failed.Has(t.String()) {
@@ -336,7 +342,7 @@ func (s *summary) tried(targets []cleanup.Target) bool {
 	return true
 }
 
-// giveUp reports the objects that repeatedly get a record again.
+// giveUp counts targets as failed, and warns of them: they got a record again after each pass.
 func (s *summary) giveUp(targets []cleanup.Target) {
 	for _, t := range targets {
 		if !s.failed.Has(t.String()) {

@@ -66,11 +66,11 @@ const consoleExample = `  # The cluster of the kubeconfig
 // consoleOptions are the flags of the console command.
 type consoleOptions struct {
 	simulationFlags
-	port      int
+	port      int // on the loopback address; 0 for a free one
 	noBrowser bool
-	logs      []string
-	listen    string
-	// certificate and key are the files of the certificate for --listen.
+	logs      []string // paths of files with the log of decisions
+	listen    string   // the address at which to serve other users; "" to serve only the user of the command
+	// certificate and key are the paths of the certificate for listen and of its key.
 	certificate, key string
 	// open opens a link in the browser of the user.
 	open func(ctx context.Context, link string) error
@@ -148,7 +148,7 @@ func newServer(ctx context.Context, handler http.Handler) *http.Server {
 	}
 }
 
-// serveUntil runs a server until the context ends.
+// serveUntil calls serve, which runs the server, and shuts the server down when the context ends.
 func serveUntil(ctx context.Context, server *http.Server, serve func() error) error {
 	closed := make(chan error, 1)
 	go func() {
@@ -163,7 +163,7 @@ func serveUntil(ctx context.Context, server *http.Server, serve func() error) er
 	return <-closed
 }
 
-// console returns what the console needs of the plugin.
+// console returns the configuration of the console: the functions of the plugin that it calls, and the log.
 func (o *consoleOptions) console() console.Config {
 	out := console.Config{Read: o.read, Check: checkInConsole, Manifest: manifest, Approvals: approvalsOf}
 	if len(o.logs) > 0 {
@@ -172,7 +172,7 @@ func (o *consoleOptions) console() console.Config {
 	return out
 }
 
-// read opens the cluster.
+// read connects to the cluster of the kubeconfig, or reads the files of --from, for the console.
 func (o *consoleOptions) read(ctx context.Context) (*console.Reading, error) {
 	cluster, options, err := o.cluster(ctx)
 	if err != nil {
@@ -184,14 +184,14 @@ func (o *consoleOptions) read(ctx context.Context) (*console.Reading, error) {
 	return &console.Reading{Cluster: cluster, Options: options, Source: strings.Join(o.from, ", ")}, nil
 }
 
-// liveReading returns a reading of a cluster whose changes the console can follow.
+// liveReading returns a reading of the cluster of an API server, whose changes the console can follow. source names it for the user.
 func liveReading(live *simulation.Live, options simulation.Options, source string) *console.Reading {
 	return &console.Reading{
 		Cluster: simulation.NewWatched(live), Options: options, Source: source, Live: true, Types: live.TypeChecker(), Recount: true,
 	}
 }
 
-// contextName returns the name of the context in the kubeconfig.
+// contextName returns the name of the context of the kubeconfig that is used; "" if the kubeconfig can't be read.
 func (o *consoleOptions) contextName() string {
 	config, err := o.flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
@@ -206,7 +206,7 @@ func checkInConsole(ctx context.Context, r *console.Reading, obj *unstructured.U
 	return checked.Errors, checked.Warnings
 }
 
-// approvalsOf returns what a policy waits to be approved.
+// approvalsOf returns the next stage of a policy's rollout, and its plan, as far as they wait for an approval, without commands.
 func approvalsOf(p *placementv1.PlacementPolicy) []console.Approval {
 	var out []console.Approval
 	for _, w := range waitingIn(p) {

@@ -31,14 +31,15 @@ import (
 // logFiles are files with the log of decisions, to which the manager may add lines. It implements console.Log.
 type logFiles []string
 
-// filePosition is a position in a file.
+// filePosition says up to which byte a file of the log has been read.
 type filePosition struct {
 	decisionlog.Cursor
-	// Before is a digest of the last bytes before the cursor. Another one means that the file was replaced, or written again.
+	// Before is a digest of the last bytes before the cursor. If the file has another one there, it was replaced, or written again.
 	Before string
 }
 
-// ReadOn reads the files one after the other. The position is the JSON form of those in the files.
+// ReadOn reads the files one after the other, each from its last position. position and next are lists with a filePosition for each file,
+// in JSON.
 func (l logFiles) ReadOn(ctx context.Context, position string, add func(decisionlog.Entry)) (next string, restarted bool, err error) {
 	positions := make([]filePosition, len(l))
 	if position != "" {
@@ -72,7 +73,7 @@ func (l logFiles) ReadOn(ctx context.Context, position string, add func(decision
 	return string(encoded), restarted, err
 }
 
-// readOn reads a file from the position, and moves it.
+// readOn calls add with the decisions in a file after the position, and moves the position behind them.
 func (p *filePosition) readOn(ctx context.Context, file io.ReadSeeker, add func(decisionlog.Entry)) error {
 	if _, err := file.Seek(p.Bytes, io.SeekStart); err != nil {
 		return err
@@ -92,7 +93,7 @@ func (p *filePosition) readOn(ctx context.Context, file io.ReadSeeker, add func(
 // maxBefore is the number of bytes before a position that tell a file from another one.
 const maxBefore = 4 << 10
 
-// digestBefore returns a digest of the last bytes of a file before an offset; nothing if the file is shorter.
+// digestBefore returns a digest of the last maxBefore bytes of a file before an offset; "" if the file is shorter.
 func digestBefore(file io.ReaderAt, offset int64) string {
 	content := make([]byte, min(offset, maxBefore))
 	if _, err := file.ReadAt(content, offset-int64(len(content))); err != nil && len(content) > 0 {

@@ -38,9 +38,9 @@ import (
 func (o *consoleOptions) runShared(ctx context.Context) error {
 	switch {
 	case len(o.from) > 0, len(o.logs) > 0:
-		return errors.New("--listen shows each user what they may read of the cluster: leave out --from and --log, which have no rights")
+		return errors.New("--listen shows each user what they may read of the cluster: leave out --from and --log, whose files any user could read")
 	case (o.certificate == "") != (o.key == ""):
-		return errors.New("--serving-certificate and --serving-key need each other")
+		return errors.New("--serving-certificate and --serving-key need each other: pass both, or none")
 	}
 	config, err := o.flags.ToRESTConfig()
 	if err != nil {
@@ -69,14 +69,15 @@ func (o *consoleOptions) runShared(ctx context.Context) error {
 // memoryShare is the fraction of the container's memory limit to which Go's memory limit is set.
 const memoryShare = 0.9
 
-// limitMemory sets Go's memory limit according to the container's, unless the environment variable GOMEMLIMIT sets it.
+// limitMemory sets Go's memory limit to memoryShare of the container's, unless the environment variable GOMEMLIMIT sets it.
 func (o *consoleOptions) limitMemory(container memlimit.Provider) {
 	if _, err := memlimit.Set(memlimit.WithProvider(container), memlimit.WithRatio(memoryShare)); err != nil && !errors.Is(err, memlimit.ErrCgroupsNotSupported) {
 		newPrinter(o.ErrOut).line("warning: the container's memory limit can't be read (%v): set GOMEMLIMIT", err)
 	}
 }
 
-// user returns what the console needs for a user with credentials. config leads to the API server.
+// user returns the functions of the plugin that the console calls for one user. They connect to the API server of config with the
+// credentials of the user.
 func (o *consoleOptions) user(config *rest.Config, credentials *console.Credentials) console.User {
 	// The credentials of the kubeconfig are not those of the user.
 	own := rest.AnonymousClientConfig(config)
@@ -111,7 +112,8 @@ func (o *consoleOptions) user(config *rest.Config, credentials *console.Credenti
 	return out
 }
 
-// certificates returns what finds the certificate of the server: that of the files, which may be renewed, or one that the command signs.
+// certificates returns the function that a TLS server calls for its certificate. It reads the files of the flags for each connection, so
+// that they may be renewed, or returns a certificate that the command has signed itself.
 func (o *consoleOptions) certificates() (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	if o.certificate != "" {
 		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {

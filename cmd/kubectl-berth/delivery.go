@@ -91,7 +91,7 @@ func (o *deliveryRenderOptions) run(ctx context.Context, args []string) error {
 	return errors.Join(failures...)
 }
 
-// render prints the objects for one placed object, or why there are none.
+// render prints the objects that Berth applies to deliver one object, or why it applies none.
 func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simulation, object simulation.Object) error {
 	outcome, err := s.Decide(ctx, object)
 	if err != nil {
@@ -156,7 +156,7 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 		strings.Join(names, ", "), clustersWait(s, object, outcome.Verdicts)), delivered)
 }
 
-// withoutClusters says why nothing is delivered of an object without clusters, given what clustersWait returns.
+// withoutClusters says why an object without clusters is not delivered. waits is what clustersWait returns for it.
 func withoutClusters(waits string) string {
 	if waits != "" {
 		return "nothing is delivered yet" + waits
@@ -183,7 +183,7 @@ func clustersWait(s *simulation.Simulation, object simulation.Object, verdicts [
 	return ""
 }
 
-// refusal returns why the object is not placed: a policy denies it, or can't decide it.
+// refusal returns why the object is not placed: an enforced policy denies it, or can't decide it; nil if none does.
 func refusal(verdicts []*placement.Verdict) error {
 	for _, v := range verdicts {
 		switch {
@@ -197,7 +197,7 @@ func refusal(verdicts []*placement.Verdict) error {
 	return nil
 }
 
-// print writes the objects as YAML documents. The first one begins with the comment.
+// print writes the delivered objects as YAML documents, with the comment above the first one.
 func (o *deliveryRenderOptions) print(comment string, delivered []delivery.Delivered) error {
 	for i, d := range delivered {
 		text, err := encodeYAML(d.Object.Object)
@@ -222,7 +222,7 @@ func (o *deliveryRenderOptions) print(comment string, delivered []delivery.Deliv
 	return nil
 }
 
-// subjectOf returns the kind and name of an object, for messages.
+// subjectOf returns the kind, the namespace, and the name of an object, such as "Deployment shop/web".
 func subjectOf(o *unstructured.Unstructured) string {
 	if o.GetNamespace() == "" {
 		return o.GetKind() + " " + o.GetName()

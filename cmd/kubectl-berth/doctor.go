@@ -85,7 +85,7 @@ func (o *doctorOptions) run(ctx context.Context) error {
 		return err
 	}
 	if err := r.readClock(ctx, config, o.clock); err != nil {
-		return fmt.Errorf("asking the API server: %w", err)
+		return fmt.Errorf("asking the API server for its time: %w", err)
 	}
 	r.readInstallation(ctx)
 	r.readObjects(ctx)
@@ -119,13 +119,13 @@ func printFindings(p *printer, findings []doctor.Finding) error {
 
 // examiner reads the state of an installation.
 type examiner struct {
-	namespace string
+	namespace string // Berth's own
 	typed     kubernetes.Interface
 	dynamic   dynamic.Interface
-	found     doctor.Installation
+	found     doctor.Installation // what was read so far
 }
 
-// note records what could not be read. It reports whether the object was read; one that does not exist was.
+// note records that an object could not be read because of err, unless the object does not exist. It reports whether err is nil.
 func (r *examiner) note(object string, err error) bool {
 	if err != nil && !apierrors.IsNotFound(err) {
 		r.found.Unread = append(r.found.Unread, doctor.Unread{Object: object, Err: err})
@@ -133,7 +133,7 @@ func (r *examiner) note(object string, err error) bool {
 	return err == nil
 }
 
-// readClock reads the API server's time from a response.
+// readClock reads the API server's time from a response, and the local time at that moment.
 func (r *examiner) readClock(ctx context.Context, config *rest.Config, c clock.PassiveClock) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -181,7 +181,7 @@ func (r *examiner) readInstallation(ctx context.Context) {
 	}
 }
 
-// readObjects reads the policies and quotas.
+// readObjects reads the policies, quotas, and LimitedResources.
 func (r *examiner) readObjects(ctx context.Context) {
 	for _, plural := range []string{"placementpolicies", "scopedquotas", "clusterscopedquotas", "limitedresources"} {
 		list, err := r.dynamic.Resource(placementv1.GroupVersion.WithResource(plural)).List(ctx, metav1.ListOptions{})
@@ -194,7 +194,7 @@ func (r *examiner) readObjects(ctx context.Context) {
 	}
 }
 
-// objectOf returns what is checked of a policy or quota.
+// objectOf returns the parts of a policy, a quota, or a LimitedResource that package doctor checks.
 func objectOf(obj *unstructured.Unstructured) doctor.Object {
 	out := doctor.Object{Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName(), Generation: obj.GetGeneration()}
 	var status struct {
@@ -217,7 +217,7 @@ func objectOf(obj *unstructured.Unstructured) doctor.Object {
 // rightsTimeout bounds the questions about rights.
 const rightsTimeout = 20 * time.Second
 
-// readRights asks whether the manager may read what the policies read.
+// readRights asks the API server whether the manager may list and watch the types that the policies read.
 func (r *examiner) readRights(ctx context.Context, o *doctorOptions) {
 	const object = "the rights of the ServiceAccount berth-controller-manager"
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
@@ -243,7 +243,7 @@ func (r *examiner) readRights(ctx context.Context, o *doctorOptions) {
 	}
 }
 
-// deniedVerb returns the first verb that the manager needs and may not use on a type; "" if there is none.
+// deniedVerb returns list or watch, whichever the manager's user may not use on a type; "" if it may use both.
 func (r *examiner) deniedVerb(ctx context.Context, user string, resource schema.GroupResource) (string, error) {
 	for _, verb := range []string{"list", "watch"} {
 		review, err := r.typed.AuthorizationV1().SubjectAccessReviews().Create(ctx,

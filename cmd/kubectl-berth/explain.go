@@ -55,6 +55,8 @@ const explainExample = `  # Why is the Deployment web there?
 type explainOptions struct {
 	objectFlags
 	output string
+	// whyNot is the name of the only cluster or node to explain; empty for all. limit is the number of clusters, and of nodes, that are not
+	// chosen and for which to find the reasons.
 	whyNot string
 	limit  int
 	// limited reports whether the user has set limit.
@@ -247,7 +249,7 @@ func printCandidates(p *printer, title string, c *explain.Candidates) {
 	}
 }
 
-// rankOf says how good a candidate is for the rules that choose among the eligible ones.
+// rankOf returns the ranks and scores that a candidate has in rules that choose among the eligible ones, for appending to its name.
 func rankOf(c explain.Candidate) string {
 	texts := make([]string, len(c.Ranks))
 	for i, r := range c.Ranks {
@@ -259,7 +261,7 @@ func rankOf(c explain.Candidate) string {
 	return " (" + strings.Join(texts, "; ") + ")"
 }
 
-// printPreferences prints what a candidate gets of each preference of the rules that choose among the eligible ones.
+// printPreferences prints the value and the score of a candidate for each preference of the rules that choose among the eligible ones.
 func printPreferences(p *printer, c explain.Candidate) {
 	for _, r := range c.Ranks {
 		for _, preference := range r.Preferences {

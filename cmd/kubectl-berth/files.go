@@ -31,9 +31,8 @@ import (
 	"github.com/berth-dev/berth/internal/input"
 )
 
-// withFiles has a builder read files, directories, patterns of files, URLs, and the standard input, as FilenameParam does. But it
-// refuses files of more than limit bytes, and reads no more of what has no size, such as the standard input or a device that a
-// directory has a link to.
+// withFiles adds files, directories, patterns of files, URLs, and the standard input, in, to what a builder reads, as FilenameParam does.
+// But more than limit bytes are an error, in a file as in a stream without a size, such as the standard input. URLs have no limit.
 func withFiles(builder *resource.Builder, files *resource.FilenameOptions, in io.Reader, limit int64) (*resource.Builder, error) {
 	for _, name := range files.Filenames {
 		if name == "-" {
@@ -57,6 +56,7 @@ func withFiles(builder *resource.Builder, files *resource.FilenameOptions, in io
 	return builder, nil
 }
 
+// withFile adds one file to what a builder reads. More than limit bytes are an error.
 func withFile(builder *resource.Builder, path string, limit int64) (*resource.Builder, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -74,7 +74,7 @@ func withFile(builder *resource.Builder, path string, limit int64) (*resource.Bu
 	return builder.Stream(input.Limit(file, limit, input.TooLarge(limit)), path), nil
 }
 
-// pathsOf returns the files that a path or a pattern names. Of directories, it returns the files with manifests.
+// pathsOf returns the files that a path or a pattern names. Of a directory, it returns the files with an extension of manifests.
 func pathsOf(name string, recursive bool) ([]string, error) {
 	roots := []string{name}
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {

@@ -46,7 +46,7 @@ const historyExample = `  # Why has the Deployment checkout moved?
 type historyOptions struct {
 	genericiooptions.IOStreams
 	flags  *genericclioptions.ConfigFlags
-	logs   []string
+	logs   []string // paths of files with the log of decisions; - for the standard input
 	output string
 }
 
@@ -99,7 +99,7 @@ func (o *historyOptions) run(object string) error {
 	}
 	p := newPrinter(o.Out)
 	if len(entries) == 0 {
-		p.line("None of the %d decisions in the log is on %s in namespace %s.", decisions, object, namespace)
+		p.line("None of the %d decisions in the log is on %s in namespace %s. Name another namespace by -n.", decisions, object, namespace)
 		return p.err
 	}
 	printHistory(p, entries, o.output == "wide")
@@ -121,7 +121,7 @@ func isOfType(o decisionlog.Object, name string) bool {
 	return name == o.Resource || name == strings.ToLower(o.Kind) || shortNames[name] == o.Resource
 }
 
-// printHistory prints a row for each change.
+// printHistory prints a table with a row for each changed field of each decision. wide adds columns.
 func printHistory(p *printer, entries []decisionlog.Entry, wide bool) {
 	header := []string{"TIME", "FIELD", "FROM", "TO", "CAUSE", "POLICY", "APPROVED BY"}
 	if wide {
@@ -151,7 +151,7 @@ func printHistory(p *printer, entries []decisionlog.Entry, wide bool) {
 	p.table(header, rows)
 }
 
-// requestOf describes the request because of which an object was placed.
+// requestOf returns the action of a decision, and the user whose request led to it, if one did.
 func requestOf(e decisionlog.Entry) string {
 	if e.User == "" {
 		return string(e.Action)
@@ -159,7 +159,7 @@ func requestOf(e decisionlog.Entry) string {
 	return string(e.Action) + " by " + e.User
 }
 
-// readLog calls f with each decision in a file, or in what - stands for, until it returns false.
+// readLog calls f with each decision in a file, or in the standard input if file is -, until f returns false.
 func readLog(file string, standardInput io.Reader, f func(decisionlog.Entry) bool) error {
 	in := standardInput
 	if file != "-" || in == nil {

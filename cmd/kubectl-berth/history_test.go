@@ -67,7 +67,7 @@ func TestHistory(t *testing.T) {
 	}{
 		"Wide":           {[]string{"deployments.apps/web", "-n", "shop", "--log", file, "-o", "wide"}, "61.250"},
 		"JSON":           {[]string{"Deployment/web", "-n", "shop", "--log", file, "-o", "json"}, `"approvedBy": [`},
-		"OtherName":      {[]string{"deployment/db", "-n", "shop", "--log", file}, "None of the 3 decisions in the log is on deployment/db in namespace shop."},
+		"OtherName":      {[]string{"deployment/db", "-n", "shop", "--log", file}, "None of the 3 decisions in the log is on deployment/db in namespace shop. Name another namespace by -n."},
 		"OtherGroup":     {[]string{"deployments.example.com/web", "-n", "shop", "--log", file}, "None of the 3"},
 		"OtherType":      {[]string{"statefulset/web", "-n", "shop", "--log", file}, "None of the 3"},
 		"OtherNamespace": {[]string{"deployment/web", "--log", file}, "None of the 3"},

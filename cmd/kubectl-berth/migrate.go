@@ -60,6 +60,8 @@ type migrateOptions struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 
+	// selector selects the ConfigMaps with modules by their labels, and dataSelector those with data. packages are those to convert; empty for
+	// all. allowPartial prints the policies even if something was left out.
 	files                          resource.FilenameOptions
 	allNamespaces                  bool
 	selector, dataSelector         string
@@ -167,6 +169,7 @@ func (o *migrateOptions) options() (migration.Options, error) {
 	return out, nil
 }
 
+// oneOf returns the value of a flag, or an error if it is none of the allowed ones.
 func oneOf[T ~string, S ~string](flag string, value S, allowed ...T) (T, error) {
 	if slices.Contains(allowed, T(value)) {
 		return T(value), nil
@@ -178,7 +181,7 @@ func oneOf[T ~string, S ~string](flag string, value S, allowed ...T) (T, error) 
 	return "", fmt.Errorf("%s: %q is none of %s", flag, value, strings.Join(names, ", "))
 }
 
-// resourceRule parses <plural>.<group>/<version>.
+// resourceRule parses <plural>.<group>/<version>, or <plural>/<version> for the core group.
 func resourceRule(text string) (placementv1.ResourceRule, error) {
 	name, version, found := strings.Cut(text, "/")
 	plural, group, _ := strings.Cut(name, ".")
@@ -188,7 +191,7 @@ func resourceRule(text string) (placementv1.ResourceRule, error) {
 	return placementv1.ResourceRule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{plural}}, nil
 }
 
-// read returns the ConfigMaps from files or from the cluster.
+// read returns the ConfigMaps in the files of --filename, or those in the cluster that the selectors of the options select.
 func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, error) {
 	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -232,7 +235,7 @@ func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, er
 	return out, nil
 }
 
-// report prints the findings on the sources, and what each policy does.
+// report prints the findings on the sources to the standard error, with a line for each policy on what it matches and reads.
 func (o *migrateOptions) report(result migration.Result) error {
 	p := newPrinter(o.ErrOut)
 	for _, f := range result.Findings {

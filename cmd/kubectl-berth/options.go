@@ -53,6 +53,8 @@ type simulationFlags struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 
+	// config is the path of the manager's configuration file. predicates are the enabled ones; empty for the manager's default. from are the
+	// paths of a snapshot or of manifests to read in place of a cluster; empty for the cluster of the kubeconfig.
 	config, berthNamespace string
 	predicates, from       []string
 }
@@ -99,6 +101,7 @@ func (f *simulationFlags) settings() (simulation.Options, *replication.Inventori
 	return out, inventories, nil
 }
 
+// allowedPredicates returns the predicates of --predicates, or the manager's default ones, with their arguments in the configuration.
 func (f *simulationFlags) allowedPredicates(config *configuration.ManagerConfiguration) (*predicates.Set, error) {
 	registry, err := predicates.NewRegistry()
 	if err != nil {
@@ -145,7 +148,7 @@ func (f *simulationFlags) cluster(ctx context.Context) (simulation.Cluster, simu
 	return cluster, options, nil
 }
 
-// live returns the cluster behind an API server. It adds the key that verifies records to the options.
+// live returns the cluster behind an API server. It adds the key that verifies records to the options, if the user may read it.
 func (f *simulationFlags) live(
 	ctx context.Context, config *rest.Config, inventories *replication.Inventories, options *simulation.Options,
 ) (*simulation.Live, error) {
@@ -195,7 +198,7 @@ const (
 	maxRatio    = 200
 )
 
-// readSnapshot reads a snapshot. It returns nil for other files.
+// readSnapshot reads a snapshot. It returns nil without an error for a file or directory that is none.
 func readSnapshot(path string) (*simulation.Snapshot, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -228,7 +231,7 @@ func readSnapshot(path string) (*simulation.Snapshot, error) {
 	return simulation.DecodeSnapshot(text)
 }
 
-// uncompressedUpTo limits the reader of a compressed snapshot, which has a size in its file.
+// uncompressedUpTo limits the bytes that a reader decompresses from a snapshot, given the compressed size in bytes.
 func uncompressedUpTo(reader io.Reader, compressed int64) io.Reader {
 	limit := min(max(compressed*maxRatio, minSnapshot), maxSnapshot)
 	return input.Limit(reader, limit, fmt.Errorf("it has more than %s when it is decompressed, which is too much for a file of %s: if you "+
@@ -239,7 +242,7 @@ func uncompressedUpTo(reader io.Reader, compressed int64) io.Reader {
 // snapshotStart is how each snapshot starts.
 const snapshotStart = `{"kind":"` + simulation.SnapshotKind + `"`
 
-// keyring returns the manager's key, or nil for users who can't read it.
+// keyring returns the manager's key that verifies records, or nil if the user can't read it.
 func (f *simulationFlags) keyring(ctx context.Context, config *rest.Config) (*placement.Keyring, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -255,7 +258,7 @@ func (f *simulationFlags) keyring(ctx context.Context, config *rest.Config) (*pl
 	return certs.KeyringOf(secret)
 }
 
-// manifests returns the objects in files, without a cluster.
+// manifests returns the objects in files, without asking a cluster for them.
 func (f *simulationFlags) manifests(files *resource.FilenameOptions) ([]*unstructured.Unstructured, error) {
 	builder, err := withFiles(resource.NewBuilder(f.flags).Unstructured().Local().Flatten(), files, f.In, input.MaxText)
 	if err != nil {

@@ -107,7 +107,7 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	return p.err
 }
 
-// printMoves writes each object to patch, with its changes as instructions.
+// printMoves writes each object that Berth has to patch or evict, with a line for each change.
 func printMoves(p *printer, moves []whatif.Move) {
 	for _, m := range moves {
 		action := ""
@@ -121,7 +121,7 @@ func printMoves(p *printer, moves []whatif.Move) {
 	}
 }
 
-// changesOf returns a row for each change of a field.
+// changesOf returns the rows of the wide table: one for each field that changes.
 func changesOf(moves []whatif.Move) [][]string {
 	var rows [][]string
 	for _, m := range moves {

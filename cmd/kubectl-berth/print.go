@@ -45,7 +45,7 @@ func printPolicies(out io.Writer, policies []migration.Policy) error {
 	return p.err
 }
 
-// printEach writes items in a structured format, or, if format is "", as write does, with an empty line between two of them.
+// printEach writes items as JSON or YAML. If format is "", it calls write for each of them, with an empty line between two.
 func printEach[T any](out io.Writer, format string, all []T, write func(*printer, T)) error {
 	if format != "" {
 		return printStructured(out, format, all)
@@ -88,7 +88,7 @@ func encodeJSON(value any) (string, error) {
 	return printableJSON(text) + "\n", nil
 }
 
-// printableJSON returns JSON with escapes for all characters without a glyph. The encoder leaves some, such as those for the
+// printableJSON returns encoded JSON with escapes for the characters without a glyph that the encoder leaves, such as those for the
 // direction of text.
 func printableJSON(text []byte) string {
 	return printable.Lines(longCharacters.ReplaceAllStringFunc(string(text), func(c string) string {
@@ -100,7 +100,7 @@ func printableJSON(text []byte) string {
 	}))
 }
 
-// longCharacters are those that JSON escapes as two.
+// longCharacters matches the characters that JSON escapes as two.
 var longCharacters = regexp.MustCompile(`[\x{10000}-\x{10ffff}]`)
 
 // encodeYAML returns a value as YAML.
@@ -117,7 +117,7 @@ func encodeYAML(value any) (string, error) {
 	return printable.Lines(string(text)) + "\n", nil
 }
 
-// manifest renders a policy without its status.
+// manifest returns a policy without its status as YAML, with its Rego in a block of lines if possible.
 func manifest(p *placementv1.PlacementPolicy) (string, error) {
 	render := func(spec placementv1.PlacementPolicySpec) (string, error) {
 		return encodeYAML(map[string]any{

@@ -28,8 +28,8 @@ import (
 	"github.com/berth-dev/berth/internal/printable"
 )
 
-// printer writes text, and keeps the first error. Commands print through it alone, because names, annotations, and messages come
-// from users that the reader need not trust: of what it is given, only formats and documents can begin a line or style text.
+// printer writes text to out, and keeps the first error in err. Commands print only through it: names, annotations, and messages come from
+// users that the reader need not trust, so arguments can't begin a line or style text, unlike formats and documents.
 type printer struct {
 	out io.Writer
 	err error
@@ -51,12 +51,11 @@ const (
 	green = "32"
 )
 
-// styled is printable text in a style.
+// styled is text with the control sequences of a style, if the output shows styles. line writes it as it is.
 type styled string
 
-// shown returns a text as a part of a line. Besides what printable.Text does, the text is no command to a CI system that reads the
-// output: lines that begin with :: are those of GitHub Actions, and ##[ and ##vso[ anywhere in a line those of GitHub Actions and Azure
-// Pipelines.
+// shown escapes a text for a line of output, as printable.Text does. It also escapes what a CI system that reads the output would take for
+// a command: :: at the start of a line, and ## anywhere.
 func shown(text string) string {
 	text = strings.ReplaceAll(printable.Text(text), "##", `#\u0023`)
 	if start := strings.TrimLeft(text, " "); strings.HasPrefix(start, "::") {
@@ -74,11 +73,11 @@ func (p *printer) style(style, text string) styled {
 	return styled(text)
 }
 
-// paragraph is a message of one or more lines, such as that of a compiler. As the last argument of line, it takes a line of the
-// output for each of its own; all but the first are marked.
+// paragraph is a message of one or more lines, such as that of a compiler. printer.line writes each of its lines on a line of the output,
+// all but the first after a mark. It must be the last argument.
 type paragraph string
 
-// line writes one line, and no more whatever the arguments contain, except for a paragraph.
+// line writes one line, even if an argument contains line breaks, except for a paragraph.
 func (p *printer) line(format string, args ...any) {
 	printed, below := make([]any, len(args)), ""
 	for i, arg := range args {
@@ -117,7 +116,7 @@ func (p *printer) table(header []string, rows [][]string) {
 	p.write(aligned.String())
 }
 
-// document writes a text of several lines that is written for programs, too.
+// document writes a text of several lines that programs read, such as YAML.
 func (p *printer) document(text string) { p.write(printable.Lines(text)) }
 
 func (p *printer) write(text string) {
@@ -126,7 +125,7 @@ func (p *printer) write(text string) {
 	}
 }
 
-// printError writes an error as the last line of a command that fails.
+// printError writes the error with which a command fails.
 func printError(out io.Writer, err error) {
 	// There is no other place to report an error of this message.
 	newPrinter(out).line("Error: %s", paragraph(err.Error()))

@@ -77,16 +77,16 @@ func newQuotas(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 type namespaceQuotas struct {
 	Namespace string          `json:"namespace"`
 	Amounts   []limitedAmount `json:"amounts"`
-	// Missing says what the user may not read.
+	// Missing are sentences that say why quotas are missing, such as because the user may not list them.
 	Missing []string `json:"missing,omitempty"`
 }
 
-// limitedAmount is what a quota has of a resource. An amount that is not known is "".
+// limitedAmount is how much of a resource a quota allows, and how much is used. An amount that is not known is "".
 type limitedAmount struct {
-	Quota    string           `json:"quota"`
+	Quota    string           `json:"quota"` // the kind and name
 	Mode     placementv1.Mode `json:"mode"`
 	Resource string           `json:"resource"`
-	// Used is what all namespaces of the quota use, and UsedHere what this one uses.
+	// Used is what all namespaces of the quota use, and UsedHere what this one uses. Hard is the limit, and Left is Hard minus Used.
 	Used     string `json:"used,omitempty"`
 	UsedHere string `json:"usedHere,omitempty"`
 	Hard     string `json:"hard"`
@@ -156,7 +156,8 @@ func (n *namespaceQuotas) read(ctx context.Context, client dynamic.Interface, ow
 		return err
 	}
 	if match.IsProtectedNamespace(n.Namespace, own) {
-		n.Missing = append(n.Missing, fmt.Sprintf("No ClusterScopedQuota limits namespace %s: a cluster could be locked out of itself.", n.Namespace))
+		n.Missing = append(n.Missing, fmt.Sprintf("No ClusterScopedQuota limits namespace %s: it could stop parts of Kubernetes that the cluster needs.",
+			n.Namespace))
 		return nil
 	}
 	return n.readShared(ctx, client, of)
@@ -183,7 +184,8 @@ func (n *namespaceQuotas) readScoped(ctx context.Context, client dynamic.Interfa
 	return nil
 }
 
-// readShared reads the ClusterScopedQuotas that select the namespace, whose labels are of; nil if the user may not read them.
+// readShared reads the ClusterScopedQuotas that select the namespace. The labels of the namespace, of, are nil if the user may not read
+// them.
 func (n *namespaceQuotas) readShared(ctx context.Context, client dynamic.Interface, of labels.Set) error {
 	items, err := listQuotas(ctx, client, "clusterscopedquotas", "")
 	if apierrors.IsForbidden(err) {
@@ -214,7 +216,7 @@ func (n *namespaceQuotas) readShared(ctx context.Context, client dynamic.Interfa
 	return nil
 }
 
-// listQuotas lists the quotas of a kind, which plural names, in a namespace; "" for a cluster-scoped kind.
+// listQuotas lists the quotas of a kind, such as scopedquotas, in a namespace, which is "" for a cluster-scoped kind.
 func listQuotas(ctx context.Context, client dynamic.Interface, plural, namespace string) ([]unstructured.Unstructured, error) {
 	list, err := client.Resource(placementv1.GroupVersion.WithResource(plural)).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	switch {
@@ -228,8 +230,8 @@ func listQuotas(ctx context.Context, client dynamic.Interface, plural, namespace
 	return list.Items, nil
 }
 
-// isSelectedBy reports whether a quota selects the namespace with the labels of. If of is nil, because the user may not read them, known
-// is false unless the selector selects all namespaces, or the status of the quota lists the namespace.
+// isSelectedBy reports whether a quota selects the namespace, whose labels are of. If the labels are unknown, of is nil, and known is false
+// unless the quota selects all namespaces or its status lists this one.
 func (n *namespaceQuotas) isSelectedBy(q *placementv1.ClusterScopedQuota, of labels.Set) (selects, known bool) {
 	selector, err := quota.NamespaceSelector(q.Spec.NamespaceSelector)
 	switch {
@@ -245,11 +247,13 @@ func (n *namespaceQuotas) isSelectedBy(q *placementv1.ClusterScopedQuota, of lab
 	return listed, listed
 }
 
+// isNamespaceOf reports whether a usage is that of the namespace.
 func (n *namespaceQuotas) isNamespaceOf(u placementv1.NamespaceUsage) bool {
 	return u.Namespace == n.Namespace
 }
 
-// usageIn returns what the namespace uses of a quota that it shares. known is false if the quota has too many namespaces to list this one.
+// usageIn returns how much of a resource, name, the namespace uses of a quota that it shares. known is false if the status of the quota has
+// too many namespaces to list this one.
 func (n *namespaceQuotas) usageIn(q *placementv1.ClusterScopedQuota, name corev1.ResourceName) (used resource.Quantity, known bool) {
 	listed := q.Status.Namespaces
 	if i := slices.IndexFunc(listed, n.isNamespaceOf); i >= 0 {
@@ -259,8 +263,8 @@ func (n *namespaceQuotas) usageIn(q *placementv1.ClusterScopedQuota, name corev1
 	return used, len(listed) < placementv1.MaxNamespaces || n.Namespace < listed[len(listed)-1].Namespace
 }
 
-// add adds the amounts of a quota. here returns what the namespace uses, once Berth has counted it; known is false if the status of the
-// quota does not tell.
+// add adds an amount for each resource of a quota. here returns what the namespace uses of a resource; known is false if the status of the
+// quota does not tell. It is called only for resources that Berth has counted.
 func (n *namespaceQuotas) add(kind string, q placementv1.Quota, here func(corev1.ResourceName) (used resource.Quantity, known bool)) {
 	spec, status := q.QuotaSpec(), q.QuotaStatus()
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {

@@ -39,18 +39,18 @@ import (
 
 // recordedAt is what Berth has recorded at an object, for users who may not read what decides it.
 type recordedAt struct {
-	Object string `json:"object"`
-	// Recorded is true. It tells this output from an explain.Explanation.
+	Object string `json:"object"` // the kind, namespace, and name
+	// Recorded is always true. Programs tell this output from an explain.Explanation by it.
 	Recorded bool `json:"recorded"`
 	placement.ObjectRecord
 	Events []recordedEvent `json:"events,omitempty"`
-	// Missing says what the user may not read, and what the output lacks for other reasons.
+	// Missing are sentences that say what the output lacks, such as what the user may not read.
 	Missing []string `json:"missing"`
 }
 
 // recordedEvent is an Event on an object.
 type recordedEvent struct {
-	Time    time.Time `json:"time"`
+	Time    time.Time `json:"time"` // when it happened last
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
 }
@@ -61,8 +61,8 @@ const (
 	withoutConfig  = "What is unknown above may be declared in the manager's configuration, under podTemplates or placements: name the file by --config."
 )
 
-// explainRecorded prints what is recorded at the objects that the arguments name. missing is the error about what the user may not read,
-// which it returns if the user may not read the objects, either.
+// explainRecorded prints what Berth recorded at the objects that the arguments name. missing is the error that says what the user may not
+// read. It is returned if the user may not read the objects, either.
 func (o *explainOptions) explainRecorded(ctx context.Context, args []string, missing error) error {
 	objects, err := o.existing(ctx, nil, args)
 	if apierrors.IsForbidden(err) {
@@ -102,7 +102,7 @@ func (o *explainOptions) explainRecorded(ctx context.Context, args []string, mis
 	return printEach(o.Out, o.output, all, printRecorded)
 }
 
-// recordOf returns what the record of an object says.
+// recordOf returns the values that Berth's record in an object has, with the current ones.
 func recordOf(obj *unstructured.Unstructured, options simulation.Options, mapper meta.RESTMapper) (placement.ObjectRecord, error) {
 	gvk := obj.GroupVersionKind()
 	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -114,7 +114,7 @@ func recordOf(obj *unstructured.Unstructured, options simulation.Options, mapper
 	return placement.RecordedIn(obj, path, options.ClusterLists.Of(mapping.Resource.GroupResource())), nil
 }
 
-// lacking returns what the flags of the command leave out of what is recorded at an object.
+// lacking returns sentences on flags: that --config may make values known that are unknown, and that flags have no effect.
 func (o *explainOptions) lacking(values []placement.Recorded) []string {
 	var out []string
 	if o.config == "" && slices.ContainsFunc(values, func(v placement.Recorded) bool { return v.Unknown != "" }) {

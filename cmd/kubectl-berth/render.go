@@ -55,7 +55,7 @@ const renderExample = `  # What do the rules of a policy compile to?
 type renderOptions struct {
 	simulationFlags
 	files  resource.FilenameOptions
-	digest bool
+	digest bool // prints digests of modules in place of the modules
 }
 
 func newRender(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -127,14 +127,14 @@ func (o *renderOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// policyModule is the module of a policy.
+// policyModule is the Rego module of a policy.
 type policyModule struct {
 	text string
-	// rendered reports whether the module comes from rules.
+	// rendered reports whether the module was compiled from spec.rules; otherwise it is spec.rego.
 	rendered bool
 }
 
-// moduleOf returns the module of a policy, or the mistakes for which there is none.
+// moduleOf returns the module of a policy, or the mistakes in the policy because of which it has none.
 func moduleOf(ctx context.Context, obj *unstructured.Unstructured) (module policyModule, mistakes []string) {
 	p, mistakes := decodePolicy(ctx, obj)
 	switch {

@@ -48,8 +48,8 @@ const snapshotExample = `  # Record the cluster, compressed
 // snapshotOptions are the flags of the snapshot command.
 type snapshotOptions struct {
 	simulationFlags
-	output string
-	redact bool
+	output string // the path of the file to write; - for the standard output
+	redact bool   // replaces names, labels, and annotations of matched objects by hashes
 }
 
 func newSnapshot(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -118,6 +118,7 @@ func encodeSnapshot(out io.Writer, s *simulation.Snapshot) error {
 	return nil
 }
 
+// writeSnapshot writes a snapshot to a file that only the user may read, compressed if its name ends with .gz.
 func writeSnapshot(path string, s *simulation.Snapshot) (err error) {
 	// The snapshot may contain objects that other users may not read.
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)

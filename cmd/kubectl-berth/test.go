@@ -51,6 +51,8 @@ const testExample = `  # All cases below a directory
 // testOptions are the flags of the test command.
 type testOptions struct {
 	simulationFlags
+	// run is a regular expression that the names of the cases to run match; empty for all. coverageMin is the least coverage, in percent, with
+	// which the command succeeds.
 	run, output string
 	coverage    bool
 	watch       bool
@@ -88,10 +90,11 @@ func newTest(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 type testReport struct {
 	Results  []casetest.Result         `json:"results"`
 	Coverage []casetest.PolicyCoverage `json:"coverage,omitempty"`
-	// CoveragePercent is the coverage of all policies.
+	// CoveragePercent is the coverage of all policies together; nil if it is not measured.
 	CoveragePercent *float64 `json:"coveragePercent,omitempty"`
 }
 
+// failed returns the number of cases that failed.
 func (r *testReport) failed() int {
 	failed := 0
 	for _, result := range r.Results {
@@ -102,6 +105,7 @@ func (r *testReport) failed() int {
 	return failed
 }
 
+// runAll runs the cases in the paths once, and prints the results. It returns an error if a case fails or too few lines are covered.
 func (o *testOptions) runAll(ctx context.Context, paths []string) error {
 	report, err := o.results(ctx, paths)
 	if err != nil {
@@ -159,7 +163,7 @@ func (o *testOptions) runOnChanges(ctx context.Context, paths []string) error {
 	}
 }
 
-// stateOfFiles returns a text that changes with the files in the directories of the paths.
+// stateOfFiles returns a text with the name, size, and time of each file in the directories of the paths, to notice changes.
 func stateOfFiles(paths []string) (string, error) {
 	var out strings.Builder
 	for _, path := range paths {
@@ -183,7 +187,7 @@ func stateOfFiles(paths []string) (string, error) {
 	return out.String(), nil
 }
 
-// results runs the cases in the paths.
+// results runs the cases in the paths, and returns their results and the coverage.
 func (o *testOptions) results(ctx context.Context, paths []string) (*testReport, error) {
 	options := casetest.Options{Clock: clock.RealClock{}}
 	var err error
@@ -263,15 +267,15 @@ type junitSuite struct {
 // junitCase is the element testcase.
 type junitCase struct {
 	Name    string        `xml:"name,attr"`
-	Class   string        `xml:"classname,attr"`
+	Class   string        `xml:"classname,attr"` // the path of the file
 	Seconds float64       `xml:"time,attr"`
 	Failure *junitFailure `xml:"failure,omitempty"`
 }
 
 // junitFailure is the element failure.
 type junitFailure struct {
-	Message string `xml:"message,attr"`
-	Text    string `xml:",chardata"`
+	Message string `xml:"message,attr"` // the first line of Text
+	Text    string `xml:",chardata"`    // all failures of the case
 }
 
 // printJUnit writes the results as JUnit's XML, with a suite for each file.

@@ -48,7 +48,7 @@ type listOptions struct {
 	output string
 }
 
-// addTo adds the flags to a command, and completes the names of policies.
+// addTo adds the flags to a command, and the completion of names of policies. It returns the command.
 func (o *listOptions) addTo(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = o.completePolicies
 	o.addFlags(cmd.Flags())
@@ -59,7 +59,7 @@ func (o *listOptions) addTo(cmd *cobra.Command) *cobra.Command {
 // listFormats are the values of --output of a command that lists objects of a policy.
 const listFormats = "json, yaml, or wide"
 
-// checkOutput refuses other values of --output, before the command reads the cluster.
+// checkOutput returns an error for a value of --output that is none of listFormats. Call it before the command reads the cluster.
 func (o *listOptions) checkOutput() error {
 	if !slices.Contains([]string{"", "json", "yaml", "wide"}, o.output) {
 		return fmt.Errorf("--output: %q is not one of %s", o.output, listFormats)
@@ -84,6 +84,7 @@ func newViolations(flags *genericclioptions.ConfigFlags, streams genericiooption
 	})
 }
 
+// violations prints the objects that differ from what a policy decides, or from what any decides if policy is "".
 func (o *listOptions) violations(ctx context.Context, policy string) error {
 	if err := o.checkOutput(); err != nil {
 		return err

@@ -63,12 +63,12 @@ const whatifExample = `  # A new version of a policy
 // whatifOptions are the flags of the whatif command.
 type whatifOptions struct {
 	simulationFlags
-	files       resource.FilenameOptions
-	deleted     []string
-	assignments []string
+	files       resource.FilenameOptions // objects that are created or replaced
+	deleted     []string                 // the values of --delete
+	assignments []string                 // the values of --set
 	output      string
-	maxMoves    int
-	limitMoves  bool
+	maxMoves    int  // how many objects may get other values at once for the exit code 0
+	limitMoves  bool // whether maxMoves is given
 }
 
 func newWhatif(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -92,7 +92,7 @@ func newWhatif(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 		"namespace, the name must be unique.")
 	f.StringArrayVar(&o.assignments, "set", nil, "A field that is set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE. Names with dots are in "+
 		"brackets, as in metadata.labels['a.b/c']=d. Without =VALUE the field is removed.")
-	f.IntVar(&o.maxMoves, "max-moves", 0, "How many objects may get other values at once for the exit code 0.")
+	f.IntVar(&o.maxMoves, "max-moves", 0, "The most objects that may get other values at once. If more do, the exit code is 3.")
 	f.StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
 	return cmd
 }
@@ -145,7 +145,7 @@ func (o *whatifOptions) run(ctx context.Context) error {
 	return cmp.Or(err, o.exit(report))
 }
 
-// exit returns the error that sets the exit code; nil for 0.
+// exit returns the error that sets the exit code for what a report contains; nil for exit code 0.
 func (o *whatifOptions) exit(r *whatif.Report) error {
 	broken := slices.ContainsFunc(r.Findings, func(f whatif.Finding) bool { return f.Error })
 	switch {
@@ -157,7 +157,7 @@ func (o *whatifOptions) exit(r *whatif.Report) error {
 	return nil
 }
 
-// changes parses the flags.
+// changes returns the changes that the flags name.
 func (o *whatifOptions) changes(ctx context.Context, cluster simulation.Cluster) (whatif.Changes, error) {
 	var out whatif.Changes
 	if len(o.files.Filenames)+len(o.deleted)+len(o.assignments) == 0 {
@@ -249,7 +249,7 @@ func printRules(p *printer, rules []whatif.RuleCount) {
 	}
 }
 
-// printNamespaces prints the totals by namespace.
+// printNamespaces prints for each namespace how many of its objects change, by kind of change.
 func printNamespaces(p *printer, r *whatif.Report) {
 	for _, namespace := range slices.Sorted(maps.Keys(r.Namespaces)) {
 		var parts []string
@@ -273,7 +273,7 @@ func qualifiedName(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// keyName names a key in the output, for example "annotation a/b". The key of clusters is the path of a field.
+// keyName returns how the output names a key of a field, for example "annotation a/b"; for the field clusters, only the key, a path.
 func keyName(field, key string) string {
 	if field == "clusters" {
 		return key
@@ -285,6 +285,7 @@ func keyName(field, key string) string {
 	return strings.TrimSuffix(field, "s") + " " + key
 }
 
+// plainText returns a value, or "(none)" for nil.
 func plainText(value *string) string {
 	if value == nil {
 		return "(none)"

@@ -69,7 +69,7 @@ const whereExample = `  # All clusters, with their regions and what arrives and 
 // whereOptions are the flags of the where command.
 type whereOptions struct {
 	listOptions
-	by       string
+	by       string // the kind of places to count by, such as cluster
 	watch    bool
 	interval time.Duration
 }
@@ -94,14 +94,16 @@ func newWhere(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 // minInterval is the shortest --interval. Each time, the command reads everything that policies read and match.
 const minInterval = time.Second
 
-// subject is what the where command shows: the objects, those in a place, or all places.
+// subject is what the where command shows: the objects that arguments name, the objects in one place, or a table of all places.
 type subject struct {
-	by      fleet.By
+	by fleet.By
+	// objects are arguments of the form TYPE/NAME. place is the place to show if inPlace is true; "" stands for objects that are nowhere.
 	objects []string
 	place   string
 	inPlace bool
 }
 
+// where runs the command, once or, with --watch, until the context ends.
 func (o *whereOptions) where(ctx context.Context, args []string) error {
 	subject, err := o.subject(args)
 	if err != nil {
@@ -114,7 +116,7 @@ func (o *whereOptions) where(ctx context.Context, args []string) error {
 	return repeat(ctx, o.interval, o.Out, show)
 }
 
-// subject parses the flags and arguments.
+// subject returns what the flags and arguments ask for.
 func (o *whereOptions) subject(args []string) (subject, error) {
 	if err := o.checkOutput(); err != nil {
 		return subject{}, err
@@ -139,7 +141,7 @@ func (o *whereOptions) subject(args []string) (subject, error) {
 	return out, nil
 }
 
-// repeat prints what show writes, and prints it again when it has changed, until the context ends or show fails.
+// repeat calls show at each interval, and prints what it writes if that has changed, until the context ends or show fails.
 func repeat(ctx context.Context, interval time.Duration, out io.Writer, show func(io.Writer) error) error {
 	last := ""
 	for {
@@ -198,7 +200,7 @@ func (o *whereOptions) show(ctx context.Context, subject subject, out io.Writer)
 	return o.showMembers(table.Places[i], f.In(subject.by, subject.place), out)
 }
 
-// noPlace says that a place is not in a table.
+// noPlace returns the error for the name of a place that is not in a table.
 func noPlace(table *fleet.Table, name string) error {
 	if name == "" {
 		return fmt.Errorf("no workload is without a %s", table.By)
@@ -214,7 +216,7 @@ func noPlace(table *fleet.Table, name string) error {
 	return fmt.Errorf("there is no %s %q: no inventory has it, and no object names it; %s", table.By, name, hint)
 }
 
-// showPlaces writes a line for each place.
+// showPlaces writes a table with a row for each place.
 func (o *whereOptions) showPlaces(table *fleet.Table, out io.Writer) error {
 	if o.output == "json" || o.output == "yaml" {
 		return printStructured(out, o.output, table)
@@ -237,7 +239,7 @@ func (o *whereOptions) showPlaces(table *fleet.Table, out io.Writer) error {
 // shownStates are the states in the order of the output.
 var shownStates = []fleet.State{fleet.Running, fleet.Moving, fleet.Waiting, fleet.Violating}
 
-// countsOf returns the number of objects in each state.
+// countsOf returns a text for each state with its number of objects, such as "3 moving".
 func countsOf(states map[fleet.State]int) (out []string) {
 	for _, state := range shownStates {
 		out = append(out, fmt.Sprintf("%d %s", states[state], strings.ToLower(string(state))))
@@ -282,7 +284,7 @@ func numbers[N int | int64](header string, number func(fleet.Place) N) column[fl
 	return column[fleet.Place]{header, func(p fleet.Place) string { return strconv.FormatInt(int64(number(p)), 10) }}
 }
 
-// amountColumns returns the columns with the amounts of resources that a table has: of CPU and memory, and of all others if it is wide.
+// amountColumns returns the columns with used and free amounts of CPU and memory; if wide, also the allocatable ones, and other resources.
 func amountColumns(table *fleet.Table, wide bool) (out []column[fleet.Place]) {
 	known := map[corev1.ResourceName]bool{}
 	for _, p := range table.Places {
@@ -317,7 +319,7 @@ func amountColumns(table *fleet.Table, wide bool) (out []column[fleet.Place]) {
 // unknownAmount stands for an amount that no inventory says.
 const unknownAmount = "-"
 
-// readyOf returns whether a cluster or node is ready; "" for other places.
+// readyOf returns true or false for a cluster or node that is ready or not; "" if that is unknown, and for zones and regions.
 func readyOf(p fleet.Place) string {
 	if p.Ready == nil {
 		return ""
@@ -325,7 +327,7 @@ func readyOf(p fleet.Place) string {
 	return strconv.FormatBool(*p.Ready)
 }
 
-// positive returns a number; "" for 0.
+// positive returns a number as text; "" for 0.
 func positive(n int) string {
 	if n == 0 {
 		return ""
@@ -341,7 +343,7 @@ func quantityOf(amounts corev1.ResourceList, resource corev1.ResourceName) strin
 	return ""
 }
 
-// showMembers writes a line for each object in a place.
+// showMembers writes a table with a row for each object in a place.
 func (o *whereOptions) showMembers(place fleet.Place, members []fleet.Member, out io.Writer) error {
 	if o.output == "json" || o.output == "yaml" {
 		return printStructured(out, o.output, struct {
@@ -376,7 +378,7 @@ func (o *whereOptions) showMembers(place fleet.Place, members []fleet.Member, ou
 	return p.err
 }
 
-// countOf returns a number; "" if it is not known.
+// countOf returns a number as text; "" if it is nil.
 func countOf(n *int64) string {
 	if n == nil {
 		return ""
@@ -384,7 +386,7 @@ func countOf(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// stateOf returns the state of an object in a place to which it comes, or that it leaves.
+// stateOf returns the text of an object's state in a place, with its change if it comes to the place or leaves it.
 func stateOf(state fleet.State, change fleet.Change) string {
 	if change == "" {
 		return string(state)
@@ -392,7 +394,7 @@ func stateOf(state fleet.State, change fleet.Change) string {
 	return string(state) + ", " + strings.ToLower(string(change))
 }
 
-// showObjects writes the clusters of objects, with the reasons.
+// showObjects writes the clusters of the objects that arguments name, with the reasons for each.
 func (o *whereOptions) showObjects(ctx context.Context, s *simulation.Simulation, args []string, out io.Writer) error {
 	contents, err := o.existing(ctx, s.Cluster(), args)
 	if err != nil {
@@ -427,7 +429,7 @@ func (o *whereOptions) showObjects(ctx context.Context, s *simulation.Simulation
 	return p.err
 }
 
-// printExplained writes the clusters of an object.
+// printExplained writes the state of an object, and a table of its clusters with the reasons for each.
 func (o *whereOptions) printExplained(p *printer, e *fleet.Explained) {
 	style := bold
 	switch e.State {

@@ -96,10 +96,10 @@ func Run(options ...Option) error {
 type given struct {
 	options setup.Options
 	logging zap.Options
-	version bool
+	version bool // prints the version in place of running the manager
 }
 
-// bind defines the flags of the command line, whose defaults the options change.
+// bind defines the flags of the command line in f. The result has their values once f is parsed. options change the defaults before.
 func bind(f *flag.FlagSet, options ...Option) *given {
 	g := &given{}
 	for _, change := range options {
