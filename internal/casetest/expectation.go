@@ -23,8 +23,8 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// ExpectationOf returns what policies decide of an object, as the expectation of a case: the policies that match it, why it is denied or
-// can't be decided, and the clusters, annotations, and labels that differ from those of the object.
+// ExpectationOf returns what policies decide for an object, as the expectation of a case: the policies that match it, why it is denied or
+// can't be decided, its clusters, and the annotations and labels that policies change.
 func ExpectationOf(ctx context.Context, s *simulation.Simulation, o simulation.Object) (Expectation, error) {
 	outcome, err := s.Decide(ctx, o)
 	if err != nil {
@@ -61,7 +61,7 @@ func ExpectationOf(ctx context.Context, s *simulation.Simulation, o simulation.O
 	return out, nil
 }
 
-// differences returns the values that two maps have in different ways, as the second one has them; nil stands for a missing one.
+// differences returns the entries of after that before lacks or has with another value, and nil for each key that only before has.
 func differences(before, after map[string]string) map[string]*string {
 	out := map[string]*string{}
 	for key, value := range after {

@@ -46,7 +46,7 @@ const (
 	Kind       = "PolicyTest"
 )
 
-// Suffix is how the names of files of cases end.
+// Suffix ends the names of files of cases.
 const Suffix = "_test.yaml"
 
 // File is a file of cases.
@@ -57,8 +57,8 @@ type File struct {
 	// the directory of the file of cases.
 	Policies []string `json:"policies,omitempty"`
 	World    []string `json:"world,omitempty"`
-	// Alternatives are lists of more files with PlacementPolicies. The cases run once with each of them: the lists say the same in
-	// other words, such as in rules and in Rego.
+	// Alternatives are lists of more files with PlacementPolicies. All cases run once with each list: the policies of the lists decide the
+	// same, but are written in different ways, such as in rules and in Rego.
 	Alternatives [][]string `json:"alternatives,omitempty"`
 	// Objects are more objects that exist. They may be PlacementPolicies, too.
 	Objects []Object `json:"objects,omitempty"`
@@ -71,50 +71,50 @@ type File struct {
 	alternatives [][]*unstructured.Unstructured
 }
 
-// Case is one object and what becomes of it.
+// Case is one object, and what policies are expected to decide for it.
 type Case struct {
 	Name string `json:"name"`
-	// Matrix has values by name. The case runs for each combination of values, with $(name) replaced by the value in its
-	// texts.
+	// Matrix has lists of values by name. The case runs once for each combination of values, with $(name) replaced by the value in
+	// all texts of the case.
 	Matrix map[string][]string `json:"matrix,omitempty"`
-	// Objects are more objects that exist in this case. They replace those of the same name.
+	// Objects are more objects that exist in this case. They replace objects of the file with the same name.
 	Objects []Object `json:"objects,omitempty"`
 	// Object is the object that is created, or that exists if Exists is true.
 	Object Object      `json:"object"`
 	Exists bool        `json:"exists,omitempty"`
 	Expect Expectation `json:"expect"`
-	// Then is a change of the objects that exist, for cases of remediation: the object is created before it, and Then says
-	// what it becomes.
+	// Then is a change of other objects, for cases of remediation. It happens after Object was placed, and has the expectation for Object
+	// after the change.
 	Then *Change `json:"then,omitempty"`
 }
 
-// Change is a change of the objects that exist.
+// Change is a change of objects in a case.
 type Change struct {
-	// Objects are created or replace those of the same name.
+	// Objects are created, or replace existing ones of the same name.
 	Objects []Object `json:"objects,omitempty"`
-	// Delete are objects that are deleted, of which only type, namespace, and name count.
+	// Delete are objects that are deleted; only their type, namespace, and name count. Expect is the result for Case.Object afterwards.
 	Delete []Object    `json:"delete,omitempty"`
 	Expect Expectation `json:"expect"`
 }
 
-// Expectation is what is expected of a decision. What it leaves out may be anything.
+// Expectation is what policies are expected to decide for an object. Fields that are not set are not checked.
 type Expectation struct {
-	// Matched are the policies that match the object, in order of precedence.
+	// Matched are the names of the policies that match the object, in order of precedence.
 	Matched *[]string `json:"matched,omitempty"`
-	// Annotations, Labels, and Clusters are those of the placed object. A null value means that the key is absent.
+	// Annotations and Labels are some of those of the placed object; nil means that it lacks the key. Clusters are all of its clusters.
 	Annotations map[string]*string `json:"annotations,omitempty"`
 	Labels      map[string]*string `json:"labels,omitempty"`
 	Clusters    *[]string          `json:"clusters,omitempty"`
-	// PodSpec are fields of the placed object's pod spec.
+	// PodSpec are some fields of the placed object's pod spec, by name.
 	PodSpec map[string]any `json:"podSpec,omitempty"`
-	// Denied are parts of the messages for which policies deny the object, one for each message; an empty list means that
-	// it is admitted.
+	// Denied has, for each message with which policies deny the object, a part of that message, in their order. An empty list means that the
+	// object is admitted.
 	Denied *[]string `json:"denied,omitempty"`
-	// Warnings are parts of the warnings, one for each of them.
+	// Warnings has, for each warning of policies, a part of that warning, in their order.
 	Warnings *[]string `json:"warnings,omitempty"`
-	// Error is a part of the message of a policy that can't decide.
+	// Error is a part of the error of a policy that can't decide; empty if all can.
 	Error string `json:"error,omitempty"`
-	// WhyNot are parts of the reasons for which clusters are not chosen, by cluster.
+	// WhyNot has, by the name of a cluster, a part of a reason why the cluster is not chosen.
 	WhyNot map[string]string `json:"whyNot,omitempty"`
 }
 
@@ -130,8 +130,8 @@ type Object struct{ Content map[string]any }
 // UnmarshalJSON implements json.Unmarshaler. Numbers are int64 or float64, as in objects from the API server.
 func (o *Object) UnmarshalJSON(text []byte) error { return utiljson.Unmarshal(text, &o.Content) }
 
-// Find returns the files of cases in the paths, sorted: the files that are named, and those in directories whose names end
-// with Suffix. An error says that there are none.
+// Find returns the paths of files of cases, sorted: each path that names a file, and the files in directories whose names end with
+// Suffix. It is an error if there are none.
 func Find(paths ...string) ([]string, error) {
 	var out []string
 	for _, path := range paths {
@@ -154,7 +154,7 @@ func Find(paths ...string) ([]string, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no file in %s ends with %s", strings.Join(paths, ", "), Suffix)
+		return nil, fmt.Errorf("no file in %s has a name that ends with %s", strings.Join(paths, ", "), Suffix)
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
@@ -194,7 +194,7 @@ func Load(path string) (*File, error) {
 	return out, nil
 }
 
-// read returns the objects in files that the file of cases names.
+// read returns the objects in files, given by their paths relative to the file of cases.
 func (f *File) read(names []string) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	for _, name := range names {
@@ -217,7 +217,7 @@ func decode(text []byte, out any) (unknown []error, err error) {
 	return unknown, input.WrongType(err, text)
 }
 
-// validate returns the first mistake. The type comes first, because another type has other fields.
+// validate returns the first mistake in the file. unknown are the errors for unknown fields, which come after a wrong apiVersion or kind.
 func (f *File) validate(unknown []error) error {
 	if f.APIVersion != APIVersion || f.Kind != Kind {
 		return fmt.Errorf("apiVersion is %q and kind is %q, must be %s and %s", f.APIVersion, f.Kind, APIVersion, Kind)
@@ -249,7 +249,8 @@ func (f *File) validate(unknown []error) error {
 			return fmt.Errorf("case %q: then.expect is required, with the result for the object", c.Name)
 		}
 		if unused, err := c.unused(); err != nil || unused != "" {
-			return cmp.Or(err, fmt.Errorf("case %q: matrix.%s has no effect: nothing but the name of the case has $(%s)", c.Name, unused, unused))
+			return cmp.Or(err, fmt.Errorf("case %q: matrix.%s has no effect: nothing but the name of the case has $(%s); use it in a field, or remove it",
+				c.Name, unused, unused))
 		}
 		names[c.Name] = true
 	}
@@ -283,6 +284,7 @@ func isPolicy(obj *unstructured.Unstructured) bool {
 	return obj.GroupVersionKind() == placementv1.GroupVersion.WithKind("PlacementPolicy")
 }
 
+// contents returns objects in the form that package simulation takes.
 func contents(objects []Object) []*unstructured.Unstructured {
 	out := make([]*unstructured.Unstructured, len(objects))
 	for i, o := range objects {
@@ -291,7 +293,7 @@ func contents(objects []Object) []*unstructured.Unstructured {
 	return out
 }
 
-// unused returns a name of the matrix for whose values nothing is replaced but the name of the case; "" if there is none.
+// unused returns a name of the matrix that no $(name) in the case refers to, except in the name of the case; "" if there is none.
 func (c Case) unused() (string, error) {
 	names := slices.Sorted(maps.Keys(c.Matrix))
 	if len(names) == 0 {
@@ -307,7 +309,7 @@ func (c Case) unused() (string, error) {
 	return "", err
 }
 
-// expand returns the case for each combination of the values of its matrix.
+// expand returns a copy of the case for each combination of the values of its matrix, with the values in place of $(name).
 func (c Case) expand() ([]Case, error) {
 	out := []Case{c}
 	for _, name := range slices.Sorted(maps.Keys(c.Matrix)) {
@@ -329,7 +331,7 @@ func (c Case) expand() ([]Case, error) {
 	return out, nil
 }
 
-// replace returns the case with a text replaced in all of its texts.
+// replace returns a copy of the case in which value replaces old in all texts.
 func (c Case) replace(old, value string) (Case, error) {
 	text, err := yaml.Marshal(c)
 	if err != nil {

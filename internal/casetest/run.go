@@ -47,7 +47,7 @@ type Options struct {
 	Inventories *replication.Inventories
 	// Run selects cases by name; nil selects all.
 	Run *regexp.Regexp
-	// Cover collects which lines of the policies the cases evaluate; nil for nothing.
+	// Cover collects which lines of the policies the cases evaluate; nil to collect nothing.
 	Cover *Coverage
 	// Clock measures the duration of cases.
 	Clock clock.PassiveClock
@@ -55,14 +55,15 @@ type Options struct {
 
 // Result is the result of one case.
 type Result struct {
-	File string `json:"file"`
-	Case string `json:"case"`
+	File string `json:"file"` // the path
+	Case string `json:"case"` // the name
 	// Failures say how the decision differs from what is expected, as sentences or differences; none if the case passes.
 	Failures []string      `json:"failures,omitempty"`
 	Duration time.Duration `json:"durationNanoseconds"`
 }
 
-// Run runs the cases of a file. An error means that a case could not be run, for example because an object has no kind.
+// Run runs the cases of a file that the options select. A case that fails is a Result. An error means that a case could not be run, for
+// example because an object has no kind.
 func (f *File) Run(ctx context.Context, o Options) ([]Result, error) {
 	if len(f.alternatives) == 0 {
 		return f.runWith(ctx, o, f.loaded, "")
@@ -78,7 +79,7 @@ func (f *File) Run(ctx context.Context, o Options) ([]Result, error) {
 	return out, nil
 }
 
-// runWith runs the cases with the objects. The names of the results are those of the cases and the suffix.
+// runWith runs the cases while the objects exist. It appends the suffix, which tells alternatives apart, to the names of cases in results.
 func (f *File) runWith(ctx context.Context, o Options, objects []*unstructured.Unstructured, suffix string) ([]Result, error) {
 	r := &runner{objects: objects, suffix: suffix, options: o, simulations: map[string]*simulation.Simulation{}}
 	var out []Result
@@ -107,14 +108,14 @@ func (f *File) runWith(ctx context.Context, o Options, objects []*unstructured.U
 type runner struct {
 	// objects are those that exist in each case.
 	objects []*unstructured.Unstructured
-	// suffix is that of the names of cases and policies in results.
+	// suffix is appended to the names of cases and policies in results.
 	suffix  string
 	options Options
-	// simulations are those of the file's objects with others, by the text of these.
+	// simulations has the results of simulate, by the JSON of its arguments.
 	simulations map[string]*simulation.Simulation
 }
 
-// simulate returns the simulation of the file's objects, with others and without some.
+// simulate returns the simulation of a cluster that has the objects of the file and those in with, but not those in without.
 func (r *runner) simulate(ctx context.Context, with, without []Object) (*simulation.Simulation, error) {
 	// Decoded JSON can be encoded again.
 	key, _ := json.Marshal([2][]Object{with, without})
@@ -143,6 +144,7 @@ func (r *runner) simulate(ctx context.Context, with, without []Object) (*simulat
 	return out, nil
 }
 
+// run runs one case, and returns its failures.
 func (r *runner) run(ctx context.Context, c Case) ([]string, error) {
 	s, err := r.simulate(ctx, c.Objects, nil)
 	if err != nil {
@@ -170,7 +172,7 @@ func (r *runner) run(ctx context.Context, c Case) ([]string, error) {
 	return failures, err
 }
 
-// decide decides an object and compares the outcome with what is expected.
+// decide decides an object, and returns the outcome, and how it differs from what is expected.
 func (r *runner) decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, e Expectation) (*placement.Outcome, []string, error) {
 	outcome, err := s.Decide(ctx, o)
 	if err != nil {
@@ -192,10 +194,10 @@ func (r *runner) decide(ctx context.Context, s *simulation.Simulation, o simulat
 	return outcome, failures, nil
 }
 
-// maxCandidates is the number of clusters for which a case may name reasons.
+// maxCandidates is the number of clusters that are not chosen for which a case finds reasons.
 const maxCandidates = 1000
 
-// compare returns how an outcome differs from what is expected.
+// compare returns how an outcome differs from what is expected, one text for each field that differs; WhyNot is left to compareReasons.
 func (e Expectation) compare(o simulation.Object, outcome *placement.Outcome) []string {
 	var matched, denials, warnings, errs []string
 	for _, v := range outcome.Verdicts {
@@ -253,7 +255,7 @@ func (e Expectation) compare(o simulation.Object, outcome *placement.Outcome) []
 
 func nonNil(list []string) []string { return append([]string{}, list...) }
 
-// compareTexts checks that each text contains the expected part at its place.
+// compareTexts returns a failure unless there are as many texts in got as in want, and each contains the one of want at the same index.
 func compareTexts(what string, want, got []string) []string {
 	fits := len(want) == len(got)
 	for i := 0; fits && i < len(want); i++ {
@@ -265,7 +267,7 @@ func compareTexts(what string, want, got []string) []string {
 	return []string{fmt.Sprintf("%s: want %q, got %q", what, want, got)}
 }
 
-// diffValues returns how the expected values differ from those of their keys.
+// diffValues returns how the values in got differ from the expected ones, for the keys of want alone; "" if they do not.
 func diffValues(want map[string]*string, got map[string]string) string {
 	found := map[string]*string{}
 	for key := range want {
@@ -280,7 +282,7 @@ func diffValues(want map[string]*string, got map[string]string) string {
 	return cmp.Diff(want, found)
 }
 
-// diffFields returns how the expected fields differ from those of the pod spec.
+// diffFields returns how the fields of the pod spec at a path of the object differ from the expected ones, for the keys of want alone.
 func diffFields(want map[string]any, placed *unstructured.Unstructured, path []string) string {
 	spec, _, err := unstructured.NestedMap(placed.Object, path...)
 	if err != nil || len(path) == 0 {
@@ -298,12 +300,12 @@ func diffFields(want map[string]any, placed *unstructured.Unstructured, path []s
 	return cmp.Diff(text(want), text(found))
 }
 
-// compareReasons returns which of the expected reasons the explanation lacks.
+// compareReasons returns a failure for each cluster of WhyNot whose expected reason the explanation lacks.
 func (e Expectation) compareReasons(explained *explain.Explanation) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(e.WhyNot)) {
 		want := e.WhyNot[name]
-		reasons := []string{"it is not known"}
+		reasons := []string{"it is none of the clusters that policies choose among"}
 		if explained.Clusters != nil {
 			for _, c := range explained.Clusters.Listed {
 				if c.Name == name {
@@ -318,6 +320,7 @@ func (e Expectation) compareReasons(explained *explain.Explanation) []string {
 	return out
 }
 
+// textsOf returns the texts of reasons, and of the reasons that they follow from.
 func textsOf(reasons []explain.Reason) []string {
 	var out []string
 	for _, r := range reasons {
@@ -329,22 +332,22 @@ func textsOf(reasons []explain.Reason) []string {
 
 // Coverage collects which lines of policies are evaluated.
 type Coverage struct {
-	byPolicy map[string]*policyCoverage
+	byPolicy map[string]*policyCoverage // by the name with the suffix, and the Rego
 }
 
 // policyCoverage collects the evaluated lines of one policy.
 type policyCoverage struct {
-	text   string
+	text   string // the Rego of module
 	name   string
 	tracer *cover.Cover
 	module *policy.Module
 }
 
-// NewCoverage returns a Coverage without lines.
+// NewCoverage returns a Coverage of no policies.
 func NewCoverage() *Coverage { return &Coverage{byPolicy: map[string]*policyCoverage{}} }
 
-// add evaluates the policies that match an object once more, and adds the lines. The suffix is that of the policies' names in the
-// report.
+// add evaluates the policies that match an object once more, and adds the lines that the evaluations reach. The report has the suffix
+// after the policies' names.
 func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulation.Object, outcome *placement.Outcome, suffix string) error {
 	input := o.Content
 	if o.Exists {
@@ -376,18 +379,18 @@ func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulati
 // PolicyCoverage is the coverage of one policy.
 type PolicyCoverage struct {
 	Policy string `json:"policy"`
-	// Percent is the share of the lines with expressions that were evaluated, and NotCovered are the others. The lines of a policy with
-	// spec.rules are those of the Rego that the rules are compiled to. FieldsNotCovered are the fields of its rules that these come from,
-	// sorted.
+	// Percent is the percentage of the lines with expressions that were evaluated. A policy with spec.rules is measured by the Rego that its
+	// rules are compiled to. NotCovered are the numbers of the lines of spec.rego that were not evaluated, and FieldsNotCovered the fields of
+	// spec.rules from which such lines come, sorted.
 	Percent          float64  `json:"percent"`
 	NotCovered       []int    `json:"notCovered,omitempty"`
 	FieldsNotCovered []string `json:"fieldsNotCovered,omitempty"`
-	// Rules and RulesCovered count the clauses of rules and functions of a policy with Rego, and those that had a value in a case.
+	// Rules is the number of clauses of rules and functions in spec.rego, and RulesCovered that of those that had a value in a case.
 	Rules        int `json:"rules,omitempty"`
 	RulesCovered int `json:"rulesCovered,omitempty"`
 }
 
-// Report returns the coverage of each policy, sorted by name, and of all of them in percent.
+// Report returns the coverage of each policy, sorted by name, and the percentage of the lines of all policies together; 100 without lines.
 func (c *Coverage) Report() (policies []PolicyCoverage, percent float64) {
 	covered, total := 0, 0
 	for _, key := range slices.Sorted(maps.Keys(c.byPolicy)) {
@@ -418,7 +421,7 @@ func (c *Coverage) Report() (policies []PolicyCoverage, percent float64) {
 	return policies, float64(covered) * 100 / float64(total)
 }
 
-// fieldsAt returns the fields of rules that lines of a module come from, sorted. What several rules use comes from none.
+// fieldsAt returns the fields of spec.rules that lines of a module come from, sorted. Lines that several rules use come from no field.
 func fieldsAt(m *policy.Module, lines []int) []string {
 	var out []string
 	for _, line := range lines {
@@ -430,7 +433,7 @@ func fieldsAt(m *policy.Module, lines []int) []string {
 	return slices.Compact(out)
 }
 
-// clauses counts the clauses of rules and functions of a module, and those that had a value.
+// clauses returns the number of clauses of rules and functions of a module, and the number of those that had a value in a case.
 func clauses(m *policy.Module, report cover.Report) (all, covered int) {
 	for _, module := range m.Compiler.Modules {
 		for _, rule := range module.Rules {
