@@ -77,10 +77,10 @@ type Cleaner struct {
 	copies map[types.UID][]Target
 }
 
-// Target is an object to clean up: one that has a record.
+// Target is an object to clean up: one that has a record, or that gets one from Clean because it has copies of annotations.
 type Target struct {
 	remediation.Key
-	UID types.UID
+	UID types.UID // the UID that the object had when Find listed it
 	// controlled reports whether the object has a controller.
 	controlled bool
 }
@@ -132,8 +132,7 @@ func (c *Cleaner) Find(ctx context.Context, namespace string) ([]Target, error) 
 	return out, errors.Join(errs...)
 }
 
-// compareTargets orders objects with a controller last. The controller copies its own record to them again until it is
-// cleaned up itself.
+// compareTargets orders objects with a controller last. The controller copies its own record to them until the controller is cleaned up.
 func compareTargets(a, b Target) int {
 	if a.controlled != b.controlled {
 		if b.controlled {
@@ -145,7 +144,7 @@ func compareTargets(a, b Target) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// list returns the objects of a type that have a record.
+// list returns the objects of a type that have a record, and adds those that may have copies of annotations to copies.
 func (c *Cleaner) list(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]Target, error) {
 	var out []Target
 	options := metav1.ListOptions{Limit: pageSize}
@@ -196,7 +195,7 @@ var ErrPlacedAgain = errors.New("it was placed again: delete the policy that mat
 var ErrUntrusted = errors.New("its record is not signed by Berth's key, so it is left alone: pass --unverified to trust it, if Berth " +
 	"was installed again with another key, or --drop-untrusted to remove the record and leave all values")
 
-// Clean undoes Berth's changes to an object. It returns nil if there is nothing left to undo.
+// Clean undoes Berth's changes to an object, and returns what it undid; nil if there was nothing to undo.
 //
 // Clean removes the record last. Before that, it adds the record to objects that have copies of the object's
 // annotations but no record. So after an interruption, every object that is not clean has a record, and the next run
@@ -224,9 +223,8 @@ func (c *Cleaner) Clean(ctx context.Context, t Target) (*placement.UndoResult, e
 	return out, nil
 }
 
-// try makes one attempt. It fails with a conflict if the object changes meanwhile. It also returns the objects that it
-// marked with a record. They must be cleaned up after this object, because its controller copies annotations to them
-// until then.
+// try makes one attempt of Clean. It fails with a conflict if the object changes meanwhile. marked are the objects with copies of the
+// annotations to which try added the record. Clean them up after this object, whose controller copies annotations to them until then.
 func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.UndoResult, marked []Target, err error) {
 	obj, err := c.Objects.Resource(t.Resource).Namespace(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
 	if err != nil {
@@ -269,14 +267,14 @@ func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.UndoResult,
 	return out, marked, err
 }
 
-// undo returns the object without Berth's changes.
+// undo computes the object without Berth's changes. It sends nothing to the API server but reads of owners.
 func (c *Cleaner) undo(ctx context.Context, t Target, obj *unstructured.Unstructured) (*placement.UndoResult, error) {
 	d := &placement.Decider{Keyring: c.Keyring, Templates: c.Templates, ClusterLists: c.ClusterLists, Owners: owners{c}}
 	return d.Undo(ctx, t.Resource, obj)
 }
 
-// restore makes all changes except the removal of the record. It also stores in the record who owned the changed
-// fields. It returns the changed object.
+// restore sends a patch with all changes except the removal of the record, and stores in the record which field managers owned the changed
+// fields. It returns the patched object.
 func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstructured, undone *placement.UndoResult,
 	changes []jsonpatch.Operation) (*unstructured.Unstructured, error) {
 	record, err := recordWithOwners(obj, changes)
@@ -297,9 +295,8 @@ func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstr
 	return after, nil
 }
 
-// mark adds the record to objects that have copies of the annotations of its object, but no record. They have none if a
-// policy matched them: Berth dropped the record because it belongs to another object. It returns the objects that have
-// the record now.
+// mark adds the record of an owner to the objects in copies that the owner controls, and returns the objects that have the record now. If
+// a policy matched such an object, Berth dropped the record from its copy of the annotations, because the record is that of its owner.
 func (c *Cleaner) mark(ctx context.Context, owner types.UID, record string) ([]Target, error) {
 	var marked []Target
 	for _, t := range c.copies[owner] {
@@ -322,7 +319,7 @@ func (c *Cleaner) mark(ctx context.Context, owner types.UID, record string) ([]T
 			return nil
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return marked, fmt.Errorf("not cleaned up, because of the copies of its annotations on %s: %w", t, err)
+			return marked, fmt.Errorf("not cleaned up, because the record can't be added to %s, which has copies of the annotations: %w", t, err)
 		}
 	}
 	return marked, nil
@@ -361,10 +358,10 @@ func (c *Cleaner) patch(ctx context.Context, t Target, before *unstructured.Unst
 	return c.Objects.Resource(t.Resource).Namespace(t.Namespace).Patch(ctx, t.Name, types.JSONPatchType, text, options)
 }
 
-// owners looks up the objects that control others.
+// owners implements placement.Owners by reading from the API server.
 type owners struct{ *Cleaner }
 
-// Owner implements placement.Owners.
+// Owner implements placement.Owners. It returns nil if the owner does not exist, or is of a kind that is not served.
 func (o owners) Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	resource, ok := o.kinds[schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind).GroupKind()]
 	if !ok {

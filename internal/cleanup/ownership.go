@@ -44,15 +44,15 @@ import (
 // cover it.
 const ownersMember = "owners"
 
-// fieldOwners are the owners of an object's restored fields.
+// fieldOwners are the field managers that owned an object's restored fields before the cleanup.
 type fieldOwners struct {
 	// UID is the UID of the object. Controllers copy records, and the fields of a copy have other owners.
 	UID     types.UID                   `json:"uid"`
 	Entries []metav1.ManagedFieldsEntry `json:"entries"`
 }
 
-// takesFields reports whether operations of placement.Patch may make the sender the owner of a field. Removing members
-// of a map does not. Removing a list item does if the list is owned as a whole.
+// takesFields reports whether operations of placement.Patch may make the sender the owner of a field. Removing members of a map does not.
+// Removing an item of a list does if the list is owned as a whole.
 func takesFields(ops []jsonpatch.Operation) bool {
 	return slices.ContainsFunc(ops, func(op jsonpatch.Operation) bool {
 		return op.Operation != "remove" || isIndex(op.Path[strings.LastIndex(op.Path, "/")+1:])
@@ -140,14 +140,13 @@ func changedBy(fields *fieldpath.Set, ops []jsonpatch.Operation) *fieldpath.Set 
 
 var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
 
-// isBerths reports whether the field manager of an entry is this package or remediation. A clean object has no fields
-// that Berth owns.
+// isBerths reports whether the field manager of an entry is Berth: this package or remediation.
 func isBerths(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == FieldManager || remediation.IsFieldManager(entry.Manager)
 }
 
-// returned returns the managed fields after the cleanup without Berth's entries. It gives Berth's fields back to the
-// managers that owned them before. changed is false if Berth has no entries.
+// returned returns the managed fields in after, without Berth's entries. The fields of these go back to the managers that own them in
+// before. changed is false if after has no entries of Berth.
 func returned(before, after []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry, changed bool, err error) {
 	taken := fieldpath.NewSet()
 	for _, entry := range after {
@@ -187,10 +186,12 @@ func returned(before, after []metav1.ManagedFieldsEntry) (out []metav1.ManagedFi
 	return out, len(out) > 0, nil
 }
 
+// sameManager reports whether two entries are of one manager, operation, version, and subresource.
 func sameManager(a, b metav1.ManagedFieldsEntry) bool {
 	return a.Manager == b.Manager && a.Operation == b.Operation && a.APIVersion == b.APIVersion && a.Subresource == b.Subresource
 }
 
+// fieldsOf returns the fields of an entry of managed fields.
 func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	out := fieldpath.NewSet()
 	if entry.FieldsV1 == nil {
