@@ -78,7 +78,7 @@ func decode(text []byte) (*ManagerConfiguration, error) {
 	return out, nil
 }
 
-// document returns the only document of a file as JSON.
+// document returns the only document in the text of a file as JSON. It is an error if there are several, or none.
 func document(text []byte) ([]byte, error) {
 	var out [][]byte
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
@@ -100,7 +100,7 @@ func document(text []byte) ([]byte, error) {
 		}
 	}
 	if len(out) != 1 {
-		return nil, fmt.Errorf("has %d documents, must have one", len(out))
+		return nil, fmt.Errorf("has %d documents, must have exactly one", len(out))
 	}
 	return out[0], nil
 }
@@ -134,7 +134,7 @@ func (c *ManagerConfiguration) ClusterLists() (*clusterlist.Kinds, error) {
 	return clusterlist.NewKinds(declared...)
 }
 
-// ClusterInventories returns the inventories that Berth knows and those in Inventories, with the objects that ClusterSources
+// ClusterInventories returns the inventories that Berth knows and those in Inventories, restricted to the objects that ClusterSources
 // select.
 func (c *ManagerConfiguration) ClusterInventories() (*replication.Inventories, error) {
 	all, errs := replication.NewInventories(field.NewPath("inventories"), c.Inventories...)
@@ -148,7 +148,7 @@ func (c *ManagerConfiguration) ClusterInventories() (*replication.Inventories, e
 	return out, nil
 }
 
-// PredicateArguments returns the arguments of predicates.
+// PredicateArguments returns the arguments of predicates in the form that package predicates takes.
 func (c *ManagerConfiguration) PredicateArguments() []predicates.PluginConfig {
 	out := make([]predicates.PluginConfig, len(c.Predicates.PluginConfig))
 	for i, p := range c.Predicates.PluginConfig {
@@ -157,7 +157,7 @@ func (c *ManagerConfiguration) PredicateArguments() []predicates.PluginConfig {
 	return out
 }
 
-// fieldsOf returns a path as a list of field names; nil if the path is empty.
+// fieldsOf returns the names of fields in a path such as .spec.template; nil if the path is empty.
 func fieldsOf(path string) []string {
 	if path == "" {
 		return nil

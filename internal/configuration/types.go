@@ -37,21 +37,21 @@ type ManagerConfiguration struct {
 
 	// Predicates configures the predicates that --predicates enables.
 	Predicates Predicates `json:"predicates,omitzero"`
-	// PodTemplates are kinds of workloads that are not built into Kubernetes.
+	// PodTemplates say where kinds of workloads that are not built into Kubernetes have their pod templates.
 	PodTemplates []PodTemplate `json:"podTemplates,omitempty"`
-	// Placements are kinds of placements of multi-cluster systems that Berth does not know.
+	// Placements say where kinds of multi-cluster systems that Berth does not know have their lists of clusters.
 	Placements []Placement `json:"placements,omitempty"`
-	// Inventories are resource types whose objects represent clusters. They come after those that Berth knows.
+	// Inventories are resource types whose objects represent clusters, in addition to those that Berth knows.
 	Inventories []replication.Declaration `json:"inventories,omitempty"`
-	// ClusterSources say which objects of the inventories, known and declared, represent clusters: those that one of them
-	// selects. If it is empty, all do.
+	// ClusterSources select the objects of the inventories, known and declared, that represent clusters: those that at least one source
+	// selects. If it is empty, all objects do.
 	ClusterSources []replication.Source `json:"clusterSources,omitempty"`
 }
 
 // Predicates configures predicates.
 type Predicates struct {
-	// PluginConfig are the arguments of predicates, each at most once, as in KubeSchedulerConfiguration. Unset
-	// arguments get the scheduler's defaults.
+	// PluginConfig are the arguments of predicates, at most one entry for each predicate, as in KubeSchedulerConfiguration. Unset arguments
+	// get the scheduler's defaults.
 	PluginConfig []PluginConfig `json:"pluginConfig,omitempty"`
 }
 
@@ -59,7 +59,7 @@ type Predicates struct {
 type PluginConfig struct {
 	// Name is the name of the predicate.
 	Name string `json:"name"`
-	// Args are the arguments. apiVersion and kind are optional.
+	// Args are the arguments, as an object of the scheduler's type for them. Its apiVersion and kind are optional.
 	Args runtime.RawExtension `json:"args"`
 }
 
