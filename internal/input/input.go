@@ -49,8 +49,8 @@ func TooLarge(limit int64) error {
 	return fmt.Errorf("it has more than %s: split it into several files", Size(limit))
 }
 
-// Limit returns a reader that fails with tooLarge if another one has more than limit bytes. io.LimitReader would end there, as if
-// the rest did not exist.
+// Limit returns a reader of the bytes of another one that fails with tooLarge after limit bytes, if there are more. io.LimitReader would
+// end there, as if the rest did not exist.
 func Limit(reader io.Reader, limit int64, tooLarge error) io.Reader {
 	return &limited{reader: reader, left: limit, tooLarge: tooLarge}
 }
@@ -74,5 +74,5 @@ func (l *limited) Read(out []byte) (int, error) {
 	return n, err
 }
 
-// Size returns a number of bytes for a message, rounded up to MiB.
+// Size returns a number of bytes for a message, in MiB, rounded up.
 func Size(bytes int64) string { return fmt.Sprintf("%d MiB", (bytes+1<<20-1)>>20) }

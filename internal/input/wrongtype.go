@@ -26,9 +26,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// WrongType returns an error that names the line, the field, and the type that it must have, if err says that decoding JSON found another
-// type. Otherwise it returns err. The JSON is that of text, a document in YAML. The names of Go types mean nothing to those who write
-// files.
+// WrongType returns err in words for those who write files, if it says that a field of decoded JSON has a wrong type: with the line, the
+// field, and the type that the field must have. Otherwise it returns err. text is the YAML document that was converted to the JSON.
 func WrongType(err error, text []byte) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) || wrong.Field == "" {
@@ -54,8 +53,8 @@ func WrongType(err error, text []byte) error {
 	return fmt.Errorf("%s: must be %s, is %s", placeOf(text, wrong.Field, wrong.Value), want, described(wrong.Value))
 }
 
-// placeOf returns the line and the path of the first value at a field that the decoder of JSON calls so, as in "array" or "number 1.5". The
-// field has no indexes; placeOf returns it if it does not find the value.
+// placeOf returns the line and the path in a YAML document of the first value at a field that has the wrong type. value is how the decoder
+// of JSON describes that value, such as "array" or "number 1.5". The field has no indexes. It is returned alone if the value is not found.
 func placeOf(text []byte, field, value string) string {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {
@@ -68,7 +67,8 @@ func placeOf(text []byte, field, value string) string {
 	return fmt.Sprintf("line %d: %s", line, path)
 }
 
-// find returns the path and the line of the first value below a node at a path that JSON calls so. The line is 0 if there is none.
+// find returns the path and the line of the first value at the fields in below that matches value, as in placeOf. path is that of the node.
+// The line is 0 if there is none.
 func find(n *yaml.Node, path string, below []string, value string) (found string, line int) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -93,7 +93,7 @@ func find(n *yaml.Node, path string, below []string, value string) (found string
 	return "", 0
 }
 
-// nameInJSON returns what the decoder of JSON calls a value.
+// nameInJSON returns the decoder of JSON's word for the type of a node, such as array; "" for null.
 func nameInJSON(n *yaml.Node) string {
 	switch n.ShortTag() {
 	case "!!map":
@@ -110,7 +110,7 @@ func nameInJSON(n *yaml.Node) string {
 	return ""
 }
 
-// described returns what JSON found, in the words of WrongType.
+// described returns the decoder of JSON's description of a value in the words of WrongType, such as a list for array.
 func described(value string) string {
 	switch value {
 	case "object":
