@@ -47,14 +47,14 @@ const (
 	Warning Severity = "warning"
 )
 
-// Finding is something that is wrong.
+// Finding is something that is wrong, or that could not be checked.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	// Object is the kind and name of the object.
+	// Object is the kind and name of what the finding is on.
 	Object string `json:"object"`
 	// Message says what is wrong and what to do.
 	Message string `json:"message"`
-	// Runbook is the section of the runbook that says more.
+	// Runbook is the anchor of the section in docs/runbook.md that says more; empty if there is none.
 	Runbook string `json:"runbook,omitempty"`
 }
 
@@ -64,14 +64,14 @@ type Installation struct {
 	// Namespace is Berth's own.
 	Namespace  string
 	Deployment *appsv1.Deployment
-	// Version is that of the program that checks.
+	// Version is the version of the plugin, which does the checks.
 	Version string
 	// Certificate is the serving certificate of the webhooks, in PEM.
 	Certificate []byte
-	Mutating    []admissionregistrationv1.MutatingWebhookConfiguration
-	Validating  []admissionregistrationv1.ValidatingWebhookConfiguration
-	Lease       *coordinationv1.Lease
-	// Objects are the policies and quotas.
+	Mutating    []admissionregistrationv1.MutatingWebhookConfiguration   // Berth's
+	Validating  []admissionregistrationv1.ValidatingWebhookConfiguration // Berth's
+	Lease       *coordinationv1.Lease                                    // of the leader election
+	// Objects are the policies, quotas, and LimitedResources.
 	Objects []Object
 	// Denied are the types that policies read and that Berth may not list and watch.
 	Denied []Denied
@@ -81,26 +81,26 @@ type Installation struct {
 	ServerTime, LocalTime time.Time
 }
 
-// Object is a policy or a quota.
+// Object is a policy, a quota, or a LimitedResource.
 type Object struct {
 	Kind, Namespace, Name string
 	Generation            int64
 	ObservedGeneration    int64
 	Conditions            []metav1.Condition
-	// Enforced reports whether it is a policy or quota that changes or denies requests.
+	// Enforced reports whether spec.mode is Enforce, so that a policy or quota changes or denies requests.
 	Enforced bool
-	// Rollout is how far a policy is rolled out; nil if it has no rollout.
+	// Rollout is the status of a policy's rollout; nil if it has none.
 	Rollout *placementv1.RolloutStatus
 	// Plan is the plan of a policy; nil if it has none.
 	Plan *placementv1.RemediationPlan
 }
 
-// Denied is a type that Berth may not read.
+// Denied is a type that a policy reads, and the verb, list or watch, that Berth may not use on it.
 type Denied struct {
 	Policy, Verb, Resource string
 }
 
-// Unread is what could not be read, and why.
+// Unread is an object, or something else that is checked, that could not be read, and why.
 type Unread struct {
 	Object string
 	Err    error
@@ -111,7 +111,7 @@ func (i *Installation) unread(object string) bool {
 	return slices.ContainsFunc(i.Unread, func(u Unread) bool { return u.Object == object })
 }
 
-// Names of what is checked.
+// Values of Finding.Object and Unread.Object.
 const (
 	ObjectDeployment  = "Deployment berth-controller-manager"
 	ObjectCertificate = "Secret berth-webhook-cert"
@@ -160,7 +160,7 @@ func (i *Installation) checkDeployment() []Finding {
 	}
 	switch {
 	case d.Status.ReadyReplicas == 0:
-		out = append(out, Finding{Error, ObjectDeployment, fmt.Sprintf("no replica of %d is ready: look at the pods and their logs", wanted), "check-the-state"})
+		out = append(out, Finding{Error, ObjectDeployment, fmt.Sprintf("none of %d replicas is ready: look at the pods and their logs", wanted), "check-the-state"})
 	case d.Status.ReadyReplicas < wanted:
 		out = append(out, Finding{Warning, ObjectDeployment, fmt.Sprintf("%d of %d replicas are ready: look at the pods and their logs",
 			d.Status.ReadyReplicas, wanted), "check-the-state"})
@@ -175,16 +175,16 @@ func (i *Installation) checkDeployment() []Finding {
 	return out
 }
 
-// leaseGrace is how long a lease may be past its end.
+// leaseGrace is how long after its expiry a lease still counts as held.
 const leaseGrace = 15 * time.Second
 
-// held reports whether a replica holds the lease, or held it last.
+// held reports whether the lease names a replica as its holder, even if the lease has expired.
 func (i *Installation) held() bool {
 	l := i.Lease
 	return l != nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" && l.Spec.RenewTime != nil && l.Spec.LeaseDurationSeconds != nil
 }
 
-// led reports whether a replica holds the lease now.
+// led reports whether a replica holds the lease now: it has not expired.
 func (i *Installation) led() bool {
 	if !i.held() {
 		return false
@@ -202,13 +202,13 @@ func (i *Installation) checkLease() []Finding {
 			"of the pods", "check-the-state"}}
 	}
 	if spec := i.Lease.Spec; !i.led() {
-		return []Finding{{Error, ObjectLease, fmt.Sprintf("%s is the leader and renewed the lease last at %s: look at its logs", *spec.HolderIdentity,
-			spec.RenewTime.UTC().Format(time.RFC3339)), "check-the-state"}}
+		return []Finding{{Error, ObjectLease, fmt.Sprintf("its holder %s renewed it last at %s, so no replica is the leader now: look at the logs of the pods",
+			*spec.HolderIdentity, spec.RenewTime.UTC().Format(time.RFC3339)), "check-the-state"}}
 	}
 	return nil
 }
 
-// expiryWarning is how long before its end a certificate should have been renewed.
+// expiryWarning is how long before its expiry a certificate should have been renewed at the latest.
 const expiryWarning = 7 * 24 * time.Hour
 
 func (i *Installation) checkCertificate() []Finding {
@@ -227,7 +227,7 @@ func (i *Installation) checkCertificate() []Finding {
 	case left < 0:
 		return []Finding{{Error, ObjectCertificate, "its certificate has expired: delete the Secret, and Berth creates it again", ""}}
 	case left < expiryWarning:
-		return []Finding{{Warning, ObjectCertificate, fmt.Sprintf("its certificate expires at %s, and should have been renewed",
+		return []Finding{{Warning, ObjectCertificate, fmt.Sprintf("its certificate expires at %s, and should have been renewed: look at the logs of the leader",
 			certificate.NotAfter.UTC().Format(time.RFC3339)), ""}}
 	}
 	return i.checkAuthorities(certificate)
@@ -257,14 +257,14 @@ func (i *Installation) checkAuthorities(certificate *x509.Certificate) []Finding
 	return out
 }
 
-// checkWebhooks checks that the API server calls Berth if there is something to call it for.
+// checkWebhooks checks that Berth's webhooks are registered if there are policies or quotas that need them.
 func (i *Installation) checkWebhooks() []Finding {
 	enforced := func(kinds ...string) bool {
 		return slices.ContainsFunc(i.Objects, func(o Object) bool { return o.Enforced && slices.Contains(kinds, o.Kind) })
 	}
 	var out []Finding
 	if len(i.Mutating) == 0 && enforced("PlacementPolicy") && !i.unread(ObjectMutating) {
-		out = append(out, Finding{Error, ObjectMutating, "Berth has none, so no policy decides requests: look at the logs of the leader", "webhookpending"})
+		out = append(out, Finding{Error, ObjectMutating, "Berth has none, so no policy places objects: look at the logs of the leader", "webhookpending"})
 	}
 	if len(i.Validating) == 0 && len(i.Objects) > 0 && !i.unread(ObjectValidating) {
 		out = append(out, Finding{Error, ObjectValidating, "Berth has none, so policies are not checked when they are applied, and no " +
@@ -273,7 +273,7 @@ func (i *Installation) checkWebhooks() []Finding {
 	return out
 }
 
-// checkObjects checks that policies and quotas are in force.
+// checkObjects checks that policies, quotas, and LimitedResources are ready, and that nothing of them is paused or waits for the user.
 func (i *Installation) checkObjects() []Finding {
 	var out []Finding
 	for _, o := range i.Objects {
@@ -307,7 +307,7 @@ func (i *Installation) checkObjects() []Finding {
 	return out
 }
 
-// waits returns why the plan and the rollout of a policy do not go on without the user, and the commands that let them.
+// waits returns a message for the plan and for the rollout of a policy, if they wait for the user: why, and the command to go on.
 func waits(o Object) (out []string) {
 	if p := o.Plan; p != nil && p.State == placementv1.PlanWaitingForApproval {
 		wait := waiting.Wait{Reason: placementv1.WaitingForApproval, Policy: o.Name}
@@ -319,6 +319,7 @@ func waits(o Object) (out []string) {
 	return out
 }
 
+// rolloutWaits returns why the rollout of a policy waits for the user or is paused, and the command to go on; "" if neither.
 func rolloutWaits(o Object) string {
 	if o.Rollout == nil {
 		return ""
@@ -346,7 +347,7 @@ func (i *Installation) checkRights() []Finding {
 	return out
 }
 
-// maxSkew is how much clocks may differ.
+// maxSkew is how much the clocks of this machine and of the API server may differ.
 const maxSkew = 30 * time.Second
 
 func (i *Installation) checkClock() []Finding {
@@ -354,8 +355,8 @@ func (i *Installation) checkClock() []Finding {
 		return nil
 	}
 	if skew := i.LocalTime.Sub(i.ServerTime).Abs(); skew > maxSkew {
-		return []Finding{{Warning, ObjectClock, fmt.Sprintf("this machine and the API server differ by %s: certificates and leases depend on "+
-			"correct clocks", skew.Round(time.Second)), ""}}
+		return []Finding{{Warning, ObjectClock, fmt.Sprintf("this machine and the API server differ by %s: set the clocks right, because certificates and "+
+			"leases depend on them", skew.Round(time.Second)), ""}}
 	}
 	return nil
 }
