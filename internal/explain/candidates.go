@@ -36,39 +36,39 @@ import (
 type Candidate struct {
 	Name   string `json:"name"`
 	Chosen bool   `json:"chosen"`
-	// Ranks say how good it is for the rules that choose among the eligible clusters, or give them weights.
+	// Ranks has the rank of the cluster in the rule of each policy that decides the object, if the rule ranks clusters; empty for nodes.
 	Ranks []Rank `json:"ranks,omitempty"`
-	// Reasons are why it is not chosen. If it is chosen, and Options.WhyNot names it, they are why the object has to leave it.
+	// Reasons say why the candidate is not chosen. If it is chosen, and Options.WhyNot names it, they say why the object has to leave it.
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
-// Rank is how good an eligible cluster is for the rule of a policy that decides the object.
+// Rank is the rank of an eligible cluster in the rule of a policy that decides the object.
 type Rank struct {
 	Policy string `json:"policy"`
 	Rule   string `json:"rule"`
-	// Rank counts the eligible clusters from 1, the best one, and Of is their number.
+	// Rank is 1 for the best of the eligible clusters, and Of is the number of eligible clusters.
 	Rank int `json:"rank"`
 	Of   int `json:"of"`
-	// Score is the sum of what it gets of the preferences, and Level how many steps of minGain it is below the best one.
+	// Score is the sum of the scores in Preferences. Level is by how many steps of the rule's minGain it is below the best score.
 	Score int `json:"score"`
 	Level int `json:"level"`
-	// Preferences are what it gets of each preference, in the order of the rule.
+	// Preferences are the preferences of the rule, in its order, with what the cluster has and scores for each.
 	Preferences []Preference `json:"preferences,omitempty"`
 }
 
-// Preference is what an eligible cluster gets of a preference.
+// Preference is what an eligible cluster has and scores for a preference of a rule.
 type Preference struct {
-	// Subject is what is compared, such as "property cost". Value is the cluster's value of it; nil if it has none.
+	// Subject is what the preference compares, such as "property cost". Value is the cluster's value of that; nil if it has none.
 	Subject string  `json:"subject"`
 	Value   *string `json:"value,omitempty"`
-	// Score is what the cluster gets of Weight, which is the most that a cluster can get.
+	// Score is the score of the cluster for the preference, and Weight the highest score that a cluster can have for it.
 	Score  int `json:"score"`
 	Weight int `json:"weight"`
 }
 
-// Candidates are the candidates of one kind.
+// Candidates are the clusters or the nodes that policies choose among.
 type Candidates struct {
-	// Total and Chosen count all of them.
+	// Total is the number of candidates, and Chosen that of the chosen ones. They count candidates that are not listed, too.
 	Total  int `json:"total"`
 	Chosen int `json:"chosen"`
 	// Listed are the chosen ones and, as far as the limit allows, the others, sorted by name.
@@ -77,9 +77,9 @@ type Candidates struct {
 
 // Options say which candidates are explained.
 type Options struct {
-	// WhyNot is the name of the only candidate to explain; empty for all.
+	// WhyNot is the name of the only cluster or node to explain; empty for all.
 	WhyNot string
-	// Limit is the number of candidates that are not chosen and for which the reasons are found.
+	// Limit is the most clusters, and the most nodes, that are not chosen but listed with reasons.
 	Limit int
 }
 
@@ -88,15 +88,15 @@ type explainer struct {
 	simulation *simulation.Simulation
 	options    Options
 	object     simulation.Object
-	requested  *unstructured.Unstructured
-	outcome    *placement.Outcome
-	keys       []Key
-	searches   map[string]*search
-	reports    map[string][]*predicates.Report
+	requested  *unstructured.Unstructured      // the object with the values that the developer requested
+	outcome    *placement.Outcome              // what policies decide for object
+	keys       []Key                           // Explanation.Keys
+	searches   map[string]*search              // by the name of the policy
+	reports    map[string][]*predicates.Report // by the name of the policy
 }
 
-// clusters explains the clusters, if a policy restricts them, or --why-not names one. The error says that --why-not names no cluster, and
-// none of the nodes that are explained.
+// clusters explains the clusters. It returns nil if no policy restricts them, unless WhyNot names one. It is an error if WhyNot is neither
+// a cluster nor one of nodes, the explained nodes.
 func (e *explainer) clusters(ctx context.Context, nodes *Candidates) (*Candidates, error) {
 	restricts := func(v *placement.Verdict) bool {
 		return v.Err == nil && v.Decision.Clusters != nil || e.findsTooFew(ctx, v)
@@ -141,7 +141,7 @@ func (e *explainer) clusters(ctx context.Context, nodes *Candidates) (*Candidate
 	return out, nil
 }
 
-// unknownCluster returns the error of --why-not that names no cluster of those that policies read.
+// unknownCluster returns the error for a name in --why-not that is none of names, the clusters that policies read.
 func unknownCluster(name string, names []string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("--why-not: no policy reads clusters, so that none is chosen: %q is not known", name)
@@ -152,6 +152,7 @@ func unknownCluster(name string, names []string) error {
 // maxNames is the number of names that a message lists.
 const maxNames = 10
 
+// shortList returns at most maxNames names as text, with the number of the others.
 func shortList(names []string) string {
 	if len(names) > maxNames {
 		return strings.Join(names[:maxNames], ", ") + fmt.Sprintf(" and %d more", len(names)-maxNames)
@@ -184,7 +185,7 @@ func (e *explainer) lost(ctx context.Context, name string) []Reason {
 	}
 	for _, v := range e.outcome.Verdicts {
 		if len(out) == 0 && v.Err == nil && v.Decision.Clusters != nil && v.Policy.Mode != placementv1.ModeEnforce {
-			out = append(out, Reason{Policy: v.Policy.Name, Message: "allows it, and changes nothing in mode " + string(v.Policy.Mode)})
+			out = append(out, Reason{Policy: v.Policy.Name, Message: "allows the cluster, but changes nothing in mode " + string(v.Policy.Mode)})
 		}
 	}
 	if len(out) == 0 {
@@ -204,7 +205,7 @@ func (e *explainer) against(ctx context.Context, name string) []Reason {
 	return out
 }
 
-// kept says why an object is not in a cluster that all policies allow.
+// kept returns the reason why an object is not in a cluster that all policies allow: it keeps its current clusters for now.
 func (e *explainer) kept() string {
 	out := "the object keeps its current clusters"
 	if len(e.outcome.ClusterNames(e.object.Content)) == 0 {
@@ -217,7 +218,7 @@ func (e *explainer) kept() string {
 	return out
 }
 
-// findsTooFew reports whether a policy denies the object by a rule for clusters.
+// findsTooFew reports whether a policy denies the object because the rule that decides it is for clusters, and finds too few.
 func (e *explainer) findsTooFew(ctx context.Context, v *placement.Verdict) bool {
 	if v.Err != nil || len(v.Decision.Errors) == 0 || v.Decision.Clusters != nil {
 		return false
@@ -226,7 +227,7 @@ func (e *explainer) findsTooFew(ctx context.Context, v *placement.Verdict) bool 
 	return s != nil && s.choosesClusters(ctx)
 }
 
-// ranksOf returns how good a cluster is for the policies that choose among the eligible ones.
+// ranksOf returns the rank of a cluster in the deciding rule of each policy, if the rule ranks clusters and this one is eligible.
 func (e *explainer) ranksOf(ctx context.Context, name string) (out []Rank) {
 	for _, v := range e.outcome.Verdicts {
 		s := e.searchIn(v.Policy)
@@ -267,10 +268,10 @@ func (e *explainer) notAllowed(ctx context.Context, v *placement.Verdict, name s
 			}
 		}
 	}
-	return []Reason{{Policy: v.Policy.Name, Message: "its rule clusters does not contain the cluster"}}
+	return []Reason{{Policy: v.Policy.Name, Message: "its Rego rule named clusters does not contain the cluster"}}
 }
 
-// searchIn returns the search in a policy, or nil if its text can't be inspected.
+// searchIn returns the search for failing expressions in a policy, or nil if the policy has no Rego that can be inspected.
 func (e *explainer) searchIn(p *placement.Policy) *search {
 	if s, ok := e.searches[p.Name]; ok {
 		return s
@@ -293,7 +294,7 @@ func (e *explainer) searchIn(p *placement.Policy) *search {
 	return e.searches[p.Name]
 }
 
-// reportsOf returns the reports of the predicates that a policy evaluates for the object.
+// reportsOf returns the reports of the predicates that a policy evaluates for the object: which candidates pass, and why others do not.
 func (e *explainer) reportsOf(ctx context.Context, p *placement.Policy) []*predicates.Report {
 	if known, ok := e.reports[p.Name]; ok {
 		return known

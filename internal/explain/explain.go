@@ -50,9 +50,9 @@ type Explanation struct {
 	Mismatches []Mismatch `json:"mismatches,omitempty"`
 	// Keys are the annotations, labels, and scheduling fields that policies set, restore, or compete for.
 	Keys []Key `json:"keys,omitempty"`
-	// Clusters are the clusters, if a policy restricts them.
+	// Clusters are the clusters that policies choose among; nil if no policy restricts them, and Options.WhyNot names none.
 	Clusters *Candidates `json:"clusters,omitempty"`
-	// Nodes are the nodes on which policies evaluated predicates.
+	// Nodes are the nodes on which policies evaluated predicates; nil if they evaluated none.
 	Nodes *Candidates `json:"nodes,omitempty"`
 	// Delivery says why the object is not delivered although a policy with spec.delivery matches it. It is usually empty.
 	Delivery string `json:"delivery,omitempty"`
@@ -76,10 +76,10 @@ type Policy struct {
 	// these apart.
 	Rule     string `json:"rule,omitempty"`
 	HasRules bool   `json:"hasRules,omitempty"`
-	// AlsoApply are the rules with a condition after Rule that apply to the object, too, and decide nothing of it.
+	// AlsoApply are the rules after Rule whose conditions the object meets, too. They decide nothing for it.
 	AlsoApply []string `json:"alsoApply,omitempty"`
-	// Decided are the numbers of existing objects that each rule decides, as the status of the policy has them, and Matched that of all
-	// matched objects. They are absent for a policy without rules.
+	// Decided has the number of existing objects that each rule decides, and Matched is the number of all that the policy matches, both as
+	// the status of the policy has them. They are absent for a policy without rules.
 	Decided []placementv1.RuleStatus `json:"decided,omitempty"`
 	Matched *int32                   `json:"matched,omitempty"`
 	// Rollout says which version decides the object, and why. It is empty for a policy without spec.rollout.
@@ -96,15 +96,15 @@ type Policy struct {
 	Moves []string `json:"moves,omitempty"`
 	// Reads is the data that the policy reads.
 	Reads []Read `json:"reads,omitempty"`
-	// AmbiguousClusters are sentences about the names of clusters that several objects of the inventories have.
+	// AmbiguousClusters are sentences on names of clusters that several objects of the inventories have, so that policies can't choose them.
 	AmbiguousClusters []string `json:"ambiguousClusters,omitempty"`
 }
 
 // Read is a type that a policy reads.
 type Read struct {
 	Resource string `json:"resource"`
-	Objects  int    `json:"objects"`
-	// Revision is the highest resourceVersion of the objects; empty if they have none. A change of one of them raises it.
+	Objects  int    `json:"objects"` // how many the cluster has
+	// Revision is the highest resourceVersion of the objects, which a change of one of them raises; empty if they have none.
 	Revision string `json:"revision,omitempty"`
 }
 
@@ -112,7 +112,7 @@ type Read struct {
 type Decision struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
-	// Scheduling is flat: package podscheduling describes its keys.
+	// Scheduling has scheduling fields of pods by the keys of package podscheduling.
 	Scheduling map[string]string `json:"scheduling,omitempty"`
 	// Clusters is nil if the policy does not restrict clusters.
 	Clusters *[]string `json:"clusters,omitempty"`
@@ -125,7 +125,7 @@ func (d *Decision) Empty() bool {
 	return len(d.Annotations)+len(d.Labels)+len(d.Scheduling)+len(d.Errors)+len(d.Warnings) == 0 && d.Clusters == nil
 }
 
-// Mismatch is a policy that does not match the object.
+// Mismatch is a policy for objects of this type that does not match the object.
 type Mismatch struct {
 	Policy string `json:"policy"`
 	// Part is the path below spec.match that excludes the object, or "rollout" for spec.rollout. Reason says why.
@@ -133,7 +133,7 @@ type Mismatch struct {
 	Reason string `json:"reason"`
 }
 
-// Key is one annotation, label, or scheduling field. A value is nil if the key is absent.
+// Key is one annotation, label, scheduling field, or list of clusters of the object. A value is nil if the object lacks the key.
 type Key struct {
 	// Field is annotations, labels, scheduling, or clusters for the list of clusters in a placement object. The key of clusters
 	// is the path of the list.
@@ -143,14 +143,14 @@ type Key struct {
 	Requested *string `json:"requested"`
 	Current   *string `json:"current"`
 	Decided   *string `json:"decided"`
-	// Policy is the policy that determines the value, or that adds it to the affinity, to which each policy adds its own; empty if the
+	// Policy is the policy that determines Decided, or whose part of the affinity it is, because each policy adds a part; empty if the
 	// developer's value is used.
 	Policy string `json:"policy,omitempty"`
 	// Overrides are the policies that set the key to another value and lost.
 	Overrides []string `json:"overrides,omitempty"`
-	// Kept says why the object keeps its current value although another one is decided.
+	// Kept says why the value can't be changed any more although another one is decided; usually empty.
 	Kept string `json:"kept,omitempty"`
-	// Waits says when an existing object gets the decided value, if the remediation of the policy says more than at once.
+	// Waits says what an existing object waits for before it gets the decided value; empty if it has the value, or gets it at once.
 	Waits string `json:"waits,omitempty"`
 }
 
@@ -206,7 +206,7 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	return out, err
 }
 
-// requestedBy returns what the developer of an object requested.
+// requestedBy returns the values of an object that its developer requested.
 func requestedBy(ctx context.Context, s *simulation.Simulation, o simulation.Object) (values, error) {
 	if !o.Exists {
 		return values{o.Content, s.Scheduling(o.Resource, o.Content)}, nil
@@ -224,6 +224,7 @@ func referenceTo(o simulation.Object) ObjectReference {
 		Name: cmp.Or(o.Content.GetName(), o.Content.GetGenerateName())}
 }
 
+// policyOf returns what a verdict says of its policy. Rollout, Moves, and the fields on rules are left unset.
 func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 	out := Policy{Name: v.Policy.Name, Generation: v.Policy.Generation, Priority: v.Policy.Priority, Mode: v.Policy.Mode}
 	if binding := s.Policy(v.Policy.Name).VersionOf(v.Policy).Binding; binding != nil {
@@ -255,7 +256,7 @@ func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 	return out
 }
 
-// movesOf returns what the status of a policy says of moves of an object.
+// movesOf returns the sentences of Policy.Moves for an object, from the status of a policy.
 func movesOf(policy string, status placementv1.PlacementPolicyStatus, o simulation.Object) (out []string) {
 	own := placementv1.ReferenceTo(o.Resource.GroupResource(), o.Namespace, o.Content.GetName())
 	if status.Failures != nil {
@@ -283,7 +284,7 @@ func movesOf(policy string, status placementv1.PlacementPolicyStatus, o simulati
 	return out
 }
 
-// mismatches returns the policies for the object's type that do not match it.
+// mismatches returns the policies for the object's type that do not match the object, each with the reason.
 func mismatches(ctx context.Context, s *simulation.Simulation, o simulation.Object, verdicts []*placement.Verdict) ([]Mismatch, error) {
 	var out []Mismatch
 	for _, p := range s.Policies() {
@@ -328,7 +329,7 @@ type values struct {
 	scheduling map[string]string
 }
 
-// at returns the value of a key; nil if the object does not have it. What a policy adds to the affinity is part of the whole one.
+// at returns the value of a key; nil if the object does not have it. For a policy's part of the affinity, it is the whole affinity.
 func (o values) at(field, name string, outcome *placement.Outcome) *string {
 	switch field {
 	case "scheduling":
@@ -347,7 +348,7 @@ func (o values) at(field, name string, outcome *placement.Outcome) *string {
 	}
 }
 
-// keysOf returns the keys that the verdicts decide or change.
+// keysOf returns the keys that enforced policies decide or change, sorted by field and key, without Waits.
 func keysOf(current, requested values, outcome *placement.Outcome) []Key {
 	keys := map[keyName]*Key{}
 	get := func(field, name string) *Key {
@@ -394,7 +395,7 @@ func keysOf(current, requested values, outcome *placement.Outcome) []Key {
 	return slices.SortedFunc(valuesOf(maps.Values(keys)), func(a, b Key) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
 }
 
-// adds reports whether the decided value is added to the current one.
+// adds reports whether the decided value is a part that is added to the current one, as for affinities, in place of replacing it.
 func (k *Key) adds() bool { return k.Field == "scheduling" && podscheduling.IsContribution(k.Key) }
 
 // settled reports whether the object has the decided value.
@@ -402,8 +403,7 @@ func (k *Key) settled() bool {
 	return ptr.Equal(k.Current, k.Decided) || k.adds() && k.Decided != nil && podscheduling.Implied(k.Current, *k.Decided)
 }
 
-// describeWaits says of the keys of an existing object that differ from what is decided when they change, as far as the policy's
-// remediation says.
+// describeWaits sets Waits of each key of an existing object whose current value differs from the decided one.
 func describeWaits(s *simulation.Simulation, o simulation.Object, keys []Key, verdicts []*placement.Verdict) {
 	of := map[string]*placement.Verdict{}
 	for _, v := range verdicts {
@@ -421,7 +421,7 @@ func describeWaits(s *simulation.Simulation, o simulation.Object, keys []Key, ve
 	}
 }
 
-// Waits returns when remediation of a policy changes an existing object; "" for at once.
+// Waits returns what an existing object waits for before remediation of a policy changes it; "" if it changes the object at once.
 func Waits(s *simulation.Simulation, o simulation.Object, v *placement.Verdict) string {
 	if v.Err == nil && len(v.Decision.Errors) > 0 {
 		return fmt.Sprintf("the object keeps the current value while %s denies it", v.Policy.Name)
@@ -432,6 +432,7 @@ func Waits(s *simulation.Simulation, o simulation.Object, v *placement.Verdict) 
 	return ""
 }
 
+// valuesOf returns a sequence of the keys that pointers point to.
 func valuesOf(keys func(func(*Key) bool)) func(func(Key) bool) {
 	return func(yield func(Key) bool) {
 		for k := range keys {

@@ -35,7 +35,7 @@ import (
 // Reason is why a policy does not choose a candidate.
 type Reason struct {
 	Policy string `json:"policy"`
-	// Message is the reason as a sentence without a subject, if it is not an expression.
+	// Message is the reason as a sentence without a subject; empty if Expression is the reason.
 	Message string `json:"message,omitempty"`
 	// Rule is the rule whose Expression, at Line of the policy's text, is the first that fails for the candidate. The
 	// expressions before it, in the order of the text, have a solution for the candidate.
@@ -45,11 +45,11 @@ type Reason struct {
 	// without rules.
 	Field      string `json:"field,omitempty"`
 	Expression string `json:"expression,omitempty"`
-	// Unmet is the same as the Expression of a requirement in words, such as "label pci-level not at least 3".
+	// Unmet says in words what the cluster lacks, such as "label pci-level not at least 3"; empty unless Field is a requirement.
 	Unmet string `json:"unmet,omitempty"`
-	// Values are what the Expression reads for the candidate.
+	// Values are the references in Expression, with what they read for the candidate.
 	Values []Value `json:"values,omitempty"`
-	// Because are the reasons why a rule or function that the Expression uses fails.
+	// Because are the reasons why a rule or function fails that Expression uses.
 	Because []Reason `json:"because,omitempty"`
 }
 
@@ -66,25 +66,26 @@ const (
 	maxReasons = 8
 )
 
-// search finds the first expressions of a policy that fail for candidates.
+// search finds the first expressions in the Rego of a policy that fail for a candidate. It serves one object.
 type search struct {
 	inspection *embedded.Inspection
-	policy     string
+	policy     string // the name
 	compiled   *policy.Module
-	module     *ast.Module
-	input      map[string]any
-	// rules are the policy's rules by name.
+	module     *ast.Module    // the same text as parsed, before the compiler changes it
+	input      map[string]any // the object
+	// rules are the rules of module by name, with all clauses of each.
 	rules map[string][]*ast.Rule
-	// spec are the rules of the policy's spec. deciding is the name of the one that decides the object, and order its eligible clusters, best
-	// first; they are set by decidingRule and ranking.
+	// spec are the rules in spec.rules. deciding is the name of the one that decides the object, once decided is true; decidingRule sets both.
+	// order are its eligible clusters, best first; ranking sets it, and it is nil before.
 	spec     []placementv1.Rule
 	deciding string
 	decided  bool
 	order    []ranked
-	// renamed counts the bodies of functions whose variables were renamed.
+	// renamed is the number of functions that rename has copied so far.
 	renamed int
 }
 
+// newSearch returns the search in a version of a policy for an object, input. module is the parsed text of the version.
 func newSearch(inspection *embedded.Inspection, name string, version *simulation.Version, module *ast.Module, input map[string]any) *search {
 	s := &search{inspection: inspection, policy: name, compiled: version.Module, spec: version.Spec.Rules, module: module, input: input,
 		rules: map[string][]*ast.Rule{}}
@@ -98,8 +99,8 @@ func newSearch(inspection *embedded.Inspection, name string, version *simulation
 	return s
 }
 
-// notIn returns why the value of a rule, a set or an array, does not contain the candidate. It returns nothing if a clause
-// contains it.
+// notIn returns why the value of a rule, a set or an array, does not contain the candidate: a reason for each clause. It returns nil if a
+// clause contains the candidate.
 func (s *search) notIn(ctx context.Context, name, candidate string, depth int) []Reason {
 	var out []Reason
 	for _, rule := range s.rules[name] {
@@ -116,7 +117,7 @@ func (s *search) notIn(ctx context.Context, name, candidate string, depth int) [
 	return out
 }
 
-// clauseLacks returns why one clause of a rule does not give the candidate, or that it does.
+// clauseLacks returns why the value of one clause of a rule does not contain the candidate; contains is true if it does.
 func (s *search) clauseLacks(ctx context.Context, rule *ast.Rule, name, candidate string, depth int) (reason *Reason, contains bool) {
 	if rule.Head.Key != nil {
 		return s.firstFailure(ctx, name, nil, isCandidate(candidate, rule.Head.Key), rule.Body, depth)
@@ -127,8 +128,8 @@ func (s *search) clauseLacks(ctx context.Context, rule *ast.Rule, name, candidat
 	return s.termLacks(ctx, rule, name, rule.Body, rule.Head.Value, candidate, depth)
 }
 
-// termLacks returns why the value of a term does not contain the candidate, or that it does. The term is evaluated after
-// the expressions in before, which have a solution.
+// termLacks returns why the value of a term does not contain the candidate; contains is true if it does. The term is evaluated after the
+// expressions in before, which have a solution.
 func (s *search) termLacks(ctx context.Context, rule *ast.Rule, name string, before ast.Body, term *ast.Term, candidate string,
 	depth int) (reason *Reason, contains bool) {
 	member := ast.Member.Expr(ast.StringTerm(candidate), term)
@@ -159,7 +160,7 @@ func (s *search) termLacks(ctx context.Context, rule *ast.Rule, name string, bef
 	return whole, false
 }
 
-// operationLacks does the same for an operation on sets.
+// operationLacks is termLacks for the call of an operator on sets. whole is the reason if no operand gives a better one.
 func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string, before ast.Body, call ast.Call, whole *Reason, candidate string,
 	depth int) (*Reason, bool) {
 	if len(call) != 3 {
@@ -186,9 +187,9 @@ func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string
 	return whole, false
 }
 
-// firstFailure returns the first expression of a body after which there is no solution, or that there is one for the whole
-// body. before are expressions that have a solution, and also are conditions on the variables of all of them. An expression
-// that is only safe together with later ones is tried with those.
+// firstFailure returns the first expression of a body that has no solution together with those before it; holds is true if the whole body
+// has one. before are expressions that have a solution, and also are conditions on the variables. An expression that is only safe together
+// with later ones is tried with those.
 func (s *search) firstFailure(ctx context.Context, rule string, before ast.Body, also []*ast.Expr, body ast.Body, depth int) (reason *Reason, holds bool) {
 	solved, pending := slices.Clone(before), ast.Body(nil)
 	var solution map[string]any
@@ -212,8 +213,8 @@ func (s *search) firstFailure(ctx context.Context, rule string, before ast.Body,
 	return nil, len(pending) == 0
 }
 
-// culprit returns the index of the expression in pending without which the others have a solution, and that solution. The
-// index is -1 if there is none.
+// culprit returns the index of the last expression in pending without which the others have a solution, and that solution. The index is -1
+// if there is none.
 func (s *search) culprit(ctx context.Context, solved, pending ast.Body, also []*ast.Expr) (index int, solution map[string]any) {
 	for i := range slices.Backward(pending) {
 		others := slices.Concat(solved, pending[:i], pending[i+1:], also)
@@ -227,7 +228,7 @@ func (s *search) culprit(ctx context.Context, solved, pending ast.Body, also []*
 	return -1, nil
 }
 
-// failure describes an expression that fails after others that have a solution.
+// failure returns the reason for an expression that fails after others, solved, that have a solution.
 func (s *search) failure(ctx context.Context, rule string, solved ast.Body, e *ast.Expr, solution map[string]any, depth int) *Reason {
 	out := s.reasonAt(rule, e.Location, e.Location)
 	out.Expression = textOf(e.Location)
@@ -279,7 +280,7 @@ func (s *search) causes(ctx context.Context, solved ast.Body, e *ast.Expr, solut
 	return nil
 }
 
-// ruleFails returns why a rule is undefined, or lacks a key.
+// ruleFails returns why a rule is undefined or, if key is not nil, why its value does not contain the key.
 func (s *search) ruleFails(ctx context.Context, name string, key *ast.Term, solution map[string]any, depth int) []Reason {
 	if key != nil {
 		if text, ok := textValue(key, solution); ok {
@@ -346,9 +347,9 @@ func isBuiltin(v ast.Var) bool {
 	return false
 }
 
-// notChosen returns why the policy does not give the object a cluster. For a policy with spec.rules, that is what the cluster lacks for the
-// rule that decides the object, and for those before it that left the object to it, or that the rule chooses others; it is nothing if no
-// rule decides.
+// notChosen returns why the policy does not choose a cluster for the object. For a policy with spec.rules, the reasons are what the cluster
+// lacks for the rule that decides the object, and for earlier rules that left the object to the next rule, or that the rule chooses other
+// clusters. There are none if no rule decides.
 func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 	if !s.compiled.FromRules() {
 		return s.notIn(ctx, "clusters", candidate, 0)
@@ -376,7 +377,7 @@ func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 	last := s.reasonAt(rules.Chosen(deciding.Name), chosen[0].Location, nil)
 	last.Message = "chooses other clusters"
 	if !s.holds(ctx, "some _ in "+rules.Chosen(deciding.Name)) {
-		last.Message = "chooses none: the cluster is eligible, and too few others are"
+		last.Message = "chooses no cluster: this one is eligible, but too few are in all"
 	}
 	return append(out, *last)
 }
@@ -412,8 +413,8 @@ func (s *search) holds(ctx context.Context, expression string) bool {
 	return ok && err == nil
 }
 
-// laterRules returns the names of the rules after the one that decides the object that apply to it, too. It leaves out those that apply to
-// all objects, which are meant for the rest.
+// laterRules returns the names of the rules that come after the one that decides the object, and apply to the object, too. It leaves out
+// rules that apply to all objects, which are meant for the rest.
 func (s *search) laterRules(ctx context.Context) (out []string) {
 	deciding, ok := s.decidingRule(ctx)
 	if !ok {
@@ -428,7 +429,7 @@ func (s *search) laterRules(ctx context.Context) (out []string) {
 	return out
 }
 
-// choosesClusters reports whether what decides the object is a rule for clusters.
+// choosesClusters reports whether the rule of spec.rules that decides the object is for clusters, or the policy's Rego has a rule clusters.
 func (s *search) choosesClusters(ctx context.Context) bool {
 	if !s.compiled.FromRules() {
 		return len(s.rules["clusters"]) > 0
@@ -437,15 +438,15 @@ func (s *search) choosesClusters(ctx context.Context) bool {
 	return ok && len(s.rules[rules.Eligible(rule.Name)]) > 0
 }
 
-// ranked is an eligible cluster.
+// ranked is an eligible cluster with its Rank.Score, Rank.Level, and Rank.Preferences.
 type ranked struct {
 	Name         string
 	Score, Level int
 	Preferences  []Preference
 }
 
-// ranking returns the rule that decides the object, and its eligible clusters, best first; none if it chooses all of them without weights,
-// or the policy has no rules.
+// ranking returns the name of the rule that decides the object, and its eligible clusters, best first. There are none if the rule chooses
+// all of them without weights, or the policy has no rules.
 func (s *search) ranking(ctx context.Context) (name string, best []ranked) {
 	rule, ok := s.decidingRule(ctx)
 	if !ok {
@@ -473,7 +474,7 @@ func (s *search) ranking(ctx context.Context) (name string, best []ranked) {
 	return rule.Name, s.order
 }
 
-// preferencesOf returns what a cluster gets of the preferences of a rule, given the member preferences of rules.Ranking.
+// preferencesOf returns what a cluster has and scores for each preference of a rule. of is the member preferences of rules.Ranking.
 func preferencesOf(rule placementv1.Rule, of any) []Preference {
 	list, _ := of.([]any)
 	var out []Preference
@@ -512,15 +513,15 @@ func valueText(value any) *string {
 	return nil
 }
 
-// number returns an integer that was decoded from JSON.
+// number returns an integer that was decoded from JSON; 0 for any other value.
 func number(value any) int {
 	n, _ := value.(json.Number)
 	out, _ := n.Int64()
 	return int(out)
 }
 
-// innermost returns the reasons why a rule of spec.rules does not find a cluster eligible, without those that they follow from. An author
-// of rules knows their fields, and not the Rego in between, which Berth has written.
+// innermost returns the innermost of the reasons why a rule of spec.rules does not find a cluster eligible: those that follow from no
+// other, in the words of spec.rules, because an author of rules does not know the Rego that Berth has written.
 func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster string, reasons []Reason) []Reason {
 	var out []Reason
 	for _, r := range reasons {
@@ -546,7 +547,7 @@ func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster s
 	return out
 }
 
-// unmet words the requirement of a rule at a field; it returns nothing if there is none.
+// unmet returns Reason.Unmet for the requirement of a rule at a field; "" if the field is no requirement.
 func (s *search) unmet(rule placementv1.Rule, at string) string {
 	for i, q := range rule.Require {
 		if strings.HasSuffix(at, fmt.Sprintf("].require[%d]", i)) {
@@ -556,7 +557,7 @@ func (s *search) unmet(rule placementv1.Rule, at string) string {
 	return ""
 }
 
-// isHelper reports whether a reason names a function that several rules use, which comes from no field.
+// isHelper reports whether a reason is in a function that Berth has written for several rules, so that it comes from no field of one.
 func isHelper(r Reason) bool { return r.Field == "spec.rules" }
 
 // repelling returns the taint of a cluster that a rule does not tolerate, in the words of a denial: of several, the one that comes first by
@@ -579,6 +580,7 @@ func (s *search) repelling(ctx context.Context, rule placementv1.Rule, cluster s
 	return strings.TrimSuffix(strings.TrimSuffix(key+"="+value, "=")+":"+effect, ":")
 }
 
+// reasonAt returns a reason in a Rego rule at a location, or at otherwise if the location is nil, without saying what fails there.
 func (s *search) reasonAt(rule string, at, otherwise *ast.Location) *Reason {
 	if at == nil {
 		at = otherwise
@@ -590,7 +592,7 @@ func (s *search) reasonAt(rule string, at, otherwise *ast.Location) *Reason {
 	return out
 }
 
-// isCandidate returns the condition that a term is the candidate.
+// isCandidate returns the condition, as an expression of Rego, that a term is the candidate.
 func isCandidate(candidate string, t *ast.Term) []*ast.Expr {
 	return []*ast.Expr{ast.Equality.Expr(ast.StringTerm(candidate), t)}
 }
@@ -620,7 +622,7 @@ func textOf(l *ast.Location) string {
 	return text
 }
 
-// textValue returns the string that a term has in a solution.
+// textValue returns the string that a term is, or that its variable has in a solution; false if it is no string.
 func textValue(t *ast.Term, solution map[string]any) (string, bool) {
 	switch value := t.Value.(type) {
 	case ast.String:
@@ -672,7 +674,7 @@ func (s *search) valuesIn(ctx context.Context, solved ast.Body, e *ast.Expr, sol
 	return out
 }
 
-// evaluate returns the value of a term after the expressions in solved, if it is a scalar.
+// evaluate returns the value of a term after the expressions in solved; ok is false if it has none, or one that is not a scalar.
 func (s *search) evaluate(ctx context.Context, solved ast.Body, t *ast.Term) (value any, ok bool) {
 	const name = "berth_value"
 	solution, ok, err := s.inspection.Solve(ctx, append(slices.Clone(solved), ast.Equality.Expr(ast.VarTerm(name), t)), s.module.Imports)
@@ -690,8 +692,8 @@ func readable(t *ast.Term) string {
 	return t.String()
 }
 
-// valueOf returns the value of a reference to the input, the data, or a variable. known is false for other references,
-// and for those with a key whose value is not known.
+// valueOf returns the value of a reference to the input, the data, or a variable; nil if it is undefined. known is false for other
+// references, and for those with a key whose value is not known.
 func (s *search) valueOf(ctx context.Context, ref ast.Ref, solution map[string]any) (value any, known bool) {
 	path := make([]string, 0, len(ref))
 	for _, key := range ref[1:] {

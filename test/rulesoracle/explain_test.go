@@ -400,8 +400,8 @@ func (x *explained) verifyReason(t *testing.T, deciding *placementv1.Rule, name 
 	taints := repelling(rule.Tolerate, cluster)
 	var holds bool
 	switch i, _ := strconv.Atoi(parts[3]); {
-	case strings.HasPrefix(r.Message, "chooses other clusters"), strings.HasPrefix(r.Message, "chooses none"):
-		holds = rule.Name == deciding.Name && lacks(rule, object, cluster) == nil && strings.HasPrefix(r.Message, "chooses none") == (len(x.want.Clusters) == 0)
+	case strings.HasPrefix(r.Message, "chooses other clusters"), strings.HasPrefix(r.Message, "chooses no cluster:"):
+		holds = rule.Name == deciding.Name && lacks(rule, object, cluster) == nil && strings.HasPrefix(r.Message, "chooses no ") == (len(x.want.Clusters) == 0)
 	case r.Message == "chooses no cluster that is being deleted":
 		holds = cluster["terminating"] == true
 	case parts[2] == "require":
