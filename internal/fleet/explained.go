@@ -36,19 +36,20 @@ type Explained struct {
 // Reasons say why an object is in a cluster.
 type Reasons struct {
 	Cluster string `json:"cluster"`
-	// Replicas is the number of replicas there; nil if it is not known.
+	// Replicas is the number of replicas in the cluster; nil if it is not known, or if the object is not there. Change is empty if the object
+	// stays there.
 	Replicas *int64 `json:"replicas,omitempty"`
 	Change   Change `json:"change,omitempty"`
-	// By are the policies that choose the cluster, in order of precedence, with the rule that decides. There are none if only the developer
+	// By are the enforced policies that choose the cluster, in order of precedence, with their rules. There are none if only the developer
 	// chooses it.
 	By []Choice `json:"by,omitempty"`
-	// Ranks say how good the cluster is for rules that choose among the eligible ones.
+	// Ranks are the ranks of the cluster in the rules that decide the object and rank eligible clusters.
 	Ranks []explain.Rank `json:"ranks,omitempty"`
-	// Against says why the object has to leave the cluster.
+	// Against are the reasons why the object has to leave the cluster; empty unless Change is Leaving.
 	Against []explain.Reason `json:"against,omitempty"`
 }
 
-// Choice is a policy that chooses a cluster.
+// Choice is a policy that chooses a cluster, and the rule by which it does.
 type Choice struct {
 	Policy string `json:"policy"`
 	// Rule is the rule of spec.rules that decides; empty for a policy without rules.
@@ -100,7 +101,7 @@ func choicesOf(e *explain.Explanation, cluster string) (out []Choice) {
 	return out
 }
 
-// against returns why an object has to leave a cluster.
+// against returns the reasons why an object has to leave a cluster.
 func against(ctx context.Context, s *simulation.Simulation, o simulation.Object, cluster string) ([]explain.Reason, error) {
 	known, err := s.Clusters(ctx)
 	if err != nil {

@@ -36,14 +36,14 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// Fleet has the objects that policies place, and the clusters and nodes. Its methods change nothing, so they may be called concurrently.
+// Fleet has the objects that policies place, with their states, and the clusters and nodes. Its methods may be called concurrently.
 type Fleet struct {
-	// Clusters are the clusters of all inventories, by name.
+	// Clusters are the clusters of all inventories, sorted by name.
 	Clusters []Site `json:"clusters"`
-	// Nodes are the nodes, by name. There are none if no policy matches Pods: Berth then does not read on which nodes these are.
+	// Nodes are the nodes, sorted by name. There are none if no policy matches Pods, because the nodes of Pods are not read then.
 	Nodes []Site `json:"nodes,omitempty"`
-	// Objects are the existing objects that policies match, by type, namespace, and name. Those for which no policy chooses clusters, and
-	// which name none, are among them only if they are Pods, or if a policy denies or can't decide them.
+	// Objects are the existing objects that policies match, sorted by type, namespace, and name. An object that names no clusters, and for
+	// which no policy chooses any, is left out unless it is a Pod, or a policy denies or can't decide it.
 	Objects []Object `json:"objects"`
 	// Notes say what is missing because the user may not read it.
 	Notes []string `json:"notes,omitempty"`
@@ -52,7 +52,7 @@ type Fleet struct {
 // Object is an existing object that policies match.
 type Object struct {
 	Kind      string `json:"kind"`
-	Resource  string `json:"resource"`
+	Resource  string `json:"resource"` // such as deployments.apps
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	State     State  `json:"state"`
@@ -60,29 +60,29 @@ type Object struct {
 	Reason string `json:"reason,omitempty"`
 	// Policies are the policies that match the object, in order of precedence.
 	Policies []string `json:"policies"`
-	// Clusters are the names of the clusters that the object has today, and Decided those that policies decide, sorted; nil if it names
-	// none, so that its clusters are not restricted. They are equal if the object keeps its clusters.
+	// Clusters are the names of the clusters that the object has today, and Decided those that policies decide for it, sorted. Each is nil if
+	// there is no list, so that the object may be in any cluster. They are equal if the object keeps its clusters.
 	Clusters []string `json:"clusters"`
 	Decided  []string `json:"decided"`
-	// Follows is the controller whose clusters the object has, such as "Deployment web", which counts in its place; usually empty.
+	// Follows is the controller whose clusters the object has, such as "Deployment web"; usually empty. Tables count that in its place.
 	Follows string `json:"follows,omitempty"`
-	// Node is the node of a Pod; empty for other objects, and for a Pod that is not scheduled.
+	// Node is the name of a Pod's node; empty for other objects, and for a Pod that is not scheduled.
 	Node string `json:"node,omitempty"`
-	// Replicas is the number of replicas in each of the clusters. It is nil if the object says none, if Division is set, and if the system
-	// that delivers the object divides them in a way that Berth does not know.
+	// Replicas is the number of replicas in each one of the clusters. It is nil if the object has no such number, if Division is set, or if
+	// the system that delivers the object divides the replicas in a way that Berth does not know.
 	Replicas *int64 `json:"replicas,omitempty"`
-	// Division is the number of replicas by cluster, if a policy divides them.
+	// Division has the number of replicas by the name of the cluster, if a policy divides them; nil otherwise.
 	Division map[string]int64 `json:"division,omitempty"`
 
-	// clusters and decided are equal for objects with equal lists, and so are policies.
+	// clusters, decided, and policies have Clusters, Decided, and Policies. Objects with equal lists have the same pointer.
 	clusters, decided, policies *list
 }
 
-// list is a list of names. Equal lists of a builder are the same.
+// list is a list of names. A builder has one pointer for all equal lists, so that they can be compared by it.
 type list struct{ names []string }
 
-// New decides the existing objects that policies match. It reads the inventories, too. An error means that the cluster could not be read;
-// what the user may not list is in the notes.
+// New returns the Fleet of the cluster of a simulation: it decides the existing objects that policies match, and reads the inventories. An
+// error means that the cluster could not be read. What the user may not list is missing, and the notes say so.
 func New(ctx context.Context, s *simulation.Simulation) (*Fleet, error) {
 	b := newBuilder(s)
 	var objects []simulation.Object
@@ -125,14 +125,14 @@ func New(ctx context.Context, s *simulation.Simulation) (*Fleet, error) {
 	return out, nil
 }
 
-// Locate decides one existing object. It returns nil if no policy matches the object.
+// Locate returns one existing object with its state and clusters. It returns nil if no policy matches the object.
 func Locate(ctx context.Context, s *simulation.Simulation, o simulation.Object) (*Object, error) {
 	b := newBuilder(s)
 	b.all = true
 	return b.object(ctx, o)
 }
 
-// fieldsOf returns the fields of a type that a Fleet has beside those that policies read.
+// fieldsOf returns the fields that a Fleet needs of the objects of a type, in addition to those that policies read.
 func fieldsOf(resource schema.GroupResource) *projection.FieldSet {
 	switch {
 	case resource == pods.GroupResource():
@@ -145,22 +145,22 @@ func fieldsOf(resource schema.GroupResource) *projection.FieldSet {
 
 var (
 	replicaFields = projection.Fields("spec.replicas")
-	// statusFields are the fields of an object that says itself where it runs.
+	// statusFields are the fields of objects whose own status says where they run.
 	statusFields = projection.Fields("status.**")
 )
 
-// builder makes the objects of a Fleet. Its method object is safe for concurrent use.
+// builder computes the parts of a Fleet. Its method object is safe for concurrent use.
 type builder struct {
 	simulation *simulation.Simulation
 	memo       *memo
-	// reports are the reports on moves of objects in the status of each policy.
+	// reports has, by the name of a policy and by object, what the status of the policy says of the last move of the object.
 	reports map[string]map[placementv1.ObjectReference]finding
-	// all reports whether objects count for which no policy chooses clusters.
+	// all makes object return objects that have no clusters, too.
 	all   bool
-	notes []string
+	notes []string // Fleet.Notes
 
 	mu sync.Mutex
-	// lists are all lists by their names, and texts those of clusters by their text.
+	// lists has all lists by their quoted names, and texts the lists of clusters by their texts in objects.
 	lists, texts map[string]*list
 }
 
@@ -168,7 +168,7 @@ func newBuilder(s *simulation.Simulation) *builder {
 	return &builder{simulation: s, memo: newMemo(), reports: reportsOf(s.Policies()), lists: map[string]*list{}, texts: map[string]*list{}}
 }
 
-// object decides an object. It returns nil if the object is none of a Fleet.
+// object decides an object, and returns it with its state and clusters. It returns nil if the object does not belong in a Fleet.
 func (b *builder) object(ctx context.Context, o simulation.Object) (*Object, error) {
 	verdicts, err := b.simulation.VerdictsBy(ctx, o, b.memo.evaluate)
 	if err != nil {
@@ -202,7 +202,7 @@ func (b *builder) object(ctx context.Context, o simulation.Object) (*Object, err
 	return out, nil
 }
 
-// clustersIn returns the clusters in the text of a list.
+// clustersIn returns the list of the clusters in a text, which is nil if the object has no list.
 func (b *builder) clustersIn(text *string) *list {
 	if text == nil {
 		return b.intern(nil)
@@ -222,7 +222,7 @@ func (b *builder) clustersIn(text *string) *list {
 	return known
 }
 
-// intern returns the list of some names.
+// intern returns the builder's only list with these names.
 func (b *builder) intern(names []string) *list {
 	key := "nil"
 	if names != nil {

@@ -40,18 +40,19 @@ type Site struct {
 	Region string `json:"region,omitempty"`
 	// Zones are the zones of a cluster, or the one of a node.
 	Zones []string `json:"zones,omitempty"`
-	Ready bool     `json:"ready"`
+	// Ready reports whether an inventory says that the cluster is ready, or the node has the condition Ready.
+	Ready bool `json:"ready"`
 	Capacity
 }
 
-// Capacity is what a place has for pods, by resource. A resource that is missing is unknown.
+// Capacity is what a place has for pods, by resource. Amounts of resources that are missing are unknown.
 type Capacity struct {
+	// Allocatable is what all pods together can request, and Used what the pods of the place do request.
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
-	// Used is what the pods of a place request.
-	Used corev1.ResourceList `json:"used,omitempty"`
+	Used        corev1.ResourceList `json:"used,omitempty"`
 }
 
-// Free returns what is free of a resource. It may be negative. ok is false if it is unknown.
+// Free returns the allocatable amount of a resource minus the used one, which may be negative. ok is false if one of them is unknown.
 func (c Capacity) Free(name corev1.ResourceName) (free string, ok bool) {
 	allocatable, known := c.Allocatable[name]
 	used, ok := c.Used[name]
@@ -69,7 +70,7 @@ func (c *Capacity) add(other Capacity) {
 	c.Used = added(c.Used, other.Used)
 }
 
-// added returns the sum of two lists. It may change and return the first one.
+// added returns the sums of two lists by resource. It may change and return the first one.
 func added(to, more corev1.ResourceList) corev1.ResourceList {
 	for name, quantity := range more {
 		if to == nil {
@@ -82,7 +83,7 @@ func added(to, more corev1.ResourceList) corev1.ResourceList {
 	return to
 }
 
-// clusters returns the clusters of all inventories that are served.
+// clusters returns the clusters of all inventories whose types the API server serves.
 func (b *builder) clusters(ctx context.Context) ([]Site, error) {
 	catalog := b.simulation.Cluster().Catalog()
 	inventories := catalog.Inventories()
@@ -119,7 +120,8 @@ func sorted(sites map[string]*Site) []Site {
 	return out
 }
 
-// addCluster adds what an inventory says of a cluster. Several inventories may have it: the first one that says something counts.
+// addCluster adds a cluster in normal form to sites, by name. If several inventories have the cluster, the first value of each field
+// counts, and the cluster is ready if one of them says so.
 func addCluster(sites map[string]*Site, document map[string]any) {
 	name, _ := document["name"].(string)
 	site, known := sites[name]
@@ -148,7 +150,7 @@ func addCluster(sites map[string]*Site, document map[string]any) {
 	}
 }
 
-// quantities returns amounts by resource, without those that are no quantities; nil if there are none.
+// quantities returns the quantities in a decoded object with amounts by resource; nil if there are none.
 func quantities(value any) corev1.ResourceList {
 	amounts, _ := value.(map[string]any)
 	var out corev1.ResourceList
@@ -182,7 +184,7 @@ func nodeOf(pod *unstructured.Unstructured) string {
 	return name
 }
 
-// nodes returns the nodes, with what those of the objects request that are Pods.
+// nodes returns the nodes. What the Pods among the objects request counts as used.
 func (b *builder) nodes(ctx context.Context, objects []simulation.Object) ([]Site, error) {
 	listed, err := b.simulation.Cluster().List(ctx, nodes, nodeFields)
 	if apierrors.IsForbidden(err) {
@@ -215,7 +217,7 @@ func (b *builder) nodes(ctx context.Context, objects []simulation.Object) ([]Sit
 	return sorted(sites), nil
 }
 
-// siteOf returns a node without pods.
+// siteOf returns a node, of which nothing is used yet.
 func siteOf(node *corev1.Node) *Site {
 	out := &Site{Name: node.Name, Region: node.Labels[corev1.LabelTopologyRegion]}
 	if zone := node.Labels[corev1.LabelTopologyZone]; zone != "" {

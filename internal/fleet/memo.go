@@ -26,13 +26,14 @@ import (
 
 // memo evaluates each policy once for all objects that are equal in what the policy reads. It is safe for concurrent use.
 type memo struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// known has the evaluations of each policy by the key of the input: the text of what the policy reads.
 	known map[*placement.Policy]map[string]*evaluation
-	// without counts inputs without a key.
+	// without is the number of inputs so far that have no key.
 	without int
 }
 
-// evaluation is the result of the evaluation of a policy.
+// evaluation is the evaluation of a policy, and its result once that is known.
 type evaluation struct {
 	once     sync.Once
 	decision placement.Decision
@@ -45,12 +46,12 @@ func newMemo() *memo { return &memo{known: map[*placement.Policy]map[string]*eva
 func (m *memo) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 	key, ok := p.Evaluator.Input().AppendKey(nil, input)
 	e := m.evaluation(p, string(key), ok)
-	// Others are evaluated at the same time.
+	// Other keys are evaluated at the same time.
 	e.once.Do(func() { e.decision, e.err = p.Evaluator.Evaluate(ctx, input) })
 	return e.decision, e.err
 }
 
-// evaluation returns the evaluation for a key. An input without a key has one of its own.
+// evaluation returns the evaluation of a policy for a key. If ok is false, the input has no key, and the evaluation is a new one.
 func (m *memo) evaluation(p *placement.Policy, key string, ok bool) *evaluation {
 	m.mu.Lock()
 	defer m.mu.Unlock()

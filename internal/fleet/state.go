@@ -34,14 +34,13 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// State says how an object compares to what the policies decide that match it. If several states apply, the object is in the first one of
-// States.
+// State says how an object compares to what the policies that match it decide. If several states apply, the first one of States counts.
 type State string
 
 const (
 	// Violating means that Berth does not bring the object to what policies decide: a policy denies it, or can't decide it; its last move
-	// failed, as the status of a policy says; or it differs, and no patch or eviction changes that, because of the mode of the policy or of
-	// its remediation, because a field is immutable, because the object is being deleted, or because another policy denies it.
+	// failed, as the status of a policy says; or it differs, and Berth does not change it, because of the mode of the policy or of its
+	// remediation, because a field is immutable, because the object is being deleted, or because another policy denies the patch.
 	Violating State = "Violating"
 	// Moving means that Berth moved the object to other clusters, in which it does not run yet, as the status of a policy says, or the status
 	// of the object itself if it is a Workload of Kueue.
@@ -61,7 +60,7 @@ func States() []State { return []State{Violating, Moving, Waiting, Running} }
 type finding struct {
 	state  State
 	reason string
-	// undecided reports whether a policy denies the object, or can't decide it.
+	// undecided reports whether a policy, enforced or not, denies the object, or can't decide it.
 	undecided bool
 }
 
@@ -75,7 +74,7 @@ func worse(a, b finding) finding {
 	return a
 }
 
-// assess returns the state of an object. The verdicts are qualified.
+// assess returns the state of an object. The verdicts have passed remediation.Qualify.
 func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) finding {
 	out, blocked := finding{state: Running}, remediation.Blocks(verdicts)
 	key := placementv1.ReferenceTo(o.Resource.GroupResource(), o.Namespace, o.Content.GetName())
@@ -102,7 +101,8 @@ func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) fin
 	return worse(out, ownReport(o.Content))
 }
 
-// ownReport returns what the status of a placed object says that is delivered by it. A snapshot does not have the status.
+// ownReport returns the state of a placed object by its own status, if Berth delivers the decision to the object itself, as to a Workload
+// of Kueue. It returns Running for all others, and in a snapshot, which has no status.
 func ownReport(content *unstructured.Unstructured) finding {
 	out := finding{state: Running}
 	system, native := delivery.NativeSystem(content.GroupVersionKind().GroupKind())
@@ -128,8 +128,8 @@ func denial(v *placement.Verdict) string {
 	return fmt.Sprintf("%s %s: %s", v.Policy.Name, denies, strings.Join(v.Decision.Errors, "; "))
 }
 
-// difference returns the state that results from what a policy changes in an object that it does not deny. blocked reports whether policies
-// deny a patch of the object.
+// difference returns the state of an object that a policy does not deny, by the changes that the policy requires in it. blocked reports
+// whether policies deny a patch of the object.
 func (b *builder) difference(o simulation.Object, v *placement.Verdict, blocked bool) finding {
 	out := finding{state: Running}
 	for _, c := range v.OnceApproved().Changes {
@@ -138,14 +138,14 @@ func (b *builder) difference(o simulation.Object, v *placement.Verdict, blocked 
 		case v.Policy.PatchesExisting() && c.Immutable == "" && !blocked:
 			out = worse(out, finding{state: Waiting, reason: b.waits(o, v)})
 		default:
-			out = worse(out, finding{state: Violating, reason: b.staysAs(o, v, c, blocked)})
+			out = worse(out, finding{state: Violating, reason: b.whyUnchanged(o, v, c, blocked)})
 		}
 	}
 	return out
 }
 
-// staysAs names the difference and says why Berth does not change it.
-func (b *builder) staysAs(o simulation.Object, v *placement.Verdict, c placement.Change, blocked bool) string {
+// whyUnchanged returns the difference that a change would remove, and why Berth does not make the change.
+func (b *builder) whyUnchanged(o simulation.Object, v *placement.Verdict, c placement.Change, blocked bool) string {
 	text := fmt.Sprintf("%s: %s", v.Policy.Name, c.Violation())
 	switch {
 	case c.Immutable != "":
@@ -162,7 +162,7 @@ func (b *builder) staysAs(o simulation.Object, v *placement.Verdict, c placement
 	return text
 }
 
-// waits says what an object waits for that a policy changes.
+// waits returns what an object waits for before Berth makes the changes that a policy requires in it.
 func (b *builder) waits(o simulation.Object, v *placement.Verdict) string {
 	if waiting := b.simulation.Policy(v.Policy.Name).Object.Status.Waiting; len(waiting) == 1 && waiting[0].Message != "" {
 		// All objects of the policy that wait do so for the same reason.
@@ -171,8 +171,8 @@ func (b *builder) waits(o simulation.Object, v *placement.Verdict) string {
 	return cmp.Or(explain.Waits(b.simulation, o, v), fmt.Sprintf("%s decides other values, and Berth has not patched it yet", v.Policy.Name))
 }
 
-// decidedList returns the text of the list of clusters that policies decide for an object that has a list. That is the one that remediation
-// writes, if it writes one, and otherwise the one that a policy decides and does not write.
+// decidedList returns the text of the list of clusters that policies decide for an object whose list is current: the one that remediation
+// writes, otherwise one that an enforced policy decides although remediation does not write it, and otherwise current.
 func decidedList(current *string, verdicts []*placement.Verdict) *string {
 	var written, other *placement.Change
 	blocked := remediation.Blocks(verdicts)
@@ -196,7 +196,7 @@ func decidedList(current *string, verdicts []*placement.Verdict) *string {
 	return current
 }
 
-// reportsOf returns what the status of each policy says of the moves of objects.
+// reportsOf returns builder.reports: by the name of a policy and by object, what the policy's status says of the object's last move.
 func reportsOf(policies []*simulation.Policy) map[string]map[placementv1.ObjectReference]finding {
 	out := map[string]map[placementv1.ObjectReference]finding{}
 	for _, p := range policies {

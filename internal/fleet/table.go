@@ -25,7 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// By is a kind of places.
+// By is a kind of places by which objects are counted.
 type By string
 
 const (
@@ -42,7 +42,7 @@ const (
 // Kinds returns all kinds of places.
 func Kinds() []By { return []By{ByCluster, ByNode, ByZone, ByRegion} }
 
-// ParseBy returns the kind of places of a name.
+// ParseBy returns the kind of places that a user names, in singular or plural.
 func ParseBy(name string) (By, error) {
 	if by := By(strings.TrimSuffix(strings.ToLower(name), "s")); slices.Contains(Kinds(), by) {
 		return by, nil
@@ -53,17 +53,17 @@ func ParseBy(name string) (By, error) {
 // Unknown is the zone or region of clusters and nodes for which no inventory says one.
 const Unknown = "(unknown)"
 
-// Table has the places of one kind, by name. Objects that are nowhere come last.
+// Table has the places of one kind, sorted by name. The place with an empty name, for objects that are nowhere, comes last.
 type Table struct {
 	By     By      `json:"by"`
 	Places []Place `json:"places"`
-	// Total counts each object once, wherever it is.
+	// Total counts each object once, even if it is in several places.
 	Total Total `json:"total"`
 	// Notes say what is missing because the user may not read it.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Total is a number of objects.
+// Total is a number of objects, in all and in each state.
 type Total struct {
 	Objects int           `json:"objects"`
 	States  map[State]int `json:"states"`
@@ -77,7 +77,7 @@ func (t *Total) add(objects int, states map[State]int) {
 	}
 }
 
-// Place is a cluster, a node, a zone, or a region, with what is there.
+// Place is a cluster, a node, a zone, or a region, with counts of the objects there.
 type Place struct {
 	// Name is empty for objects that are nowhere, such as those that a policy denies before they have clusters.
 	Name string `json:"name"`
@@ -88,12 +88,13 @@ type Place struct {
 	Ready *bool `json:"ready,omitempty"`
 	// Sites is the number of clusters and nodes in a zone or region.
 	Sites int `json:"sites,omitempty"`
-	// Capacity is that of the sites. A cluster in several zones adds to none of them, since no inventory divides it.
+	// Capacity is the sum of the capacities of the clusters and nodes. A cluster in several zones adds to none of them, since no inventory
+	// divides its capacity.
 	Capacity
 	// Total counts the objects in the place. An object that is in several places counts in each.
 	Total
-	// Arriving is the number of objects that are not in the place and that policies decide to be there, and Leaving that of objects in the
-	// place that policies decide not to be there.
+	// Arriving is the number of objects that are not in the place yet, although policies decide it for them, and Leaving that of objects
+	// that are still in the place, although policies decide others for them.
 	Arriving int `json:"arriving"`
 	Leaving  int `json:"leaving"`
 	// Replicas is the number of replicas of the objects in the place, as far as it is known.
@@ -101,7 +102,7 @@ type Place struct {
 	// Policies are the policies that match the objects in the place, sorted.
 	Policies []string `json:"policies"`
 
-	policies map[string]bool
+	policies map[string]bool // the names that Policies gets
 }
 
 // Table counts the objects by place.
@@ -137,7 +138,7 @@ func (f *Fleet) Table(by By) *Table {
 	return out
 }
 
-// States counts the objects by state that count for a kind of places, each once.
+// States returns the number of objects in each state. It counts the objects that Table counts, each once.
 func (f *Fleet) States(by By) map[State]int {
 	out := map[State]int{}
 	for i := range f.Objects {
@@ -161,11 +162,11 @@ type Member struct {
 	*Object
 	// Here is the number of its replicas in the place; nil if it is not known.
 	Here *int64 `json:"here,omitempty"`
-	// Change says that the object is not in the place for long, or not yet.
+	// Change says whether the object is about to leave the place, or not there yet; empty if it stays.
 	Change Change `json:"change,omitempty"`
 }
 
-// Change says that an object comes to a cluster or leaves it.
+// Change says that an object is about to come to a place, or to leave it.
 type Change string
 
 const (
@@ -175,7 +176,8 @@ const (
 	Leaving Change = "Leaving"
 )
 
-// changeOf returns the change of an object that is, or is decided to be, in a place.
+// changeOf returns the change of an object in a place. here reports whether the object is in the place, and there whether policies decide
+// it to be. At least one is true.
 func changeOf(here, there bool) Change {
 	switch {
 	case !here:
@@ -238,7 +240,8 @@ func (o *Object) ReplicasIn(cluster string) *int64 {
 	return o.Replicas
 }
 
-// counts reports whether an object counts for a kind of places. Objects that follow a controller count with it, except for Pods by node.
+// counts reports whether tables by a kind of places count an object. They count a controller in place of the objects that follow it, except
+// for Pods by node.
 func (o *Object) counts(by By) bool {
 	if by == ByNode {
 		return o.isPod()
@@ -249,7 +252,8 @@ func (o *Object) counts(by By) bool {
 
 func (o *Object) isPod() bool { return o.Resource == pods.GroupResource().String() }
 
-// nodeBy returns the node by which a Pod counts; "" if it counts by its clusters, and for other objects.
+// nodeBy returns the node whose place counts a Pod in tables by a kind of places; "" if the Pod is counted by its clusters, and for other
+// objects.
 func (o *Object) nodeBy(by By) string {
 	if by == ByNode || by != ByCluster && o.Clusters == nil && o.Decided == nil {
 		return o.Node
@@ -257,20 +261,21 @@ func (o *Object) nodeBy(by By) string {
 	return ""
 }
 
-// groupKey is what objects have in common that are in the same places.
+// groupKey identifies a group of objects that are in the same places, because they have these lists and this node in common.
 type groupKey struct {
 	clusters, decided *list
 	node              string
 }
 
-// group counts the objects of a groupKey.
+// group counts the objects with one groupKey.
 type group struct {
 	Total
-	policies map[*list]bool
-	// replicas is the number in each cluster of those that are not divided.
+	policies map[*list]bool // the lists of policies that match them
+	// replicas is the sum of Object.Replicas: the replicas in each one of the clusters, of objects whose replicas no policy divides.
 	replicas int64
 }
 
+// add counts an object.
 func (g *group) add(o *Object) {
 	g.Objects++
 	g.States[o.State]++
@@ -283,12 +288,12 @@ func (g *group) add(o *Object) {
 // places are the places of one kind.
 type places struct {
 	by By
-	// clusters and nodes are the places of each site.
+	// clusters and nodes have the names of the places of a cluster or node, by its name. known has the places by name.
 	clusters, nodes map[string][]string
 	known           map[string]*Place
 }
 
-// places returns the places of the sites, without objects.
+// places returns the places of one kind of the clusters and nodes in the Fleet, without objects.
 func (f *Fleet) places(by By) *places {
 	t := &places{by: by, clusters: map[string][]string{}, nodes: map[string][]string{}, known: map[string]*Place{}}
 	if by != ByNode {
@@ -300,7 +305,7 @@ func (f *Fleet) places(by By) *places {
 	return t
 }
 
-// addSites adds the places of sites, which it keeps in of.
+// addSites adds the places of sites, and keeps the names of these places in of, by the name of the site.
 func (t *places) addSites(sites []Site, of map[string][]string) {
 	for i := range sites {
 		site := &sites[i]
@@ -333,7 +338,7 @@ func (t *places) namesOf(site *Site) []string {
 	return []string{site.Name}
 }
 
-// of returns the places of a cluster, which no inventory need have.
+// of returns the names of the places of a cluster, also of a cluster that no inventory has.
 func (t *places) of(cluster string) []string {
 	if names, known := t.clusters[cluster]; known {
 		return names
@@ -344,7 +349,7 @@ func (t *places) of(cluster string) []string {
 	return []string{Unknown}
 }
 
-// place returns the place of a name.
+// place returns the place with a name, and adds it if there is none.
 func (t *places) place(name string) *Place {
 	if t.known[name] == nil {
 		t.known[name] = &Place{Name: name, Total: Total{States: map[State]int{}}, policies: map[string]bool{}}
@@ -352,7 +357,7 @@ func (t *places) place(name string) *Place {
 	return t.known[name]
 }
 
-// presence returns the places of a group, with the number of its clusters in each, and those that policies decide.
+// presence returns the places of a group, here, and the places that policies decide for it, there, with the number of its clusters in each.
 func (t *places) presence(key groupKey) (here, there map[string]int) {
 	here = t.members(key.clusters, key.node)
 	if key.decided == key.clusters || key.decided.names == nil {
@@ -362,7 +367,8 @@ func (t *places) presence(key groupKey) (here, there map[string]int) {
 	return here, t.members(key.decided, key.node)
 }
 
-// members returns the places of objects, with the number of their clusters in each. Objects that are nowhere are in the place "".
+// members returns the places of objects by name, with the number of the objects' clusters in each. Objects that are nowhere are in the
+// place "".
 func (t *places) members(clusters *list, node string) map[string]int {
 	out := map[string]int{}
 	switch {
