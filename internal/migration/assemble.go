@@ -30,8 +30,8 @@ import (
 	"github.com/berth-dev/berth/internal/printable"
 )
 
-// assemble joins the modules of a package, and the modules of other packages that it reads, into one text. A package of
-// one module that reads no others keeps its text.
+// assemble returns the draft of a package's policy: it joins the modules of the package, and those of other packages that they read, into
+// one text. A package of one module that reads no others keeps its text.
 func (w moduleSet) assemble(p *pkg) (*draft, error) {
 	modules, err := w.closure(p)
 	if err != nil {
@@ -55,7 +55,7 @@ func (w moduleSet) assemble(p *pkg) (*draft, error) {
 	return d, a.check()
 }
 
-// closure returns the package's modules and the modules of other packages that they read, directly or indirectly.
+// closure returns the package's modules, and after them the modules of other packages that they read, directly or indirectly.
 func (w moduleSet) closure(p *pkg) ([]*module, error) {
 	modules := slices.Clone(p.modules)
 	for i := 0; i < len(modules); i++ {
@@ -89,7 +89,7 @@ func (w moduleSet) closure(p *pkg) ([]*module, error) {
 	return modules, nil
 }
 
-// common returns the newest Rego version in which all modules parse.
+// common returns the newest Rego version in which all modules parse; an error if there is none.
 func common(modules []*module) (placementv1.RegoVersion, error) {
 	for _, l := range languages {
 		if !slices.ContainsFunc(modules, func(m *module) bool { return m.parsed[l] == nil }) {
@@ -110,9 +110,9 @@ func common(modules []*module) (placementv1.RegoVersion, error) {
 // assembly joins several modules into one text.
 type assembly struct {
 	draft *draft
-	// names maps the rules of other packages to their new names.
+	// names has the new names that rules of other packages get in the joined text.
 	names map[target]string
-	// originals has the modules' rules with complete references, in the language version of the text.
+	// originals has each module's rules with complete references, by the name of the module's source, in the draft's version of Rego.
 	originals map[string][]*ast.Rule
 }
 
@@ -156,8 +156,8 @@ var (
 	identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*`)
 )
 
-// renamed returns the new name of the rule at a path below data, and the number of leading parts of the path that name
-// it.
+// renamed returns the new name of the rule that a path below data begins with, and the number of leading parts of the path that name the
+// rule; ok is false if no rule gets a new name there.
 func (a *assembly) renamed(path []string) (name string, parts int, ok bool) {
 	for t, name := range a.names {
 		if n := len(t.pkg.path); len(path) > n && slices.Equal(path[:n], t.pkg.path) && path[n] == t.name {
@@ -169,8 +169,8 @@ func (a *assembly) renamed(path []string) (name string, parts int, ok bool) {
 
 // edit replaces a range of a module's text.
 type edit struct {
-	start, end int
-	text       string
+	start, end int    // byte offsets; end is the first that stays
+	text       string // what replaces the range
 }
 
 // text returns the joined modules with one package and one list of imports.
@@ -201,8 +201,7 @@ func (a *assembly) text() (string, error) {
 	return head + strings.Join(bodies, "\n"), nil
 }
 
-// body returns a module's text with the new names and without package and imports. It also returns the imports that the
-// text still needs.
+// body returns a module's text with the new names of rules, and without package and imports, and the imports that the text still needs.
 func (a *assembly) body(m *module) (string, []*ast.Import, error) {
 	parsed := m.parsed[a.draft.language]
 	edits := []edit{line(m.text, parsed.Package.Location)}
@@ -252,7 +251,7 @@ func (a *assembly) body(m *module) (string, []*ast.Import, error) {
 	return text, kept, nil
 }
 
-// ofOther reports whether the import may refer to a package whose rules are included.
+// ofOther reports whether the import may refer to another package whose rules the joined text has, under new names.
 func (a *assembly) ofOther(i *ast.Import) bool {
 	ref, ok := i.Path.Value.(ast.Ref)
 	if !ok || !ref.HasPrefix(ast.DefaultRootRef) {
@@ -266,7 +265,7 @@ func (a *assembly) ofOther(i *ast.Import) bool {
 	return false
 }
 
-// heading returns the edit that renames a rule at its definition.
+// heading returns the edit that renames a rule where it is defined; false if the text does not have the name there.
 func (a *assembly) heading(m *module, rule *ast.Rule) (edit, bool) {
 	name := language.RuleName(rule)
 	at := rule.Head.Ref()[0].Location
@@ -277,8 +276,8 @@ func (a *assembly) heading(m *module, rule *ast.Rule) (edit, bool) {
 	return edit{at.Offset, at.Offset + len(name), a.names[target{pkg: m.pkg, name: name}]}, true
 }
 
-// reference returns the edit that renames a reference to an included rule. If there is nothing to rename, it returns
-// the name with which the reference begins in the text.
+// reference returns the edit of a reference to a rule of another package, which has a new name. If there is nothing to rename, it returns
+// the name with which the reference begins in the text instead.
 func (a *assembly) reference(m *module, parsed *ast.Module, ref ast.Ref, at *ast.Location) (*edit, string, error) {
 	if at == nil || at.Offset >= len(m.text) {
 		return nil, "", nil
@@ -307,7 +306,8 @@ func (a *assembly) reference(m *module, parsed *ast.Module, ref ast.Ref, at *ast
 	return &edit{at.Offset, end, name}, "", nil
 }
 
-// remainder returns the parts of a rule's path that follow the reference's first name in the text.
+// remainder returns the parts of a rule's path that the text of a reference has after written, its first name, which may be an import;
+// false if that is not known.
 func remainder(m *module, parsed *ast.Module, written string, path []string) ([]string, bool) {
 	for _, i := range parsed.Imports {
 		if ref, ok := i.Path.Value.(ast.Ref); ok && string(i.Name()) == written && ref.HasPrefix(ast.DefaultRootRef) {
@@ -326,7 +326,7 @@ func remainder(m *module, parsed *ast.Module, written string, path []string) ([]
 	return nil, false
 }
 
-// cutPart removes .part or ["part"] from the start of the text.
+// cutPart returns the text without .part or ["part"] at its start; false if it does not start so.
 func cutPart(text, part string) (string, bool) {
 	if after, ok := strings.CutPrefix(text, "."); ok && identifier.FindString(after) == part {
 		return after[len(part):], true
@@ -334,7 +334,7 @@ func cutPart(text, part string) (string, bool) {
 	return strings.CutPrefix(text, "["+ast.String(part).String()+"]")
 }
 
-// line returns the edit that removes a statement's line and the empty lines before it.
+// line returns the edit that removes the line of a statement at a location, and the empty lines before it.
 func line(text string, at *ast.Location) edit {
 	end := len(text)
 	if i := strings.IndexByte(text[at.Offset:], '\n'); i >= 0 {
@@ -350,7 +350,7 @@ func line(text string, at *ast.Location) edit {
 
 var errOverlap = errors.New("it can't be joined with others: put each import and each rule on lines of its own")
 
-// apply applies the edits to a text. Duplicates are allowed, but overlapping edits are an error.
+// apply returns a text with the edits made. Equal edits are made once. Edits that overlap are an error.
 func apply(text string, edits []edit) (string, error) {
 	slices.SortFunc(edits, func(x, y edit) int { return x.start - y.start })
 	edits = slices.Compact(edits)
@@ -391,8 +391,8 @@ func (a *assembly) check() error {
 				return err
 			}
 			if !numbered.Equal(want) {
-				return fmt.Errorf("they belong in one module, but there the rule %s of %s would mean something else: a name of it is an import or a "+
-					"rule of another of them, or a keyword; rename it or the import",
+				return fmt.Errorf("they belong in one module, but there the rule %s of %s would mean something else: a name in the rule is an import or "+
+					"a rule of another of them, or a keyword; rename one of the two",
 					language.RuleName(rule), m.source)
 			}
 			at++
@@ -404,7 +404,7 @@ func (a *assembly) check() error {
 	return nil
 }
 
-// rename returns a rule as it must be in the joined text.
+// rename returns a rule with the new names that it must have in the joined text.
 func (a *assembly) rename(m *module, rule *ast.Rule) (*ast.Rule, error) {
 	out, err := transform(rule, func(x any) any {
 		ref, ok := x.(ast.Ref)
@@ -454,7 +454,7 @@ func numberWildcards(rule *ast.Rule) (*ast.Rule, error) {
 	})
 }
 
-// transform returns a copy of the rule in which f has replaced each node.
+// transform returns a copy of the rule in which each node is replaced by what f returns for it.
 func transform(rule *ast.Rule, f func(any) any) (*ast.Rule, error) {
 	var t *ast.GenericTransformer
 	t = ast.NewGenericTransformer(func(x any) (any, error) {

@@ -29,7 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// hints returns what a user should know about a policy that compiles.
+// hints returns warnings for the user on a draft that compiles as a policy, sorted.
 func (c *converter) hints(d *draft) []string {
 	var out []string
 	kinds, clusters, missing := c.survey(d)
@@ -78,7 +78,7 @@ func (c *converter) survey(d *draft) (kinds []string, clusters bool, missing []s
 				return false
 			})
 		}
-		for _, path := range c.world.reads(m) {
+		for _, path := range c.packages.reads(m) {
 			switch {
 			case path[0] == "kubernetes":
 				clusters = clusters || len(path) > 1 && path[1] == "clusters"
@@ -93,7 +93,7 @@ func (c *converter) survey(d *draft) (kinds []string, clusters bool, missing []s
 	return kinds, clusters, missing
 }
 
-// askedKind returns the constant with which the expression compares the object's kind.
+// askedKind returns the constant with which the expression compares input.kind; none if it does not.
 func askedKind(e *ast.Expr) []string {
 	if !e.IsCall() || e.Negated || len(e.Operands()) != 2 || !slices.Contains([]string{"eq", "equal", "assign"}, e.Operator().String()) {
 		return nil
@@ -110,12 +110,13 @@ func askedKind(e *ast.Expr) []string {
 	return []string{string(kind)}
 }
 
-// plural returns the usual resource name for a kind.
+// plural returns the usual resource name for a kind, such as deployments for Deployment.
 func plural(kind string) string {
 	guess, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
 	return guess.Resource
 }
 
+// matches reports whether the policies match a resource.
 func (c *converter) matches(resource string) bool {
 	return slices.ContainsFunc(c.options.Resources, func(rule placementv1.ResourceRule) bool {
 		return slices.Contains(rule.Resources, resource) || slices.Contains(rule.Resources, "*")

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// replacement is a change of a text.
+// replacement is a change of a text: at a byte offset, new replaces old.
 type replacement struct {
 	offset   int
 	old, new string
@@ -49,7 +49,7 @@ func updateLegacyRego(text string) (modern string, notes []string) {
 	replace := func(at *ast.Location, old, new string) {
 		if at != nil && strings.HasPrefix(text[min(at.Offset, len(text)):], old) {
 			all = append(all, replacement{at.Offset, old, new})
-			notes = append(notes, fmt.Sprintf("%s is written %s, as it is called today", old, new))
+			notes = append(notes, fmt.Sprintf("%s is replaced by %s, as it is called today", old, new))
 		}
 	}
 	ast.WalkRefs(parsed, func(ref ast.Ref) bool {
@@ -82,7 +82,7 @@ var failing = []string{
 	"cast_array", "cast_boolean", "cast_null", "cast_object", "cast_set", "cast_string",
 }
 
-// failures returns the builtin functions that can fail in a module's rules that deny objects.
+// failures returns the names of the builtin functions in failing that the module's rules for denials call.
 func failures(m *module) []string {
 	var out []string
 	for _, rule := range m.resolved {

@@ -98,7 +98,7 @@ const (
 	Converted Outcome = "converted"
 	// Unneeded means that no policy contains the source, and that no decision is lost.
 	Unneeded Outcome = "not needed"
-	// LeftOut means that no policy contains the source, and that a user must review it.
+	// LeftOut means that no policy contains the source although decisions may depend on it, so that a user must review it.
 	LeftOut Outcome = "left out"
 	// Warning is additional information about a source.
 	Warning Outcome = "warning"
@@ -108,7 +108,7 @@ const (
 type Finding struct {
 	Source  Source
 	Outcome Outcome
-	// Policy is the name of the policy; set only for Converted.
+	// Policy is the name of the policy that contains the source; set only for Converted.
 	Policy  string
 	Message string
 }
@@ -159,7 +159,7 @@ func (r Result) LeftOut() int {
 func Convert(configMaps []corev1.ConfigMap, o Options) Result {
 	c := &converter{options: o}
 	c.gather(configMaps)
-	c.world = newModuleSet(c.modules)
+	c.packages = newModuleSet(c.modules)
 	drafts := c.drafts()
 	nameAll(drafts)
 	for _, d := range drafts {
@@ -174,9 +174,9 @@ func Convert(configMaps []corev1.ConfigMap, o Options) Result {
 // converter holds the state of one conversion.
 type converter struct {
 	options   Options
-	modules   []*module
-	documents []*document
-	world     moduleSet
+	modules   []*module   // those that parse, sorted by source
+	documents []*document // sorted by source
+	packages  moduleSet   // of modules
 	result    Result
 }
 
@@ -184,14 +184,16 @@ type converter struct {
 type document struct {
 	source Source
 	value  json.RawMessage
-	used   bool
+	used   bool // whether a policy contains it
 }
 
+// path returns the parts of the path below data at which OPA has the document.
 func (d *document) path() []string {
 	return []string{d.source.Namespace, d.source.ConfigMap, d.source.Key}
 }
 
-func (c *converter) find(s Source, outcome Outcome, format string, args ...any) {
+// addFinding adds a finding on a source to the result.
+func (c *converter) addFinding(s Source, outcome Outcome, format string, args ...any) {
 	c.result.Findings = append(c.result.Findings, Finding{Source: s, Outcome: outcome, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -206,26 +208,26 @@ func (c *converter) gather(configMaps []corev1.ConfigMap) {
 		set := labels.Set(cm.Labels)
 		switch {
 		case i > 0 && sorted[i-1].Namespace == cm.Namespace && sorted[i-1].Name == cm.Name:
-			c.find(whole, LeftOut, "it is given twice; the first one counts")
+			c.addFinding(whole, LeftOut, "it is given twice; the first one counts")
 			continue
 		case cm.Name == rootCertificates:
-			c.find(whole, Unneeded, "Kubernetes keeps its certificates there")
+			c.addFinding(whole, Unneeded, "Kubernetes keeps its certificates there")
 			continue
 		case c.options.Data.Matches(set):
 			c.gatherDocuments(cm)
 		case c.options.Policies.Matches(set):
 			c.gatherModules(cm)
 		default:
-			c.find(whole, Unneeded, "its labels match neither %q (policies) nor %q (data)", c.options.Policies, c.options.Data)
+			c.addFinding(whole, Unneeded, "its labels match neither %q (policies) nor %q (data)", c.options.Policies, c.options.Data)
 			continue
 		}
 		if len(cm.Data) == 0 {
-			c.find(whole, Unneeded, "it is empty")
+			c.addFinding(whole, Unneeded, "it is empty")
 		}
 		for _, annotation := range statusAnnotations {
 			var status struct{ Status string }
 			if json.Unmarshal([]byte(cm.Annotations[annotation]), &status) == nil && status.Status == "error" {
-				c.find(whole, Warning, "by its annotation %s, OPA has refused it: what OPA decides by now is something else", annotation)
+				c.addFinding(whole, Warning, "by its annotation %s, OPA refused it: OPA decides by an earlier version, or without it", annotation)
 			}
 		}
 	}
@@ -236,11 +238,11 @@ func (c *converter) gatherDocuments(cm corev1.ConfigMap) {
 		source := Source{cm.Namespace, cm.Name, key}
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(text), &object); err != nil || object == nil {
-			c.find(source, LeftOut, "it is no JSON object; kube-mgmt does not load it either")
+			c.addFinding(source, LeftOut, "it is no JSON object; kube-mgmt does not load it either")
 			continue
 		}
 		if slices.Contains(language.Roots, cm.Namespace) {
-			c.find(source, LeftOut, "it is at data.%s, where Berth keeps cluster data: move it to a namespace of another name, and change the "+
+			c.addFinding(source, LeftOut, "it is at data.%s, where Berth keeps cluster data: move it to a namespace of another name, and change the "+
 				"policies that read it", cm.Namespace)
 			continue
 		}
@@ -254,14 +256,14 @@ func (c *converter) gatherModules(cm corev1.ConfigMap) {
 		source := Source{cm.Namespace, cm.Name, key}
 		text, notes := updateLegacyRego(text)
 		for _, note := range notes {
-			c.find(source, Warning, "%s", note)
+			c.addFinding(source, Warning, "%s", note)
 		}
 		m, err := parse(source, text, c.options.Language)
 		switch {
 		case err != nil:
-			c.find(source, LeftOut, "%v", err)
+			c.addFinding(source, LeftOut, "%v", err)
 		case m.ambiguous:
-			c.find(source, LeftOut, "it means one thing in Rego v0 and another in v1: say which by --rego-version")
+			c.addFinding(source, LeftOut, "it means one thing in Rego v0 and another in v1: say which by --rego-version")
 		default:
 			c.modules = append(c.modules, m)
 		}
@@ -269,29 +271,29 @@ func (c *converter) gatherModules(cm corev1.ConfigMap) {
 	slices.SortFunc(c.modules, func(x, y *module) int { return strings.Compare(x.source.String(), y.source.String()) })
 }
 
-// draft is a policy under construction from a package.
+// draft is a policy that is being made from a package.
 type draft struct {
 	pkg *pkg
 	// modules are all modules that the policy consists of. The package's own come first.
 	modules  []*module
-	text     string
+	text     string // the Rego of the policy
 	language placementv1.RegoVersion
-	name     string
+	name     string // of the policy
 }
 
-// drafts assembles the packages that become policies. If a package can't be assembled, its modules are left out.
+// drafts returns the drafts of the packages that become policies. If a package can't be assembled, its modules are left out.
 func (c *converter) drafts() []*draft {
 	var out []*draft
 	for _, name := range c.options.Packages {
-		if !slices.ContainsFunc(c.world, func(p *pkg) bool { return p.String() == name }) {
-			c.find(Source{}, LeftOut, "no module is of the package %s", name)
+		if !slices.ContainsFunc(c.packages, func(p *pkg) bool { return p.String() == name }) {
+			c.addFinding(Source{}, LeftOut, "no module is of the package %s: correct --package", name)
 		}
 	}
-	for _, p := range c.world {
+	for _, p := range c.packages {
 		if !c.wanted(p) {
 			continue
 		}
-		if d, err := c.world.assemble(p); err != nil {
+		if d, err := c.packages.assemble(p); err != nil {
 			p.refuse(err)
 		} else {
 			out = append(out, d)
@@ -310,7 +312,7 @@ func (c *converter) unnamed(p *pkg) bool {
 	return len(c.options.Packages) > 0 && !slices.Contains(c.options.Packages, p.String())
 }
 
-// finish compiles a draft as the webhook will, and adds the policy to the result.
+// finish makes the policy of a draft, compiles it as the webhook will, and adds it to the result. If that fails, the package is left out.
 func (c *converter) finish(d *draft) {
 	used := c.read(d)
 	object, err := c.object(d, used)
@@ -326,7 +328,7 @@ func (c *converter) finish(d *draft) {
 	c.accept(d, object, used, compiled)
 }
 
-// object returns the policy of a draft with the documents that it reads.
+// object returns the PlacementPolicy of a draft, with used, the documents that it reads, in spec.data.
 func (c *converter) object(d *draft, used []*document) (*placementv1.PlacementPolicy, error) {
 	if n := utf8.RuneCountInString(d.text); n > maxText {
 		return nil, fmt.Errorf("its policy would have a text of %d characters, and %d are allowed: move tables into data, or split what is "+
@@ -364,11 +366,11 @@ func (c *converter) object(d *draft, used []*document) (*placementv1.PlacementPo
 	return object, nil
 }
 
-// read returns the documents that the draft may read.
+// read returns the documents that the modules of a draft may read.
 func (c *converter) read(d *draft) []*document {
 	var paths [][]string
 	for _, m := range d.modules {
-		paths = append(paths, c.world.reads(m)...)
+		paths = append(paths, c.packages.reads(m)...)
 	}
 	var out []*document
 	for _, doc := range c.documents {
@@ -379,7 +381,7 @@ func (c *converter) read(d *draft) []*document {
 	return out
 }
 
-// tree places the documents at the paths that they have in OPA.
+// tree returns one JSON object with the documents at the paths below data that they have in OPA; nil without documents.
 func tree(documents []*document) (*apiextensionsv1.JSON, error) {
 	if len(documents) == 0 {
 		return nil, nil
@@ -403,6 +405,7 @@ func tree(documents []*document) (*apiextensionsv1.JSON, error) {
 	return &apiextensionsv1.JSON{Raw: raw}, nil
 }
 
+// accept adds the policy of a draft to the result, with findings for its modules and documents, and warnings.
 func (c *converter) accept(d *draft, object *placementv1.PlacementPolicy, used []*document, compiled *policy.Module) {
 	c.result.Policies = append(c.result.Policies, Policy{Object: object, Reads: compiled.Reads})
 	for i, m := range d.modules {
@@ -418,7 +421,7 @@ func (c *converter) accept(d *draft, object *placementv1.PlacementPolicy, used [
 		c.result.Findings = append(c.result.Findings, Finding{Source: doc.source, Outcome: Converted, Policy: d.name, Message: "as its data"})
 	}
 	for _, w := range append(compiled.Warnings, c.hints(d)...) {
-		c.find(d.pkg.modules[0].source, Warning, "%s", w)
+		c.addFinding(d.pkg.modules[0].source, Warning, "%s", w)
 	}
 }
 
@@ -427,23 +430,24 @@ func (c *converter) settle() {
 	for _, m := range c.modules {
 		switch {
 		case m.refused != "" && m.converted:
-			c.find(m.source, LeftOut, "it is not converted to a policy of its own, but policies of packages that read it contain it: %s", m.refused)
+			c.addFinding(m.source, LeftOut, "it is not converted to a policy of its own, but policies of packages that read it contain it: %s", m.refused)
 		case m.refused != "":
-			c.find(m.source, LeftOut, "%s", m.refused)
+			c.addFinding(m.source, LeftOut, "%s", m.refused)
 		case m.converted:
 		case c.unnamed(m.pkg):
-			c.find(m.source, Unneeded, "neither is its package %s among those named, nor does one of them read it", m.pkg)
+			c.addFinding(m.source, Unneeded, "its package %s is none of those in --package, and none of these reads it", m.pkg)
 		default:
-			c.find(m.source, LeftOut, "%s", reasonOmitted(m.pkg))
+			c.addFinding(m.source, LeftOut, "%s", reasonOmitted(m.pkg))
 		}
 	}
 	for _, d := range c.documents {
 		if !d.used {
-			c.find(d.source, Unneeded, "no policy that was made reads %s", referenceTo(d.path()))
+			c.addFinding(d.source, Unneeded, "no policy that was made reads %s", referenceTo(d.path()))
 		}
 	}
 }
 
+// sourcesOf returns the names of the modules' sources, separated by blanks.
 func sourcesOf(modules []*module) string {
 	names := make([]string, len(modules))
 	for i, m := range modules {

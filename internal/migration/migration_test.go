@@ -288,7 +288,7 @@ labels := data.b.labels
 				"left out: no module is of the package z",
 				`n/a/p.rego: converted into PlacementPolicy "a"`,
 				`n/b/p.rego: converted into PlacementPolicy "a": the package a reads its package b`,
-				"n/c/p.rego: not needed: neither is its package c among those named",
+				"n/c/p.rego: not needed: its package c is none of those in --package",
 			},
 		},
 		"PolicyReadsPolicy": {
@@ -326,7 +326,7 @@ errors[msg] { r := input.request; r.object.metadata.name == "x"; msg := "no" }
 `),
 			},
 			findings: []string{
-				"opa/conftest/x.rego: left out: its package main defines none of annotations, labels, errors, warnings, and no policy reads it: Berth looks for errors in place of deny",
+				"opa/conftest/x.rego: left out: its package main defines none of annotations, labels, errors, warnings, and no policy reads it: rename deny, the set of messages, to errors",
 				"opa/ingress/ingress.rego: left out: its package kubernetes.admission is admission control, it reads input.request.kind.kind: a placement policy's input is the object itself",
 				"opa/main/main: left out: its package system is admission control, it reads input.request.uid",
 				"opa/mixed/x.rego: left out: opa/mixed/x.rego reads input.request, so it is admission control",
@@ -384,7 +384,7 @@ labels := data.kubernetes[input.kind]
 				return cm
 			}()},
 			policies: []string{"p v1 n/p/p.rego"},
-			findings: []string{"n/p: warning: by its annotation openpolicyagent.org/kube-mgmt-status, OPA has refused it", "n/p/p.rego: converted"},
+			findings: []string{"n/p: warning: by its annotation openpolicyagent.org/kube-mgmt-status, OPA refused it", "n/p/p.rego: converted"},
 		},
 		"Twice": {
 			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")), policies("n", "p", "p.rego", fmt.Sprintf(v1, "p"))},
@@ -568,7 +568,7 @@ errors["no"] { to_number(input.resource.spec.size) > 3 }
 `)},
 			policies: []string{"p v0 n/p/p.rego"},
 			findings: []string{
-				"n/p/p.rego: warning: input.resource is written input, as it is called today", "n/p/p.rego: warning: json_marshal is written json.marshal, as it is called today",
+				"n/p/p.rego: warning: input.resource is replaced by input, as it is called today", "n/p/p.rego: warning: json_marshal is replaced by json.marshal, as it is called today",
 				"n/p/p.rego: converted", "n/p/p.rego: warning: its denials call to_number: where such a function fails",
 			},
 		},

@@ -65,7 +65,7 @@ var nameForms = []func(Source) string{
 	func(s Source) string { return labelOf(s.Namespace + "-" + s.ConfigMap + "-" + stem(s.Key)) },
 }
 
-// stem returns a key without its extension.
+// stem returns a key of a ConfigMap without its extension, such as .rego.
 func stem(key string) string {
 	return strings.TrimSuffix(key, path.Ext(key))
 }

@@ -37,7 +37,7 @@ var parserVersions = map[placementv1.RegoVersion]ast.RegoVersion{
 	placementv1.RegoV1: ast.RegoV1,
 }
 
-// module is one key of a ConfigMap with Rego.
+// module is the Rego in one key of a ConfigMap.
 type module struct {
 	source Source
 	text   string
@@ -46,9 +46,10 @@ type module struct {
 	// ambiguous reports whether the module is valid in both versions with different meanings.
 	ambiguous bool
 	pkg       *pkg
-	// resolved are the module's rules with complete references.
+	// resolved are the module's rules with complete references, as resolve returns them.
 	resolved []*ast.Rule
 
+	// converted reports whether a policy contains the module. refused says why its package does not become a policy; empty if nothing failed.
 	converted bool
 	refused   string
 }
@@ -97,7 +98,7 @@ type pkg struct {
 	rules map[string][]*module
 }
 
-// refuse leaves the package's modules out of the policies because of an error.
+// refuse notes the error because of which the package does not become a policy.
 func (p *pkg) refuse(err error) {
 	for _, m := range p.modules {
 		m.refused = err.Error()
@@ -116,11 +117,12 @@ func referenceTo(path []string) string {
 	return ref.String()
 }
 
+// definesAny reports whether the package defines one of the rules.
 func (p *pkg) definesAny(rules []string) bool {
 	return slices.ContainsFunc(rules, func(name string) bool { return p.rules[name] != nil })
 }
 
-// moduleSet is the set of all modules in one OPA: its packages, sorted by path.
+// moduleSet is the set of all modules in one OPA, as the packages that have them, sorted by path.
 type moduleSet []*pkg
 
 // newModuleSet groups modules into packages and resolves their references. The modules must be sorted by source.
@@ -154,8 +156,8 @@ func newModuleSet(modules []*module) moduleSet {
 // errStop ends a compilation after the stage of interest. OPA requires an error of its own type.
 var errStop = ast.NewError(ast.CompileErr, nil, "resolved")
 
-// resolve returns the modules' rules after OPA's compiler has resolved names: it has replaced imports and the names of
-// a package's own rules with complete references.
+// resolve returns the rules of each module, by the key in modules, after OPA's compiler has replaced imports, and the names of a package's
+// own rules, with complete references.
 func resolve(modules map[string]*ast.Module) map[string][]*ast.Rule {
 	out := map[string][]*ast.Rule{}
 	compiler := ast.NewCompiler().WithStageAfterID(ast.StageResolveRefs, ast.CompilerStageDefinition{
@@ -205,14 +207,14 @@ func (m *module) references(f func(ref ast.Ref, path []string)) {
 	}
 }
 
-// target is a rule that a reference names.
+// target identifies a rule by its package and the first part of its name.
 type target struct {
 	pkg  *pkg
 	name string
 }
 
-// targets returns the rule that a path below data names. If it names none, targets returns the packages that the path
-// reads completely or may read completely.
+// targets returns the rule that a path below data names. If it names none, targets returns whole, the packages that the path reads, or may
+// read, with all of their rules.
 func (w moduleSet) targets(path []string) (rule *target, whole []*pkg) {
 	for _, p := range w {
 		switch {
@@ -229,7 +231,7 @@ func (w moduleSet) targets(path []string) (rule *target, whole []*pkg) {
 	return nil, whole
 }
 
-// reads returns the paths below data at which the module reads documents, up to the first part that is known only at
+// reads returns the paths below data at which the module reads documents in place of rules, up to the first part that is known only at
 // evaluation.
 func (w moduleSet) reads(m *module) [][]string {
 	var out [][]string
@@ -244,7 +246,7 @@ func (w moduleSet) reads(m *module) [][]string {
 // admissionFields are fields that the input of an admission controller's policy has and that an object lacks.
 var admissionFields = []string{"request", "review"}
 
-// admission returns the first reference of the modules to a field of an admission request, and its module.
+// admission returns the first reference of the modules to a field of an admission request, and the module that has it; nil without one.
 func admission(modules []*module) (*module, ast.Ref) {
 	for _, m := range modules {
 		var found ast.Ref
@@ -275,7 +277,7 @@ var denials = []string{"deny", "violation"}
 const admissionAdvice = "a placement policy's input is the object itself: write input.metadata for input.request.object.metadata and so on; " +
 	"operation, user and old object are not available, except in spec.match.matchConditions; and name the set of messages errors in place of deny"
 
-// reasonOmitted returns why no policy contains the modules of a package, which parse.
+// reasonOmitted returns why no policy contains the modules of a package although they parse.
 func reasonOmitted(p *pkg) string {
 	if _, ref := admission(p.modules); ref != nil {
 		return fmt.Sprintf("its package %s is admission control, it reads %s: %s", p, ref, admissionAdvice)
@@ -283,7 +285,7 @@ func reasonOmitted(p *pkg) string {
 	missing := fmt.Sprintf("its package %s defines none of %s, and no policy reads it", p, strings.Join(designRules, ", "))
 	for _, name := range denials {
 		if p.rules[name] != nil {
-			return fmt.Sprintf("%s: Berth looks for errors in place of %s, a set of messages", missing, name)
+			return fmt.Sprintf("%s: rename %s, the set of messages, to errors, by which Berth denies objects", missing, name)
 		}
 	}
 	return missing
