@@ -32,7 +32,7 @@ import (
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
-// commandsFor returns the commands that predict what changes do, and that then make them.
+// commandsFor returns commands for a shell: one that predicts what the changes do, and those that make them; none without changes.
 func (s *state) commandsFor(ctx context.Context, asked changes, parsed whatif.Changes) ([]string, error) {
 	predict := []string{"kubectl", "berth", "whatif"}
 	var out []string
@@ -68,17 +68,17 @@ func (s *state) commandsFor(ctx context.Context, asked changes, parsed whatif.Ch
 
 // The ways to apply manifests. They differ in what becomes of the fields of an existing object that its manifest lacks.
 var (
-	// applyOnServer removes the fields that were applied in this way before.
+	// applyOnServer removes the fields that an earlier apply on the server set, and the manifest lacks.
 	applyOnServer = []string{"kubectl", "apply", "--server-side"}
-	// applyByClient removes the fields that the annotation of kubectl apply has.
+	// applyByClient removes the fields that the annotation of kubectl apply has, and the manifest lacks.
 	applyByClient = []string{"kubectl", "apply"}
-	// replace removes all.
+	// replace removes all fields that the manifest lacks.
 	replace = []string{"kubectl", "replace"}
-	// applyToAll is for objects that need several ways. Fields stay that other programs have set.
+	// applyToAll is for manifests that need different ways. Fields that other programs have set stay.
 	applyToAll = []string{"kubectl", "apply", "--server-side", "--force-conflicts"}
 )
 
-// wordsToApply returns the words of the command that makes of the existing objects what whatif.Changes predicts.
+// wordsToApply returns the words of the command, one of the ways above, that applies manifests with the result that whatif predicts.
 func (s *state) wordsToApply(ctx context.Context, manifests []*unstructured.Unstructured) ([]string, error) {
 	var ways [][]string
 	isNew := false
@@ -111,7 +111,7 @@ func (s *state) wordsToApply(ctx context.Context, manifests []*unstructured.Unst
 	return ways[0], nil
 }
 
-// wayToApply returns how to apply a manifest to an existing object; nil if any way will do.
+// wayToApply returns which of the ways above applies a manifest to an existing object as whatif predicts; nil if any does.
 func wayToApply(existing *unstructured.Unstructured) []string {
 	if existing == nil {
 		return nil
@@ -139,10 +139,10 @@ func wayToApply(existing *unstructured.Unstructured) []string {
 	return applyByClient
 }
 
-// manifestFile is the name of the file with the manifests, in which the page exports them.
+// manifestFile is the name of the file in which the page exports the manifests.
 const manifestFile = "changes.yaml"
 
-// wordsFor returns the words by which kubectl names an object.
+// wordsFor returns the arguments by which kubectl names an object: its type, its name, and its namespace.
 func wordsFor(r whatif.Reference) []string {
 	out := []string{r.Resource.GroupResource().String(), r.Name}
 	if r.Namespace != "" {
@@ -151,7 +151,8 @@ func wordsFor(r whatif.Reference) []string {
 	return out
 }
 
-// setCommand returns the command that sets a label or another field of an existing object; nil if it is not known.
+// setCommand returns the command that sets, or removes, a label or another field of an object. existing is the object; nil if the user may
+// not read it.
 func setCommand(a whatif.Assignment, existing *unstructured.Unstructured) string {
 	if len(a.Path) == 3 && a.Path[0] == "metadata" && a.Path[1] == "labels" {
 		change := a.Path[2] + "-"

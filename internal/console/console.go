@@ -44,42 +44,42 @@ func Assets() fs.FS {
 	return out
 }
 
-// Reading is a cluster that was read.
+// Reading is a cluster that the console can read, and how to simulate decisions in it.
 type Reading struct {
 	Cluster simulation.Cluster
 	Options simulation.Options
 	// Source names the cluster or the files for the user.
 	Source string
-	// Live reports whether it is the cluster of an API server. Otherwise it has only some types.
+	// Live reports whether it is the cluster of an API server. Otherwise it is that of files, which have only some types.
 	Live bool
-	// Types and Recount are those of a whatif.Session.
+	// Types and Recount are the fields of whatif.Session with these names.
 	Types   whatif.Types
 	Recount bool
 }
 
-// Config is what the plugin does for the console.
+// Config has the functions of the plugin that the console calls, and its log.
 type Config struct {
-	// Read opens the cluster. The console calls it again when the user wants to see the newest state.
+	// Read connects to the cluster, or reads its files. The console calls it again when the user wants to see the newest state.
 	Read func(ctx context.Context) (*Reading, error)
-	// Check checks a policy as `kubectl berth check` does.
+	// Check returns the errors and warnings of `kubectl berth check` for a policy in a cluster.
 	Check func(ctx context.Context, r *Reading, obj *unstructured.Unstructured) (errors, warnings []string)
 	// Manifest returns the YAML of a policy without its status.
 	Manifest func(p *placementv1.PlacementPolicy) (string, error)
 	// Log is the log of decisions; nil if there is none.
 	Log Log
-	// Approvals returns what the policy waits for that a user can approve, without the commands.
+	// Approvals returns the plan and the stage of a policy that wait for an approval, without Approval.Command.
 	Approvals func(p *placementv1.PlacementPolicy) []Approval
 
-	// computing limits the computations of all consoles that share it.
+	// computing limits how many computations run at once in all consoles that share it; nil for no limit.
 	computing slots
 }
 
-// Approval is something that a user can approve.
+// Approval is a plan, or a stage of a rollout, that waits for an approval.
 type Approval struct {
 	// Plan reports whether it is a plan. Otherwise it is the next stage of a rollout.
 	Plan bool   `json:"plan"`
-	ID   string `json:"id"`
-	// Command approves it.
+	ID   string `json:"id"` // the digest of the plan, or the ID of the stage
+	// Command is the command for a shell that approves it.
 	Command string `json:"command"`
 }
 
@@ -89,12 +89,12 @@ type Console struct {
 	updates *updates
 
 	mu sync.Mutex
-	// latest is the last reading; nil before the first one. replaced is closed when the user reads the cluster again.
+	// latest is the last reading, which all views show; nil before the first one. replaced is closed when the user reads the cluster again.
 	latest   *state
 	replaced chan struct{}
 
-	logged log
-	// refreshing has requests to read the cluster again wait for one that is under way, and share its result.
+	logged log // the newest decisions of Config.Log
+	// refreshing makes a request to read the cluster again wait for one that is under way, and share its result.
 	refreshing singleflight.Group
 }
 
@@ -119,7 +119,7 @@ func (c *Console) api() http.Handler {
 	return mux
 }
 
-// Refresh reads the cluster again, and decides its objects.
+// Refresh reads the cluster again, decides its objects, and tells all pages.
 func (c *Console) Refresh(ctx context.Context) error {
 	_, err, _ := c.refreshing.Do("", func() (any, error) {
 		c.mu.Lock()
@@ -136,7 +136,7 @@ func (c *Console) Refresh(ctx context.Context) error {
 	return err
 }
 
-// read reads the cluster. The caller holds mu.
+// read makes a new reading of the cluster the latest one. The caller holds mu.
 func (c *Console) read(ctx context.Context) (*state, error) {
 	// The next request uses what a request reads that its client has given up.
 	reading, err := c.config.Read(context.WithoutCancel(ctx))
@@ -160,7 +160,7 @@ func (c *Console) current(r *http.Request) (*state, error) {
 	return c.read(r.Context())
 }
 
-// approvals returns what a policy waits for that a user can approve.
+// approvals returns the plan and the stage of a policy that wait for an approval, with the commands.
 func (c *Console) approvals(p *placementv1.PlacementPolicy) []Approval {
 	out := append([]Approval{}, c.config.Approvals(p)...)
 	for i := range out {
@@ -174,6 +174,7 @@ type refreshed struct {
 	ReadAt time.Time `json:"readAt"`
 }
 
+// refresh reads the cluster again, for /api/refresh.
 func (c *Console) refresh(r *http.Request, _ struct{}) (refreshed, error) {
 	if err := c.Refresh(r.Context()); err != nil {
 		return refreshed{}, err
@@ -185,7 +186,8 @@ func (c *Console) refresh(r *http.Request, _ struct{}) (refreshed, error) {
 	return refreshed{s.at}, nil
 }
 
-// number returns a parameter of a request that is a number, and other if it is missing. It is at least 0, and at most max.
+// number returns a parameter of a request as a number of at most max, or other if the parameter is missing. It is an error unless the
+// parameter is an integer of at least 0.
 func number(r *http.Request, name string, other, max int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

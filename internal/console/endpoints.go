@@ -33,11 +33,11 @@ import (
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
-// Endpoint is what the pages can request.
+// Endpoint is a kind of request that the pages can make.
 type Endpoint struct {
 	// Method is GET or POST, and Name is the path below api/.
 	Method, Name string
-	// Request is the type of the body of a request; nil if it has none. Response is that of the response.
+	// Request is the type of the body of a request; nil if it has none. Response is the type of the response's body. Both are JSON.
 	Request, Response reflect.Type
 
 	handler http.Handler
@@ -46,7 +46,7 @@ type Endpoint struct {
 // Endpoints returns all endpoints, from which hack/consoletypes writes the types of the pages.
 func Endpoints() []Endpoint { return New(Config{}).endpoints() }
 
-// Values returns the values that a type of the responses has, if it has only some.
+// Values returns all values of the string types in responses that have only a few.
 func Values() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
 		reflect.TypeFor[fleet.State]():        texts(fleet.States()),
@@ -59,6 +59,7 @@ func Values() map[reflect.Type][]string {
 // schemaOfPolicies returns the JSON Schema of policies, by which the editor completes fields.
 func schemaOfPolicies(*http.Request) (json.RawMessage, error) { return schema.PlacementPolicies, nil }
 
+// texts returns values as strings.
 func texts[T ~string](values []T) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
@@ -87,12 +88,12 @@ func (c *Console) endpoints() []Endpoint {
 	}
 }
 
-// get returns an endpoint that only reads.
+// get returns an endpoint for GET, whose response is what serve returns.
 func get[Response any](name string, serve func(*http.Request) (Response, error)) Endpoint {
 	return Endpoint{Method: http.MethodGet, Name: name, Response: reflect.TypeFor[Response](), handler: answering(serve)}
 }
 
-// post returns an endpoint that computes something from the body of a request.
+// post returns an endpoint for POST, whose response is what serve computes from the decoded body of a request.
 func post[Request, Response any](name string, serve func(*http.Request, Request) (Response, error)) Endpoint {
 	handler := answering(func(r *http.Request) (out Response, err error) {
 		var body Request
@@ -104,7 +105,7 @@ func post[Request, Response any](name string, serve func(*http.Request, Request)
 	return Endpoint{Method: http.MethodPost, Name: name, Request: reflect.TypeFor[Request](), Response: reflect.TypeFor[Response](), handler: handler}
 }
 
-// problem is an error with the status of its response.
+// problem is an error with the HTTP status of the response that tells it.
 type problem struct {
 	status int
 	text   string
@@ -134,7 +135,7 @@ func answering[T any](serve func(r *http.Request) (T, error)) http.Handler {
 	})
 }
 
-// readBody reads the body of a request, which may take some time, before anything waits for it.
+// readBody reads the body of a POST request into memory, so that later code does not wait for a slow client.
 func readBody(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return nil
@@ -167,6 +168,7 @@ const (
 	bodyTimeout = 30 * time.Second
 )
 
+// statusOf returns the HTTP status of the response for an error.
 func statusOf(err error) int {
 	if p, ok := errors.AsType[problem](err); ok {
 		return p.status

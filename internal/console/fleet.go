@@ -36,25 +36,25 @@ import (
 
 // fleetView is the response of /api/fleet.
 type fleetView struct {
-	Source string    `json:"source"`
+	Source string    `json:"source"` // the name of the cluster, or of the files
 	ReadAt time.Time `json:"readAt"`
 	// Live reports whether the console follows the changes of the cluster.
 	Live bool `json:"live"`
-	// Objects is the number of objects that policies place, and States how many of them are in each state.
+	// Objects is the number of objects that policies place, and States how many of them are in each state. Places are the clusters.
 	Objects int                 `json:"objects"`
 	States  map[fleet.State]int `json:"states"`
 	Places  []place             `json:"places"`
 	Notes   []string            `json:"notes"`
 }
 
-// place is a cluster, with what is known of its resources as numbers.
+// place is a cluster, with its CPU and memory as numbers; nil if they are unknown.
 type place struct {
 	fleet.Place
 	CPU    *amount `json:"cpu,omitempty"`
 	Memory *amount `json:"memory,omitempty"`
 }
 
-// amount is what a cluster has of a resource, in cores or bytes. Used is nil if it is unknown.
+// amount is how much of a resource a cluster has for pods, and how much is used, in cores or bytes. Used is nil if it is unknown.
 type amount struct {
 	Allocatable float64  `json:"allocatable"`
 	Used        *float64 `json:"used,omitempty"`
@@ -87,7 +87,7 @@ func (c *Console) fleet(r *http.Request) (*fleetView, error) {
 	return out, nil
 }
 
-// amountOf returns what a place has of a resource; nil if that is unknown.
+// amountOf returns the amounts of a resource in a capacity; nil if the allocatable one is unknown.
 func amountOf(c fleet.Capacity, name corev1.ResourceName) *amount {
 	allocatable, ok := c.Allocatable[name]
 	if !ok {
@@ -102,7 +102,7 @@ func amountOf(c fleet.Capacity, name corev1.ResourceName) *amount {
 
 // objectsView is the response of /api/objects.
 type objectsView struct {
-	// Total is the number of objects that meet the parameters, and Objects are some of them.
+	// Total is the number of objects that meet the parameters, and Objects are those of them from offset, at most limit.
 	Total   int            `json:"total"`
 	Objects []fleet.Member `json:"objects"`
 }
@@ -113,8 +113,8 @@ const (
 	maxObjects     = 1000
 )
 
-// objects returns objects of the fleet. The parameters are cluster, with the empty value for objects in no cluster, state, policy, q, which
-// is a part of the namespace and name, offset, and limit.
+// objects returns objects of the fleet, the gravest states first. The parameters are cluster, with the empty value for objects in no
+// cluster, state, policy, q, which is a part of the namespace and name, offset, and limit.
 func (c *Console) objects(r *http.Request) (*objectsView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -158,23 +158,23 @@ func (c *Console) objects(r *http.Request) (*objectsView, error) {
 	return out, nil
 }
 
-// clusterView is the response of /api/cluster: the objects of the inventories that represent a cluster, or a node.
+// clusterView is the response of /api/cluster: the objects of the inventories that represent a cluster, or the Node that the request names.
 type clusterView struct {
 	Inventory []inventoryObject `json:"inventory"`
 }
 
-// inventoryObject is an object of an inventory.
+// inventoryObject is an object of an inventory, or a Node.
 type inventoryObject struct {
 	// Resource is the type, such as "clusterprofiles.multicluster.x-k8s.io".
 	Resource  string            `json:"resource"`
 	Namespace string            `json:"namespace,omitempty"`
 	Name      string            `json:"name"`
 	Labels    map[string]string `json:"labels"`
-	// Unschedulable reports whether it is a node that is cordoned; nil for other objects.
+	// Unschedulable reports whether a Node is cordoned; nil for other objects.
 	Unschedulable *bool `json:"unschedulable,omitempty"`
 }
 
-// cluster returns the objects that represent a cluster, or the node of that name. The parameters are name, or node.
+// cluster returns the objects that represent the cluster with the name in the parameter name, or the Node in the parameter node.
 func (c *Console) cluster(r *http.Request) (*clusterView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -209,7 +209,7 @@ func (c *Console) cluster(r *http.Request) (*clusterView, error) {
 	return out, nil
 }
 
-// node returns a node as the object that represents itself.
+// node returns a Node in the form of an object of an inventory.
 func (s *state) node(ctx context.Context, name string) (*clusterView, error) {
 	obj, err := s.cached.Get(ctx, nodeResource, "", name)
 	if err != nil {

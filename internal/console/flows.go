@@ -29,28 +29,30 @@ import (
 
 // Flow is a number of objects that leave one cluster and come to another one.
 type Flow struct {
-	// From is empty for objects that come to a cluster and leave none for it, and To for objects that only leave one.
+	// From is empty for objects that come to a cluster without leaving another, and To for objects that leave a cluster without coming to
+	// another.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Pending reports whether the objects may flow at their next update only.
+	// Pending reports whether the objects move only with an approval, or at their next update, and not at once.
 	Pending bool `json:"pending"`
 	Objects int  `json:"objects"`
 }
 
-// ends are the ends of flows.
+// ends are what a Flow has in common: the cluster that its objects leave, the one that they come to, and Flow.Pending.
 type ends struct {
 	from, to string
 	pending  bool
 }
 
-// transition is a change of a value, which many objects have in common. A text that is missing is empty, which no list of clusters is.
+// transition is a change of the value of a key, from one text to another, which many objects have in common. A missing value is an empty
+// text, since no list of clusters is empty.
 type transition struct {
 	field, key, from, to string
 	pending              bool
 }
 
-// flowsOf counts how objects flow between clusters whose values change, the largest flow first. An object that leaves several clusters and
-// comes to several others flows from the first to the first, from the second to the second, and so on, in the order of their names.
+// flowsOf returns the flows of objects between clusters, the largest first, given the values of each object that change. An object that
+// leaves several clusters and comes to several others flows from the first to the first, from the second to the second, and so on, by name.
 func flowsOf(objects [][]whatif.Value) []Flow {
 	transitions := map[transition]int{}
 	for _, values := range objects {
@@ -74,7 +76,7 @@ func flowsOf(objects [][]whatif.Value) []Flow {
 	return out
 }
 
-// flows returns the flows of an object; none if the value is no list of clusters.
+// flows returns the ends of the flows of an object with the transition; none if the value is no list of clusters.
 func (t transition) flows() []ends {
 	text := func(value string) *string {
 		if value == "" {

@@ -29,10 +29,10 @@ import (
 // Guard lets requests to a handler only if they come from a page of the handler in a browser that opened the link of the console. Other
 // pages and other users of the machine can connect to the port, too. It is safe for concurrent use.
 type Guard struct {
-	// address is the host and port at which the console listens. It is the only one by which a browser may name it: a name that an attacker
-	// resolves to the loopback address is another one.
+	// address is the host and port at which the console listens. Requests to any other are refused, such as to a name of an attacker that
+	// resolves to the loopback address.
 	address string
-	session string
+	session string // the secret value of the cookie
 
 	mu sync.Mutex
 	// token is the secret in the link. It is empty once a browser has used the link, because other users of the machine see the arguments of
@@ -73,7 +73,7 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// Handler returns the guarded handler.
+// Handler returns a handler that passes to next only the requests that the guard lets through.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range headers {
@@ -109,10 +109,10 @@ func (g *Guard) sameOrigin(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// readOnly is the error for other methods.
+// readOnly is the error for requests with other methods than GET, HEAD, and POST of JSON.
 const readOnly = "The console is read-only: it has only GET, and POST of JSON to the endpoints that compute something."
 
-// safe reports whether a request has a method that the console serves. JSON is a type that no form of another page can send.
+// safe reports whether a request has a method that the console serves. POST needs the type JSON, which no form of another page can send.
 func safe(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -130,8 +130,8 @@ func (g *Guard) knows(r *http.Request) bool {
 	return err == nil && equal(cookie.Value, g.session)
 }
 
-// exchange exchanges the token of a link for the cookie. The response is a page that opens the first one, instead of a redirect: a browser
-// does not send the cookie after a redirect if the link was on another page.
+// exchange answers a request with the token of the link by setting the cookie. The response is a page that opens the first page, and no
+// redirect, after which a browser does not send the cookie if the link was on another page.
 func (g *Guard) exchange(w http.ResponseWriter, r *http.Request) {
 	if !g.knows(r) && !g.use(r.URL.Query().Get(tokenParameter)) {
 		http.Error(w, "This link was used already, or is not the one that kubectl berth console printed. Run the command again.", http.StatusForbidden)
@@ -143,7 +143,7 @@ func (g *Guard) exchange(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, continuePage)
 }
 
-// continuePage opens the first page.
+// continuePage is a page that opens the first page of the console.
 const continuePage = `<!doctype html>
 <meta charset="utf-8">
 <meta http-equiv="refresh" content="0;url=/">
@@ -152,7 +152,7 @@ const continuePage = `<!doctype html>
 <a href="/">Open the console</a>
 `
 
-// use reports whether a token is the one of the link, which then no longer works.
+// use reports whether a token is the one of the link. If it is, the link works no longer.
 func (g *Guard) use(token string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -163,4 +163,5 @@ func (g *Guard) use(token string) bool {
 	return true
 }
 
+// equal compares secrets in a time that does not depend on how much of them is equal.
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -31,10 +31,10 @@ import (
 	"github.com/berth-dev/berth/internal/decisionlog"
 )
 
-// Log is the log of decisions.
+// Log is the manager's log of decisions.
 type Log interface {
-	// ReadOn calls add with each decision after a position, and returns the position after them, also with an error. The empty position is the
-	// beginning. restarted reports that the log no longer has what was before the position, and that ReadOn began at the beginning.
+	// ReadOn calls add with each decision after a position, which is empty for the beginning, and returns the position after these decisions,
+	// also with an error. restarted reports that the log no longer has what was before the position, so that ReadOn began at the beginning.
 	ReadOn(ctx context.Context, position string, add func(decisionlog.Entry)) (next string, restarted bool, err error)
 }
 
@@ -44,15 +44,16 @@ const maxDecisions = 20_000
 // log keeps the newest decisions of a Log. It is safe for concurrent use.
 type log struct {
 	mu sync.Mutex
-	// position is where the next reading begins.
+	// position is where the next call of ReadOn begins.
 	position string
 	// entries are never changed, since requests read them without mu.
 	entries []decisionlog.Entry
-	// dropped is the number of decisions that are too old to be kept.
+	// dropped is the number of decisions that were read and are not kept, because maxDecisions are newer.
 	dropped int
 }
 
-// newest returns the decisions, the newest first, and the number of those that are not kept. It reads what the log has more than before.
+// newest reads what was added to a Log since the last call, and returns the kept decisions, the newest first, and the number of those that
+// are not kept.
 func (l *log) newest(ctx context.Context, from Log) ([]decisionlog.Entry, int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,19 +86,20 @@ func (l *log) newest(ctx context.Context, from Log) ([]decisionlog.Entry, int, e
 type historyView struct {
 	// Log reports whether there is a log of decisions. Without one, there are only the events of policies.
 	Log bool `json:"log"`
-	// Total is the number of decisions in the log that meet the parameters, and Decisions are some of them, the newest first.
+	// Total is the number of kept decisions that meet the parameters, and Decisions are those of them from offset, at most limit, the newest
+	// first.
 	Total     int                 `json:"total"`
 	Decisions []decisionlog.Entry `json:"decisions"`
-	// Events are what the status of policies says, the newest first.
+	// Events are the events of policies, the newest first.
 	Events []policyEvent `json:"events"`
 	Notes  []string      `json:"notes"`
 }
 
-// policyEvent is something that happened to a policy.
+// policyEvent is something that happened to a policy, by its status.
 type policyEvent struct {
 	Time   metav1.Time `json:"time"`
 	Policy string      `json:"policy"`
-	// Kind is plan, approval, move, or condition.
+	// Kind says what happened: a plan began, a plan was approved (approval), an object was moved (move), or a condition changed.
 	Kind string `json:"kind"`
 	// Text describes the event, and Details are more sentences.
 	Text    string   `json:"text"`
@@ -141,7 +143,7 @@ func (c *Console) history(r *http.Request) (*historyView, error) {
 	return out, c.addEvents(r, out, query.Get("policy"))
 }
 
-// meets reports whether a decision meets parameters. Empty ones select all decisions.
+// meets reports whether a decision meets all parameters of a request for the history. An empty parameter is met by all decisions.
 func meets(e decisionlog.Entry, policy, part, resource, namespace, name string) bool {
 	o := e.Object
 	named := o.Resource
@@ -153,7 +155,7 @@ func meets(e decisionlog.Entry, policy, part, resource, namespace, name string) 
 		(resource == "" || resource == named) && (name == "" || name == o.Name && namespace == o.Namespace)
 }
 
-// addEvents adds the events of policies, or of one of them.
+// addEvents adds the events of all policies to a response, or of one if policy is not empty.
 func (c *Console) addEvents(r *http.Request, out *historyView, policy string) error {
 	s, err := c.current(r)
 	if err != nil {
@@ -177,7 +179,7 @@ func (c *Console) addEvents(r *http.Request, out *historyView, policy string) er
 	return nil
 }
 
-// eventsOf returns what the status of a policy says about the past.
+// eventsOf returns the events in the status of a policy.
 func eventsOf(p *placementv1.PlacementPolicy) []policyEvent {
 	var out []policyEvent
 	add := func(at metav1.Time, kind, text string, details ...string) {
@@ -200,7 +202,7 @@ func eventsOf(p *placementv1.PlacementPolicy) []policyEvent {
 	return out
 }
 
-// planText describes a plan.
+// planText returns a sentence on a plan: its cause, and how many of its objects are done.
 func planText(plan *placementv1.RemediationPlan) string {
 	done := int32(0)
 	if plan.Done != nil {

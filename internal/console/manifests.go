@@ -36,28 +36,28 @@ const (
 	maxMistakes  = 100
 )
 
-// Mistake is an error or a warning about a text.
+// Mistake is an error or a warning on the changes of a request.
 type Mistake struct {
 	// Line and Column count from 1 in the text of all manifests. They are 0 if the place is unknown.
 	Line   int `json:"line"`
 	Column int `json:"column"`
 	// Object is the kind and name of the object; empty if the text has none.
 	Object  string `json:"object,omitempty"`
-	Error   bool   `json:"error"`
+	Error   bool   `json:"error"` // otherwise it is a warning
 	Message string `json:"message"`
 
-	// fatal reports whether the mistake leaves nothing to try.
+	// fatal reports whether the changes can't be tried at all because of the mistake.
 	fatal bool
 }
 
 // document is one YAML document of a text.
 type document struct {
-	// before is the number of lines before its first one.
+	// before is the number of lines of the whole text before the document.
 	before int
 	text   string
-	// lines are the lines of the text, once one of them is needed.
+	// lines are the lines of the document; nil until one of them is needed.
 	lines []string
-	// root is the parsed text, after objects.
+	// root is the parsed document. The method objects sets it.
 	root yaml.Node
 }
 
@@ -81,10 +81,10 @@ func split(text string) (out []document) {
 	return out
 }
 
-// lineIn matches how the parsers of YAML name a line.
+// lineIn matches a line number in the errors of the parsers of YAML.
 var lineIn = regexp.MustCompile(`\bline (\d+): ?`)
 
-// objects returns the objects of a document, or why it has none.
+// objects returns the objects of a document, or the mistake because of which it has none. Without content, both are nil.
 func (d *document) objects() ([]*unstructured.Unstructured, *Mistake) {
 	if err := yaml.Unmarshal([]byte(d.text), &d.root); err != nil {
 		return nil, d.syntaxMistake(err)
@@ -134,7 +134,7 @@ func (d *document) syntaxMistake(err error) *Mistake {
 	return out
 }
 
-// line returns a line of the document, which counts from 1; "" if there is none.
+// line returns line n of the document, of which the first is 1; "" if there is none.
 func (d *document) line(n int) string {
 	if d.lines == nil {
 		d.lines = strings.Split(d.text, "\n")
@@ -156,7 +156,8 @@ var (
 	regoIn = regexp.MustCompile(`\.rego:(\d+)(?::(\d+))?`)
 )
 
-// mistake returns a mistake of an object with the place that its message names: a line of Rego, or the field of the longest path.
+// mistake returns the mistake in an object for a message, with the place that the message names: a line of Rego, or the field with the
+// longest path in the message.
 func (d *document) mistake(obj *unstructured.Unstructured, message string, isError bool) Mistake {
 	out := Mistake{Object: strings.TrimSpace(obj.GetKind() + " " + obj.GetName()), Error: isError, Message: message}
 	if len(d.root.Content) == 0 || strings.HasSuffix(obj.GetKind(), "List") {
@@ -180,7 +181,8 @@ func (d *document) mistake(obj *unstructured.Unstructured, message string, isErr
 	return out
 }
 
-// inBlock returns the place of a line and column in a text of several lines that is the value of a node.
+// inBlock returns the line and column in the whole text of a line and column in the value of a node, such as spec.rego, a text of several
+// lines.
 func (d *document) inBlock(node *yaml.Node, line, column string) (int, int) {
 	if node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
 		return d.before + node.Line, node.Column
@@ -204,7 +206,8 @@ func (d *document) inBlock(node *yaml.Node, line, column string) (int, int) {
 	return d.before + node.Line + row, indent + col
 }
 
-// find returns the node at a path, or the last one on the way that there is. For a field with a value, it is the node of the name.
+// find returns the node at a path below a node, or the last one on the path that exists. For a field whose value is no scalar, it returns
+// the node of the field's name.
 func find(node *yaml.Node, path []string) *yaml.Node {
 	at := node
 	for _, step := range path {
@@ -220,7 +223,7 @@ func find(node *yaml.Node, path []string) *yaml.Node {
 	return at
 }
 
-// child returns the node of a field or an item, and the node of the name of a field.
+// child returns the node of a field or a list item, named by step, and for a field also the node of its name; nil if there is none.
 func child(node *yaml.Node, step string) (value, key *yaml.Node) {
 	switch node.Kind {
 	case yaml.AliasNode:

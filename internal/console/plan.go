@@ -25,15 +25,16 @@ import (
 
 // planView is the response of /api/plan.
 type planView struct {
-	// Plan has some of the moves, and Moves is the number of all. Flows are those of all.
+	// Plan has at most maxObjects of the moves. Total is the number of all moves, and Flows are those of all.
 	*whatif.Plan
 	Total int    `json:"total"`
 	Flows []Flow `json:"flows"`
-	// Status is the plan in the status of the policy, of which a part may be done; nil if there is none.
+	// Status is the plan in the status of the policy, of which a part may be done; nil if there is none. Waiting are the objects that wait, by
+	// reason, in that status.
 	Status    *placementv1.RemediationPlan `json:"status"`
 	Waiting   []placementv1.WaitingObjects `json:"waiting"`
 	Approvals []Approval                   `json:"approvals"`
-	// Command prints the whole plan.
+	// Command is the command for a shell that prints the whole plan.
 	Command string `json:"command"`
 }
 

@@ -50,7 +50,7 @@ type policyView struct {
 	Stages []string `json:"stages"`
 	// States count the placed objects that it matches by state; nil if they are unknown.
 	States map[fleet.State]int `json:"states"`
-	// Errors say why a version of it can't decide any object.
+	// Errors say why versions of the policy can't decide any object.
 	Errors    []string                          `json:"errors"`
 	Status    placementv1.PlacementPolicyStatus `json:"status"`
 	Approvals []Approval                        `json:"approvals"`
@@ -76,7 +76,7 @@ func (c *Console) policies(r *http.Request) (*policiesView, error) {
 	return out, nil
 }
 
-// viewOf returns what a policy itself says.
+// viewOf returns the view of a policy by its spec and status, without States and Errors.
 func (c *Console) viewOf(p *placementv1.PlacementPolicy) policyView {
 	spec := p.Spec.WithDefaults()
 	out := policyView{
@@ -97,7 +97,7 @@ func (c *Console) viewOf(p *placementv1.PlacementPolicy) policyView {
 	return out
 }
 
-// describe adds to policies what deciding the objects says of them.
+// describe sets States and Errors of policies, for which it decides all objects.
 func (s *state) describe(r *http.Request, policies []policyView) error {
 	simulated, err := s.simulation(r.Context())
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *state) describe(r *http.Request, policies []policyView) error {
 
 // manifestView is the response of /api/policy and /api/manifest.
 type manifestView struct {
-	Manifest string `json:"manifest"`
+	Manifest string `json:"manifest"` // in YAML
 }
 
 // policy returns the manifest of the policy that the parameter name names, as its author would write it.
@@ -151,7 +151,7 @@ func (c *Console) policy(r *http.Request) (*manifestView, error) {
 	return &manifestView{text}, err
 }
 
-// authored returns a policy as its author would write it.
+// authored returns a policy as its author would write it: without its status, and without metadata that the API server and kubectl set.
 func authored(p *placementv1.PlacementPolicy) *placementv1.PlacementPolicy {
 	out := &placementv1.PlacementPolicy{Spec: p.Spec}
 	out.APIVersion, out.Kind = placementv1.GroupVersion.String(), "PlacementPolicy"

@@ -40,7 +40,7 @@ type quotasView struct {
 	Notes  []string    `json:"notes"`
 }
 
-// quotaView is a quota.
+// quotaView is a ScopedQuota or a ClusterScopedQuota.
 type quotaView struct {
 	Kind      string           `json:"kind"`
 	Namespace string           `json:"namespace,omitempty"`
@@ -48,14 +48,15 @@ type quotaView struct {
 	Mode      placementv1.Mode `json:"mode"`
 	// Scopes are the filters that an object has to match to be counted, as text.
 	Scopes []string `json:"scopes"`
-	// Ready is the message of the condition Ready if it is not true.
-	Ready    string         `json:"ready,omitempty"`
-	Amounts  []quotaAmount  `json:"amounts"`
+	// Ready is the message of the condition Ready if it is not true; empty if the quota is ready.
+	Ready   string        `json:"ready,omitempty"`
+	Amounts []quotaAmount `json:"amounts"`
+	// Selected is the number of namespaces that share a ClusterScopedQuota, and Shares are what namespaces use of it.
 	Selected *int32         `json:"selectedNamespaces,omitempty"`
 	Shares   []namespaceUse `json:"namespaces"`
 }
 
-// quotaAmount is what a quota has of a resource.
+// quotaAmount is the limit of a quota for a resource, Hard, and the usage.
 type quotaAmount struct {
 	Resource string `json:"resource"`
 	Hard     string `json:"hard"`
@@ -111,7 +112,7 @@ func (c *Console) quotas(r *http.Request) (*quotasView, error) {
 	return out, nil
 }
 
-// quotaOf returns a quota. to is an empty one of its kind.
+// quotaOf returns the view of a quota. It decodes the quota into to, an empty one of its kind.
 func quotaOf(obj *unstructured.Unstructured, to placementv1.Quota) (*quotaView, error) {
 	if err := numeral.FromUnstructured(obj.Object, to); err != nil {
 		return nil, fmt.Errorf("%s: %w", simulation.Describe(obj), err)
@@ -153,7 +154,7 @@ func quotaOf(obj *unstructured.Unstructured, to placementv1.Quota) (*quotaView, 
 	return out, nil
 }
 
-// amountIn returns what a quota has of a resource.
+// amountIn returns the limit and the usage of a resource in a quota with a status.
 func amountIn(name corev1.ResourceName, hard resource.Quantity, status *placementv1.QuotaStatus) quotaAmount {
 	used, reserved := status.Used[name], resource.Quantity{}
 	for _, r := range status.Reservations {
@@ -165,7 +166,7 @@ func amountIn(name corev1.ResourceName, hard resource.Quantity, status *placemen
 	}
 }
 
-// share returns a part as a fraction of the whole.
+// share returns a part as a fraction of the whole. If the whole is 0, the fraction is 1, or 0 if the part is 0, too.
 func share(part, whole resource.Quantity) float64 {
 	switch {
 	case part.Sign() == 0:

@@ -24,7 +24,7 @@ import (
 // plain matches words that mean the same to a shell with and without quotes.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// shell returns a command for a POSIX shell.
+// shell returns the command of the words for a POSIX shell, with quotes where they are needed.
 func shell(words ...string) string {
 	out := make([]string, len(words))
 	for i, word := range words {

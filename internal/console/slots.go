@@ -21,7 +21,7 @@ import "context"
 // slots limit how many computations run at once. Nil slots limit nothing.
 type slots chan struct{}
 
-// take waits for a slot. After it, free has to follow. An error means that the context has ended before.
+// take waits for a slot, and takes it until free is called. An error means that the context ended before a slot was free.
 func (s slots) take(ctx context.Context) error {
 	if s == nil {
 		return nil
@@ -34,14 +34,14 @@ func (s slots) take(ctx context.Context) error {
 	}
 }
 
-// free gives a slot back.
+// free gives back a slot that was taken.
 func (s slots) free() {
 	if s != nil {
 		<-s
 	}
 }
 
-// limited returns the value of a computation that has a slot meanwhile.
+// limited takes a slot while it runs a computation, and returns the value of that.
 func limited[T any](ctx context.Context, s slots, compute func() (T, error)) (T, error) {
 	if err := s.take(ctx); err != nil {
 		return *new(T), err

@@ -31,19 +31,19 @@ import (
 // state is one reading of a cluster, with what is computed from it when it is first needed. It is safe for concurrent use.
 type state struct {
 	*Reading
-	at     time.Time
-	cached *simulation.Cached
-	// changes is the number of changes of a cluster that the console follows, before this reading.
+	at     time.Time          // when the cluster was read
+	cached *simulation.Cached // the cluster, which is read only once
+	// changes is the number of changes of the cluster before this reading, if the console follows the cluster.
 	changes int
-	// computing limits the computations.
+	// computing limits how many computations run at once.
 	computing slots
 
-	simulated once[*simulation.Simulation]
-	decided   once[*fleet.Fleet]
-	tried     once[*whatif.Session]
-	named     once[*valuesView]
-	// asking is held while the session is in use, which answers one question after the other. It guards last, its last answer; nil before
-	// the first one.
+	simulated once[*simulation.Simulation] // what the method simulation returns
+	decided   once[*fleet.Fleet]           // what the method fleet returns
+	tried     once[*whatif.Session]        // what the method session returns
+	named     once[*valuesView]            // what the method values returns
+	// asking is held while a request uses the session, which can answer only one question at a time. It guards last, the last answer, which is
+	// nil before the first one.
 	asking sync.Mutex
 	last   *answered
 }
@@ -56,7 +56,7 @@ func newState(r *Reading, computing slots) *state {
 	return s
 }
 
-// once is a value that is computed once, and again after an error that may pass.
+// once is a value that is computed once. After an error that may pass, it is computed again; a Forbidden error stays.
 type once[T any] struct {
 	mu       sync.Mutex
 	computed bool
@@ -64,7 +64,8 @@ type once[T any] struct {
 	err      error
 }
 
-// get returns the value. Requests that come later use what a request computes that its client has given up.
+// get returns the value, and computes it if it is not known. The computation goes on even if the client of the request gives up, because
+// later requests use the value.
 func (o *once[T]) get(ctx context.Context, compute func(context.Context) (T, error)) (T, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,7 +83,7 @@ func (s *state) simulation(ctx context.Context) (*simulation.Simulation, error) 
 	})
 }
 
-// fleet returns the decided objects.
+// fleet returns the decided objects of the cluster.
 func (s *state) fleet(ctx context.Context) (*fleet.Fleet, error) {
 	return s.decided.get(ctx, func(ctx context.Context) (*fleet.Fleet, error) {
 		simulated, err := s.simulation(ctx)
@@ -93,7 +94,7 @@ func (s *state) fleet(ctx context.Context) (*fleet.Fleet, error) {
 	})
 }
 
-// session returns the session that answers what changes would do.
+// session returns the session that answers what changes to the cluster would do.
 func (s *state) session(ctx context.Context) (*whatif.Session, error) {
 	return s.tried.get(ctx, func(ctx context.Context) (*whatif.Session, error) {
 		session, err := limited(ctx, s.computing, func() (*whatif.Session, error) { return whatif.NewPartialSession(ctx, s.cached, s.Options) })

@@ -38,7 +38,7 @@ import (
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
-// Limits of an exported test, so that a file is something to read and to keep: of its cases, and of the other objects in it.
+// Limits of an exported test, so that people can read it: the number of its cases, and that of the other objects in it.
 const (
 	maxCases       = 20
 	maxCaseObjects = 2000
@@ -49,15 +49,15 @@ type testCaseView struct {
 	// File is the text of a file for `kubectl berth test`, with the name Name.
 	Name string `json:"name"`
 	File string `json:"file"`
-	// NeedsManifest reports whether the file names the exported YAML of the change, which has to be beside it.
+	// NeedsManifest reports whether the test needs the exported YAML of the change, a file beside it.
 	NeedsManifest bool `json:"needsManifest"`
-	// Cases is the number of cases in it, and Total that of the objects to which something happens.
+	// Cases is the number of cases in the file, and Total that of all objects to which something happens.
 	Cases int `json:"cases"`
 	Total int `json:"total"`
 }
 
-// testCase returns changes as a test: what policies read after the changes, some of the objects to which something happens, and what
-// policies decide of these. The test names the policies that change as the file in which the page exports them.
+// testCase returns changes as a test: it has what policies read after the changes, and as cases some of the objects to which something
+// happens, with what policies decide for them. For changed policies, the test names the file in which the page exports them.
 func (c *Console) testCase(r *http.Request, asked changes) (*testCaseView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *Console) testCase(r *http.Request, asked changes) (*testCaseView, error
 	}, nil
 }
 
-// selected returns some objects of a report, of each transition in turn.
+// selected returns at most maxCases objects of a report, taken from each transition in turn.
 func selected(objects []whatif.Object) []whatif.Object {
 	if len(objects) <= maxCases {
 		return objects
@@ -125,17 +125,17 @@ func selected(objects []whatif.Object) []whatif.Object {
 	return out
 }
 
-// testWriter makes a file of cases.
+// testWriter makes a file of cases from a cluster after the changes.
 type testWriter struct {
 	cluster *simulation.Cached
 	options simulation.Options
 	file    casetest.File
-	// world are the objects that exist in all cases, and decided the simulation of them.
+	// world are the objects that exist in all cases, and decided is the simulation of a cluster with them.
 	world   []*unstructured.Unstructured
 	decided *simulation.Simulation
 }
 
-// addWorld adds the policies, and what they read. Policies among the applied objects are in the file of the changes.
+// addWorld adds the policies of the cluster, and what they read. The file refers to manifestFile for policies among the applied objects.
 func (w *testWriter) addWorld(ctx context.Context, applied []*unstructured.Unstructured) error {
 	live, err := simulation.New(ctx, w.cluster, w.options)
 	if err != nil {

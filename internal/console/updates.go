@@ -34,7 +34,7 @@ type follower interface {
 	Follow(ctx context.Context)
 	// Changes returns the number of changes so far, and a channel that is closed at the next one.
 	Changes() (n int, next <-chan struct{})
-	// Polled returns the types that it can't watch, and lists again at intervals.
+	// Polled returns the types that can't be watched, so that they are listed again at intervals.
 	Polled() []schema.GroupResource
 }
 
@@ -48,9 +48,10 @@ const (
 // heartbeat is how often a page gets a line without content, so that proxies keep the connection.
 const heartbeat = 20 * time.Second
 
-// updates tells pages of new readings. Each page has room for one update, since only the newest one counts. It is safe for concurrent use.
+// updates tells pages of new readings. It is safe for concurrent use.
 type updates struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// pages has the channel of each connected page, with room for one reading, since only the newest one counts.
 	pages map[chan *state]bool
 	// stop ends following; nil if no page follows.
 	stop context.CancelFunc
@@ -58,7 +59,7 @@ type updates struct {
 
 func newUpdates() *updates { return &updates{pages: map[chan *state]bool{}} }
 
-// announce tells all pages of a reading.
+// announce sends a reading to all pages, in place of an earlier one that a page has not received.
 func (u *updates) announce(s *state) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -71,7 +72,7 @@ func (u *updates) announce(s *state) {
 	}
 }
 
-// join adds a page. The first page starts following.
+// join adds the channel of a page. The first page starts follow, which follows the cluster until its context ends.
 func (u *updates) join(page chan *state, follow func(context.Context)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -83,7 +84,7 @@ func (u *updates) join(page chan *state, follow func(context.Context)) {
 	}
 }
 
-// leave removes a page. The last one ends following.
+// leave removes the channel of a page. The last one ends the context of follow.
 func (u *updates) leave(page chan *state) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -154,7 +155,7 @@ func (c *Console) follow(ctx context.Context) {
 	}
 }
 
-// followCluster makes new readings of a cluster until the context ends, or the user replaces the reading by one of another cluster.
+// followCluster makes a new reading after each change of a cluster, until the context ends, or the user reads the cluster anew.
 func (c *Console) followCluster(ctx context.Context, s *state, cluster follower, replaced <-chan struct{}) {
 	pause := minPause
 	for {
@@ -180,7 +181,7 @@ func (c *Console) followCluster(ctx context.Context, s *state, cluster follower,
 	}
 }
 
-// await waits for an event. It reports false if the context ended before, or if the channel end was closed.
+// await waits for an event, and reports true. It reports false if the context ends, or the channel end is closed, before.
 func await[T any](ctx context.Context, end <-chan struct{}, event <-chan T) bool {
 	select {
 	case <-ctx.Done():
@@ -192,8 +193,8 @@ func await[T any](ctx context.Context, end <-chan struct{}, event <-chan T) bool
 	}
 }
 
-// publishChanges makes a new state from the reading of the last one, which follows the cluster, and announces it as the latest. It returns
-// the last state if the cluster can't be read. It reports false if the context has ended, or if the user has replaced the reading
+// publishChanges makes a new state of the followed cluster of the last one, announces it as the latest, and returns it. If the cluster
+// can't be read, it returns the last state. The bool is false if the context has ended, or if the user has read the cluster again
 // meanwhile.
 func (c *Console) publishChanges(ctx context.Context, last *state) (bool, *state) {
 	s := newState(last.Reading, c.config.computing)

@@ -35,21 +35,22 @@ import (
 // Users serves several users, each with the rights of the bearer token in their requests. It has no rights of its own. It keeps what a user
 // has read for a while, by the hash of the token, and forgets the token at the end of each request. It is safe for concurrent use.
 type Users struct {
-	open func(*Credentials) User
+	open func(*Credentials) User // the argument of NewUsers
 	now  func() time.Time
-	// computing limits the computations of all users, and strangers the requests to the API server that verify unknown tokens.
+	// computing limits how many computations of all users run at once, and strangers the rate of requests to the API server that verify
+	// unknown tokens.
 	computing slots
 	strangers flowcontrol.RateLimiter
 
 	mu   sync.Mutex
 	byID map[userID]*user
-	// rejected are tokens that the API server did not accept, with the time.
+	// rejected has the times at which the API server did not accept a token.
 	rejected map[userID]time.Time
-	// forgetting reports whether a timer will forget users.
+	// forgetting reports whether a timer is set that will forget idle users.
 	forgetting bool
 }
 
-// User is what the plugin does for a user of a shared console.
+// User has the functions of the plugin that a shared console calls for one user.
 type User struct {
 	Config
 	// Verify returns the name of the user; "" if the API server does not tell it. An error means that the API server does not accept the
@@ -65,20 +66,20 @@ type user struct {
 	credentials *Credentials
 	verify      func(ctx context.Context) (string, error)
 	handler     http.Handler
-	// forgotten ends when the console forgets the user. forget ends it.
+	// forgotten is a context that ends when the console forgets the user. forget ends it.
 	forgotten context.Context
 	forget    context.CancelFunc
 
-	// The mutex of Users guards these: the name, the number of requests that are under way, how many of them wait for updates, the end of the
-	// last request, and the last verification.
+	// The mutex of Users guards these: the name of the user, the number of requests that are under way (requests), how many of them wait for
+	// updates (waiting), the end of the last request (used), and the time of the last verification of the token (verified).
 	name              string
 	requests, waiting int
 	used, verified    time.Time
 }
 
-// Limits of what a shared console keeps: how many tokens, how many of them of one user, how many requests of a token, how long after the
-// last request, how long after it if a page only waits for updates and another user needs the place, and how long a token is not verified
-// again.
+// Limits of what a shared console keeps: the number of tokens (maxUsers), of tokens of one user, and of requests of a token at once; how
+// long after its last request a token is kept, how long if its pages only wait for updates and another user needs the place (maxWaiting),
+// and how long a verified token is trusted.
 const (
 	maxUsers    = 32
 	maxTokens   = 2
@@ -98,7 +99,8 @@ const (
 	rejectedRemembers = 10 * time.Second
 )
 
-// NewUsers returns a shared console. open returns what the plugin does for a user with credentials.
+// NewUsers returns a shared console. open returns the functions of the plugin for a user, which connect to the API server by the
+// credentials.
 func NewUsers(open func(*Credentials) User) *Users {
 	return &Users{
 		open: open, now: time.Now, byID: map[userID]*user{}, rejected: map[userID]time.Time{},
@@ -128,7 +130,8 @@ func (u *Users) Handler() http.Handler {
 	})
 }
 
-// sameSite reports whether a request comes from a page of the console, or from a client that is no browser. Other pages may open it.
+// sameSite reports whether a request comes from a page of the console, from a client that is no browser, or from a link on another page
+// that opens a page of the console.
 func sameSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
@@ -137,7 +140,7 @@ func sameSite(r *http.Request) bool {
 	return r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/api/") && r.Header.Get("Sec-Fetch-Mode") == "navigate"
 }
 
-// tokenHeader has the token of a request that passes the service proxy of the API server, which removes the header Authorization.
+// tokenHeader is the header with the token, for requests through the service proxy of the API server, which removes Authorization.
 const tokenHeader = "X-Berth-Authorization"
 
 // tokenOf returns the bearer token of a request; "" if it has none. A token has no white space: the API server ignores what comes after it,
@@ -153,7 +156,7 @@ func tokenOf(r *http.Request) string {
 	return ""
 }
 
-// serve serves an endpoint for the user of a request.
+// serve serves a request to an endpoint with the rights of the token in the request.
 func (u *Users) serve(w http.ResponseWriter, r *http.Request) {
 	token := tokenOf(r)
 	if token == "" {
@@ -182,7 +185,7 @@ func (u *Users) serve(w http.ResponseWriter, r *http.Request) {
 
 // access is a request of a user.
 type access struct {
-	id    userID
+	id    userID // the hash of token
 	token string
 	// waits reports whether the request waits for updates.
 	waits bool
@@ -195,7 +198,7 @@ var (
 	errMany     = problem{http.StatusTooManyRequests, "Too many requests with this token are under way. Close other pages of the console."}
 )
 
-// begin returns the user of a request, after the API server has accepted the token. end has to follow.
+// begin returns the user of a request, once the API server has accepted the token. Without an error, the caller must call end.
 func (u *Users) begin(ctx context.Context, a access) (*user, error) {
 	one, trusted, err := u.find(a)
 	if err != nil || trusted {
@@ -218,7 +221,8 @@ func (u *Users) begin(ctx context.Context, a access) (*user, error) {
 	return one, nil
 }
 
-// find returns the user of a request, who is new if the token is not known, and whether the token was verified lately.
+// find returns the user of a request, a new one if the token is not known, and notes that the request is under way. trusted reports whether
+// the token was verified within maxTrusted.
 func (u *Users) find(a access) (one *user, trusted bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -249,8 +253,8 @@ func (u *Users) newUser() *user {
 	return out
 }
 
-// verified notes what the API server says of a token, and gives a new user a place. It returns an error if the request may not go on. The
-// caller holds mu.
+// verified notes what verifying the token returned, name and err, and gives a new user a place. It returns an error if the request may not
+// go on. The caller holds mu.
 func (u *Users) verified(one *user, a access, name string, err error) error {
 	switch {
 	case apierrors.IsUnauthorized(err):
@@ -327,7 +331,7 @@ func (u *Users) end(one *user, a access) {
 	one.used = u.now()
 }
 
-// forgetLater has idle users forgotten as long as there are users. The caller holds mu.
+// forgetLater sets a timer that forgets idle users, again and again while there are users. The caller holds mu.
 func (u *Users) forgetLater() {
 	if u.forgetting || len(u.byID) == 0 {
 		return
@@ -351,7 +355,7 @@ func (u *Users) forgetIdle() {
 	}
 }
 
-// remove forgets a user, whose requests end. The caller holds mu.
+// remove forgets a user, and ends the requests of the user that are under way. The caller holds mu.
 func (u *Users) remove(id userID) {
 	if one := u.byID[id]; one != nil {
 		one.forget()
@@ -359,8 +363,9 @@ func (u *Users) remove(id userID) {
 	}
 }
 
-// makeRoom makes room for a token of a user with a name. A user takes the place of another token of the same user, or that of a user who
-// has no request under way but those that wait for updates. It reports false if there is none. The caller holds mu.
+// makeRoom makes room for another token of the user with a name, if there are too many tokens or memory is short. It forgets another token
+// of this user if the user has maxTokens, or else one without requests under way but those that wait for updates. It reports false if there
+// is none to forget. The caller holds mu.
 func (u *Users) makeRoom(name string) bool {
 	own := 0
 	for _, one := range u.byID {
@@ -379,8 +384,8 @@ func (u *Users) makeRoom(name string) bool {
 	})
 }
 
-// removeOldest forgets the user whose last request is the oldest, of those that may be forgotten. It reports false if there is none. The
-// caller holds mu.
+// removeOldest forgets the user whose last request is the oldest, of those for whom may reports true. It reports false if there is none.
+// The caller holds mu.
 func (u *Users) removeOldest(may func(*user) bool) bool {
 	var oldest userID
 	found := false
@@ -409,7 +414,7 @@ type Credentials struct {
 	requests int
 }
 
-// begin notes that a request of the user with the token is under way.
+// begin notes that a request of the user is under way, and keeps its token.
 func (c *Credentials) begin(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -429,7 +434,7 @@ func (c *Credentials) end() {
 // errNoRequest is the error of a request to the API server while no request of the user is under way.
 var errNoRequest = errors.New("no request of the user is under way")
 
-// Wrap returns a transport that adds the token.
+// Wrap returns a transport that adds the token to requests, and fails while no request of the user is under way.
 func (c *Credentials) Wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		c.mu.Lock()

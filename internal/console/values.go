@@ -33,23 +33,24 @@ import (
 // valuesView is the response of /api/values: what the cluster has that a policy can name. The editor and the form suggest it. What the user
 // may not list is missing.
 type valuesView struct {
-	// Fields, Labels, Annotations, and Properties are the values of clusters by name, and Resources are the names of their resources.
+	// Fields, Labels, Annotations, and Properties have the values that clusters have, by the name of the field, label, annotation, or
+	// property. Resources are the names of the clusters' resources.
 	Fields      map[string][]string `json:"fields"`
 	Labels      map[string][]string `json:"labels"`
 	Annotations map[string][]string `json:"annotations"`
 	Properties  map[string][]string `json:"properties"`
 	Resources   []string            `json:"resources"`
-	// NodeLabels are the labels of nodes, if a policy reads them, and Nodes are their names.
+	// NodeLabels has the values of the labels of nodes, by label, and Nodes are the names of nodes, if a policy reads nodes.
 	NodeLabels map[string][]string `json:"nodeLabels"`
 	Nodes      []string            `json:"nodes"`
-	// ObjectLabels and ObjectAnnotations are those of the objects that policies match, and NamespaceLabels those of namespaces, if a policy
-	// selects by them.
+	// ObjectLabels and ObjectAnnotations have the values of those of the objects that policies match, and NamespaceLabels of the labels of
+	// namespaces, if a policy selects by them, by the name of the label or annotation.
 	ObjectLabels      map[string][]string `json:"objectLabels"`
 	ObjectAnnotations map[string][]string `json:"objectAnnotations"`
 	NamespaceLabels   map[string][]string `json:"namespaceLabels"`
 }
 
-// Limits of what is suggested, so that the response stays small: of names, and of the values of a name.
+// Limits of what is suggested, so that the response stays small: the number of names of each kind, and of the values of a name.
 const (
 	maxNames  = 500
 	maxValues = 100
@@ -65,7 +66,7 @@ func (c *Console) values(r *http.Request) (*valuesView, error) {
 	return s.named.get(r.Context(), s.values)
 }
 
-// values collects the values.
+// values computes the response of /api/values.
 func (s *state) values(ctx context.Context) (*valuesView, error) {
 	fields, labels, annotations, properties, resources := counter{}, counter{}, counter{}, counter{}, counter{}
 	for _, document := range s.clusterDocuments(ctx) {
@@ -147,7 +148,7 @@ func (s *state) listed(ctx context.Context, resource schema.GroupVersionResource
 	return out
 }
 
-// counter collects values by name.
+// counter is the set of the values of each name, such as that of a label.
 type counter map[string]map[string]bool
 
 // add adds a value of a name, unless there are too many names or values.
@@ -164,7 +165,7 @@ func (c counter) add(name string, value any) {
 	}
 }
 
-// addAll adds the values of a map.
+// addAll adds the names and values of a decoded JSON object.
 func (c counter) addAll(values any) {
 	all, _ := values.(map[string]any)
 	for name, value := range all {
@@ -178,7 +179,7 @@ func (c counter) addLabels(labels map[string]string) {
 	}
 }
 
-// names returns the values of a name, sorted.
+// names returns the values of a name, sorted. For resources, which have the name "", the values are names.
 func (c counter) names(name string) []string {
 	return append([]string{}, slices.Sorted(maps.Keys(c[name]))...)
 }

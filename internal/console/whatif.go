@@ -36,16 +36,16 @@ import (
 type changes struct {
 	// Manifests are YAML documents of policies, or of any objects that policies read.
 	Manifests string `json:"manifests"`
-	// Set and Delete are as the flags of `kubectl berth whatif`.
+	// Set and Delete have the syntax of the flags --set and --delete of `kubectl berth whatif`.
 	Set    []string `json:"set"`
 	Delete []string `json:"delete"`
 }
 
-// question is the request of /api/whatif: changes, and which of the objects to which something would happen the response has.
+// question is the request of /api/whatif: changes, and which of the objects to which something would happen are in the response.
 type question struct {
 	changes
-	// Transition selects the objects to which it would happen; empty for all. Of these, the response has the ones from Offset, Limit of them,
-	// or defaultObjects if Limit is 0.
+	// Transition selects the objects to which it would happen; empty for all. The response skips the first Offset of these, and has at most
+	// Limit of the others, or defaultObjects if Limit is 0.
 	Transition whatif.Transition `json:"transition,omitempty"`
 	Offset     int               `json:"offset,omitempty"`
 	Limit      int               `json:"limit,omitempty"`
@@ -54,17 +54,17 @@ type question struct {
 // whatifView is the response of /api/whatif.
 type whatifView struct {
 	Mistakes []Mistake `json:"mistakes"`
-	// Report has some of the objects; nil if the mistakes leave nothing to try. Total is the number of all objects to which something
-	// happens, Moves that of objects that get other values at once, and Flows are those of all.
+	// Report has the objects that the request selects; nil if the changes can't be tried because of mistakes. Total is the number of all
+	// objects to which something happens, Moves that of all that get other values at once, and Flows are those of all.
 	Report *whatif.Report `json:"report"`
 	Total  int            `json:"total"`
 	Moves  int            `json:"moves"`
 	Flows  []Flow         `json:"flows"`
 	// Notes say what is missing because the user may not read it.
 	Notes []string `json:"notes"`
-	// Commands predict the same, and then make the changes.
+	// Commands are commands for a shell: the first one predicts the same, and the others make the changes.
 	Commands []string `json:"commands"`
-	// Milliseconds is the time that the answer took.
+	// Milliseconds is how long the console took to compute the response.
 	Milliseconds int64 `json:"milliseconds"`
 }
 
@@ -91,7 +91,7 @@ func (c *Console) whatif(r *http.Request, asked question) (*whatifView, error) {
 	return out, nil
 }
 
-// fatal reports whether the mistakes leave nothing to try.
+// fatal reports whether the changes can't be tried because of a mistake.
 func (v *whatifView) fatal() bool {
 	return slices.ContainsFunc(v.Mistakes, func(m Mistake) bool { return m.fatal })
 }
@@ -107,7 +107,8 @@ func (c *Console) parse(r *http.Request, s *state, asked changes, out *whatifVie
 		return parsed, err
 	}
 	if n := len(asked.Set) + len(asked.Delete); n > maxAssignments {
-		return parsed, problem{http.StatusBadRequest, fmt.Sprintf("%d fields and deletions are more than the %d that the console tries", n, maxAssignments)}
+		return parsed, problem{http.StatusBadRequest, fmt.Sprintf("%d fields and deletions are more than the %d that the console tries: try them with "+
+			"kubectl berth whatif", n, maxAssignments)}
 	}
 	for _, text := range asked.Set {
 		assignment, err := whatif.ParseAssignment(r.Context(), s.cached, text)
@@ -131,7 +132,8 @@ func (c *Console) parse(r *http.Request, s *state, asked changes, out *whatifVie
 // maxAssignments limits the number of fields and deletions of a request.
 const maxAssignments = 1000
 
-// checkPrintable returns an error for a text with a character that a terminal may obey or hide, because commands contain the text.
+// checkPrintable returns an error for a text with a character that can't be printed. Commands contain the text, and a terminal may obey or
+// hide such a character.
 func checkPrintable(text string) error {
 	if i := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 		return fmt.Errorf("%q has a character that can't be printed, so it can't be part of a command: write it as a manifest", text)
@@ -139,7 +141,8 @@ func checkPrintable(text string) error {
 	return nil
 }
 
-// parseManifests adds the objects in a text to the changes, and the mistakes in it to the response.
+// parseManifests adds the objects in a text of YAML documents to the changes, and the mistakes in the text to the response. An error means
+// that the context has ended.
 func (c *Console) parseManifests(ctx context.Context, s *state, text string, parsed *whatif.Changes, out *whatifView) error {
 	refuse := func(message string) error {
 		out.Mistakes = append(out.Mistakes, Mistake{Error: true, Message: message, fatal: true})
@@ -184,7 +187,7 @@ func (c *Console) parseManifests(ctx context.Context, s *state, text string, par
 	return nil
 }
 
-// answer adds what the changes would do to the response.
+// answer adds to the response what the changes would do.
 func (s *state) answer(r *http.Request, asked question, parsed whatif.Changes, out *whatifView) error {
 	answered, err := s.report(r, asked.changes, parsed)
 	switch {
@@ -210,7 +213,7 @@ func (s *state) answer(r *http.Request, asked question, parsed whatif.Changes, o
 	return nil
 }
 
-// page returns the objects that the response has.
+// page returns those of the objects that the request selects.
 func (q question) page(objects []whatif.Object) []whatif.Object {
 	if q.Transition != "" {
 		// They are sorted by transition.
@@ -229,7 +232,7 @@ func (q question) page(objects []whatif.Object) []whatif.Object {
 	return objects[first:min(first+limit, len(objects))]
 }
 
-// answered is the answer to changes, which the next pages of its objects need again.
+// answered is the answer to changes. It is kept for requests for the next pages of its objects.
 type answered struct {
 	changes changes
 	report  *whatif.Report
@@ -237,10 +240,10 @@ type answered struct {
 	flows   []Flow
 }
 
-// impossible is why changes can't be made.
+// impossible is an error that says why the changes themselves can't be made.
 type impossible struct{ error }
 
-// report returns what the changes would do. The caller must not change the answer.
+// report returns what the changes would do, or the last answer if it is to the same changes. The caller must not change it.
 func (s *state) report(r *http.Request, asked changes, parsed whatif.Changes) (*answered, error) {
 	session, err := s.session(r.Context())
 	if err != nil {

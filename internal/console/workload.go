@@ -31,20 +31,20 @@ import (
 type workloadView struct {
 	// Places are the clusters of the object; nil if no policy matches it.
 	Places *fleet.Explained `json:"places"`
-	// Explanation says what each policy decides, and why each other cluster lost.
+	// Explanation says what each policy decides, and why each cluster that is not chosen is not.
 	Explanation *explain.Explanation `json:"explanation"`
-	// Command prints the same.
+	// Command is the command for a shell that prints the explanation.
 	Command string `json:"command"`
 }
 
-// Limits of the number of clusters for which the reasons are found that are not chosen.
+// The default and the maximum of the number of clusters that are not chosen for which a response has the reasons.
 const (
 	defaultReasons = 25
 	maxReasons     = 100_000
 )
 
-// workload explains an object. The parameters are resource, such as deployments.apps, namespace, name, and limit, the number of clusters
-// that are not chosen and for which to find the reasons.
+// workload explains the placement of an object. The parameters are resource, such as deployments.apps, namespace, name, and limit, the
+// number of clusters that are not chosen and for which to find the reasons.
 func (c *Console) workload(r *http.Request) (*workloadView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Console) workload(r *http.Request) (*workloadView, error) {
 	return out, err
 }
 
-// object returns the object that the parameters of a request name.
+// object returns the object that the parameters resource, namespace, and name identify, and the simulation that decides it.
 func (s *state) object(r *http.Request) (simulation.Object, *simulation.Simulation, error) {
 	simulated, err := s.simulation(r.Context())
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *state) object(r *http.Request) (simulation.Object, *simulation.Simulati
 	return object, simulated, err
 }
 
-// content returns the object that the parameters of a request name.
+// content returns the existing object that the parameters resource, namespace, and name identify. It is an error if there is none.
 func (s *state) content(r *http.Request) (*unstructured.Unstructured, error) {
 	query := r.URL.Query()
 	found, err := simulation.FindType(s.cached.Catalog(), query.Get("resource"))
