@@ -99,9 +99,8 @@ func newCheck(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 
 // checked is the result of checking one object.
 type checked struct {
-	// Policy is the name of a PlacementPolicy. Object is the kind and name of another object, such as "ScopedQuota shop/gold".
-	Policy   string   `json:"policy,omitempty"`
-	Object   string   `json:"object,omitempty"`
+	Policy   string   `json:"policy,omitempty"` // the name of a PlacementPolicy; "" for other objects
+	Object   string   `json:"object,omitempty"` // the kind and name of another object, such as "ScopedQuota shop/gold"
 	Errors   []string `json:"errors,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 	// Reads are the types that a policy reads, with the fields.

@@ -74,9 +74,10 @@ type cleanupOptions struct {
 	flags *genericclioptions.ConfigFlags
 
 	// force runs the command although Berth's webhook is registered. unverified trusts all records, and dropUntrusted removes those that are
-	// not signed by Berth's key. berthNamespace has that key. config is the path of the manager's configuration file.
+	// not signed by Berth's key.
 	allNamespaces, dryRun, yes, force, unverified, dropUntrusted bool
-	berthNamespace, config                                       string
+	// berthNamespace is Berth's own namespace, which has the key. config is the path of the manager's configuration file.
+	berthNamespace, config string
 }
 
 func newCleanup(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {

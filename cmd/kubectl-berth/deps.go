@@ -65,10 +65,10 @@ type dependency struct {
 	Policy   string   `json:"policy"`
 	Resource string   `json:"resource"`
 	Fields   []string `json:"fields"`
-	// Objects is the number of objects of the type. Bytes estimates the memory that a replica needs for the fields of these objects that any
-	// policy reads.
-	Objects int   `json:"objects"`
-	Bytes   int64 `json:"bytes"`
+	// Objects is the number of objects of the type.
+	Objects int `json:"objects"`
+	// Bytes estimates the memory that a replica needs for the fields of these objects that any policy reads.
+	Bytes int64 `json:"bytes"`
 }
 
 func (o *depsOptions) run(ctx context.Context, policy string) error {

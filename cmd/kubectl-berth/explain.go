@@ -55,10 +55,8 @@ const explainExample = `  # Why is the Deployment web there?
 type explainOptions struct {
 	objectFlags
 	output string
-	// whyNot is the name of the only cluster or node to explain; empty for all. limit is the number of clusters, and of nodes, that are not
-	// chosen and for which to find the reasons.
-	whyNot string
-	limit  int
+	whyNot string // the name of the only cluster or node to explain; empty for all
+	limit  int    // the number of clusters, and of nodes, that are not chosen and for which to find the reasons
 	// limited reports whether the user has set limit.
 	limited bool
 }

@@ -60,14 +60,14 @@ type migrateOptions struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 
-	// selector selects the ConfigMaps with modules by their labels, and dataSelector those with data. packages are those to convert; empty for
-	// all. allowPartial prints the policies even if something was left out.
-	files                          resource.FilenameOptions
-	allNamespaces                  bool
-	selector, dataSelector         string
+	files         resource.FilenameOptions // with the ConfigMaps; those of the cluster if empty
+	allNamespaces bool
+	// selector selects the ConfigMaps with modules by their labels, and dataSelector those with data.
+	selector, dataSelector string
+	// packages are the packages to convert to policies; empty for all. resources are the types that the policies match.
 	packages, resources            []string
-	mode, remediation, regoVersion string
-	allowPartial                   bool
+	mode, remediation, regoVersion string // for all policies; regoVersion is that of the modules
+	allowPartial                   bool   // prints the policies even if something was left out
 	// resourcesGiven reports whether the user gave --resource, so that resources are not the default.
 	resourcesGiven bool
 }

@@ -53,10 +53,11 @@ type simulationFlags struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 
-	// config is the path of the manager's configuration file. predicates are the enabled ones; empty for the manager's default. from are the
-	// paths of a snapshot or of manifests to read in place of a cluster; empty for the cluster of the kubeconfig.
+	// config is the path of the manager's configuration file; empty for none.
 	config, berthNamespace string
-	predicates, from       []string
+	// predicates are the enabled ones; empty for the manager's default. from are the paths of a snapshot or of manifests to read in place of
+	// the cluster of the kubeconfig.
+	predicates, from []string
 }
 
 func (f *simulationFlags) addFlags(flags *pflag.FlagSet) {

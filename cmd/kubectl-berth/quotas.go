@@ -86,11 +86,10 @@ type limitedAmount struct {
 	Quota    string           `json:"quota"` // the kind and name
 	Mode     placementv1.Mode `json:"mode"`
 	Resource string           `json:"resource"`
-	// Used is what all namespaces of the quota use, and UsedHere what this one uses. Hard is the limit, and Left is Hard minus Used.
-	Used     string `json:"used,omitempty"`
-	UsedHere string `json:"usedHere,omitempty"`
-	Hard     string `json:"hard"`
-	Left     string `json:"left,omitempty"`
+	Used     string           `json:"used,omitempty"`     // by all namespaces of the quota
+	UsedHere string           `json:"usedHere,omitempty"` // by this namespace
+	Hard     string           `json:"hard"`               // the limit
+	Left     string           `json:"left,omitempty"`     // Hard minus Used
 }
 
 func (o *quotasOptions) run(ctx context.Context) error {

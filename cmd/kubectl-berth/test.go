@@ -51,12 +51,11 @@ const testExample = `  # All cases below a directory
 // testOptions are the flags of the test command.
 type testOptions struct {
 	simulationFlags
-	// run is a regular expression that the names of the cases to run match; empty for all. coverageMin is the least coverage, in percent, with
-	// which the command succeeds.
+	// run is a regular expression that the names of the cases to run match; empty for all.
 	run, output string
-	coverage    bool
-	watch       bool
-	coverageMin float64
+	coverage    bool    // prints the coverage of policies
+	watch       bool    // runs the cases again after each change of a file
+	coverageMin float64 // the least coverage, in percent, with which the command succeeds
 }
 
 func newTest(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {

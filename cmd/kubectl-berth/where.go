@@ -96,11 +96,10 @@ const minInterval = time.Second
 
 // subject is what the where command shows: the objects that arguments name, the objects in one place, or a table of all places.
 type subject struct {
-	by fleet.By
-	// objects are arguments of the form TYPE/NAME. place is the place to show if inPlace is true; "" stands for objects that are nowhere.
-	objects []string
-	place   string
-	inPlace bool
+	by      fleet.By
+	objects []string // arguments of the form TYPE/NAME
+	place   string   // the name of the place; "" for objects that are nowhere
+	inPlace bool     // whether to show the objects in place
 }
 
 // where runs the command, once or, with --watch, until the context ends.
