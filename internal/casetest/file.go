@@ -53,10 +53,10 @@ const Suffix = "_test.yaml"
 type File struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Policies are files with PlacementPolicies, and World files with other objects that exist. The paths are relative to
-	// the directory of the file of cases.
+	// Policies are the paths of files with PlacementPolicies, relative to the directory of the file of cases.
 	Policies []string `json:"policies,omitempty"`
-	World    []string `json:"world,omitempty"`
+	// World are the paths of files with other objects that exist in all cases, relative to the same directory.
+	World []string `json:"world,omitempty"`
 	// Alternatives are lists of more files with PlacementPolicies. All cases run once with each list: the policies of the lists decide the
 	// same, but are written in different ways, such as in rules and in Rego.
 	Alternatives [][]string `json:"alternatives,omitempty"`
@@ -64,11 +64,9 @@ type File struct {
 	Objects []Object `json:"objects,omitempty"`
 	Cases   []Case   `json:"cases"`
 
-	// path is the path of the file. loaded are the objects in the files that it names, and alternatives those in the files of
-	// Alternatives.
 	path         string
-	loaded       []*unstructured.Unstructured
-	alternatives [][]*unstructured.Unstructured
+	loaded       []*unstructured.Unstructured   // the objects in Objects and in the files of Policies and World
+	alternatives [][]*unstructured.Unstructured // the objects in the files of each list in Alternatives
 }
 
 // Case is one object, and what policies are expected to decide for it.
@@ -92,19 +90,18 @@ type Case struct {
 type Change struct {
 	// Objects are created, or replace existing ones of the same name.
 	Objects []Object `json:"objects,omitempty"`
-	// Delete are objects that are deleted; only their type, namespace, and name count. Expect is the result for Case.Object afterwards.
+	// Delete are objects that are deleted; only their type, namespace, and name count.
 	Delete []Object    `json:"delete,omitempty"`
-	Expect Expectation `json:"expect"`
+	Expect Expectation `json:"expect"` // for Case.Object after the change
 }
 
 // Expectation is what policies are expected to decide for an object. Fields that are not set are not checked.
 type Expectation struct {
 	// Matched are the names of the policies that match the object, in order of precedence.
-	Matched *[]string `json:"matched,omitempty"`
-	// Annotations and Labels are some of those of the placed object; nil means that it lacks the key. Clusters are all of its clusters.
-	Annotations map[string]*string `json:"annotations,omitempty"`
-	Labels      map[string]*string `json:"labels,omitempty"`
-	Clusters    *[]string          `json:"clusters,omitempty"`
+	Matched     *[]string          `json:"matched,omitempty"`
+	Annotations map[string]*string `json:"annotations,omitempty"` // some of the placed object's; nil if it must lack the key
+	Labels      map[string]*string `json:"labels,omitempty"`      // some of the placed object's; nil if it must lack the key
+	Clusters    *[]string          `json:"clusters,omitempty"`    // all of the placed object's
 	// PodSpec are some fields of the placed object's pod spec, by name.
 	PodSpec map[string]any `json:"podSpec,omitempty"`
 	// Denied has, for each message with which policies deny the object, a part of that message, in their order. An empty list means that the

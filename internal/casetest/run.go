@@ -338,7 +338,7 @@ type Coverage struct {
 // policyCoverage collects the evaluated lines of one policy.
 type policyCoverage struct {
 	text   string // the Rego of module
-	name   string
+	name   string // of the policy, with the suffix
 	tracer *cover.Cover
 	module *policy.Module
 }
@@ -380,13 +380,15 @@ func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulati
 type PolicyCoverage struct {
 	Policy string `json:"policy"`
 	// Percent is the percentage of the lines with expressions that were evaluated. A policy with spec.rules is measured by the Rego that its
-	// rules are compiled to. NotCovered are the numbers of the lines of spec.rego that were not evaluated, and FieldsNotCovered the fields of
-	// spec.rules from which such lines come, sorted.
-	Percent          float64  `json:"percent"`
-	NotCovered       []int    `json:"notCovered,omitempty"`
+	// rules are compiled to.
+	Percent float64 `json:"percent"`
+	// NotCovered are the numbers of the lines of spec.rego that were not evaluated.
+	NotCovered []int `json:"notCovered,omitempty"`
+	// FieldsNotCovered are the fields of spec.rules from which lines come that were not evaluated, sorted.
 	FieldsNotCovered []string `json:"fieldsNotCovered,omitempty"`
-	// Rules is the number of clauses of rules and functions in spec.rego, and RulesCovered that of those that had a value in a case.
-	Rules        int `json:"rules,omitempty"`
+	// Rules is the number of clauses of rules and functions in spec.rego; 0 for a policy with spec.rules.
+	Rules int `json:"rules,omitempty"`
+	// RulesCovered is the number of these clauses that had a value in a case.
 	RulesCovered int `json:"rulesCovered,omitempty"`
 }
 
