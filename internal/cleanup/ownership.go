@@ -48,7 +48,7 @@ const ownersMember = "owners"
 type fieldOwners struct {
 	// UID is the UID of the object. Controllers copy records, and the fields of a copy have other owners.
 	UID     types.UID                   `json:"uid"`
-	Entries []metav1.ManagedFieldsEntry `json:"entries"`
+	Entries []metav1.ManagedFieldsEntry `json:"entries"` // one for each owner, with the restored fields that it owned
 }
 
 // takesFields reports whether operations of placement.Patch may make the sender the owner of a field. Removing members of a map does not.
