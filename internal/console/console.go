@@ -51,10 +51,9 @@ type Reading struct {
 	// Source names the cluster or the files for the user.
 	Source string
 	// Live reports whether it is the cluster of an API server. Otherwise it is that of files, which have only some types.
-	Live bool
-	// Types and Recount are the fields of whatif.Session with these names.
-	Types   whatif.Types
-	Recount bool
+	Live    bool
+	Types   whatif.Types // whatif.Session.Types
+	Recount bool         // whatif.Session.Recount
 }
 
 // Config has the functions of the plugin that the console calls, and its log.
@@ -88,10 +87,9 @@ type Console struct {
 	config  Config
 	updates *updates
 
-	mu sync.Mutex
-	// latest is the last reading, which all views show; nil before the first one. replaced is closed when the user reads the cluster again.
-	latest   *state
-	replaced chan struct{}
+	mu       sync.Mutex
+	latest   *state        // the last reading, which all views show; nil before the first one
+	replaced chan struct{} // closed when the user reads the cluster again
 
 	logged log // the newest decisions of Config.Log
 	// refreshing makes a request to read the cluster again wait for one that is under way, and share its result.

@@ -39,19 +39,18 @@ type fleetView struct {
 	Source string    `json:"source"` // the name of the cluster, or of the files
 	ReadAt time.Time `json:"readAt"`
 	// Live reports whether the console follows the changes of the cluster.
-	Live bool `json:"live"`
-	// Objects is the number of objects that policies place, and States how many of them are in each state. Places are the clusters.
-	Objects int                 `json:"objects"`
-	States  map[fleet.State]int `json:"states"`
-	Places  []place             `json:"places"`
-	Notes   []string            `json:"notes"`
+	Live    bool                `json:"live"`
+	Objects int                 `json:"objects"` // the number of objects that policies place
+	States  map[fleet.State]int `json:"states"`  // how many of them are in each state
+	Places  []place             `json:"places"`  // the clusters
+	Notes   []string            `json:"notes"`   // say what is missing or old, and why
 }
 
 // place is a cluster, with its CPU and memory as numbers; nil if they are unknown.
 type place struct {
 	fleet.Place
-	CPU    *amount `json:"cpu,omitempty"`
-	Memory *amount `json:"memory,omitempty"`
+	CPU    *amount `json:"cpu,omitempty"`    // in cores
+	Memory *amount `json:"memory,omitempty"` // in bytes
 }
 
 // amount is how much of a resource a cluster has for pods, and how much is used, in cores or bytes. Used is nil if it is unknown.
@@ -102,9 +101,8 @@ func amountOf(c fleet.Capacity, name corev1.ResourceName) *amount {
 
 // objectsView is the response of /api/objects.
 type objectsView struct {
-	// Total is the number of objects that meet the parameters, and Objects are those of them from offset, at most limit.
-	Total   int            `json:"total"`
-	Objects []fleet.Member `json:"objects"`
+	Total   int            `json:"total"`   // how many objects meet the parameters
+	Objects []fleet.Member `json:"objects"` // those of them from offset, at most limit
 }
 
 // Limits of the number of objects in one response.

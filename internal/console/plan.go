@@ -25,15 +25,14 @@ import (
 
 // planView is the response of /api/plan.
 type planView struct {
-	// Plan has at most maxObjects of the moves. Total is the number of all moves, and Flows are those of all.
+	// Plan has at most maxObjects of the moves.
 	*whatif.Plan
-	Total int    `json:"total"`
-	Flows []Flow `json:"flows"`
-	// Status is the plan in the status of the policy, of which a part may be done; nil if there is none. Waiting are the objects that wait, by
-	// reason, in that status.
+	Total int    `json:"total"` // the number of all moves
+	Flows []Flow `json:"flows"` // of all moves
+	// Status is the plan in the status of the policy, of which a part may be done; nil if there is none.
 	Status    *placementv1.RemediationPlan `json:"status"`
-	Waiting   []placementv1.WaitingObjects `json:"waiting"`
-	Approvals []Approval                   `json:"approvals"`
+	Waiting   []placementv1.WaitingObjects `json:"waiting"`   // the numbers of objects that wait, by reason, in the status of the policy
+	Approvals []Approval                   `json:"approvals"` // what of the policy waits for an approval
 	// Command is the command for a shell that prints the whole plan.
 	Command string `json:"command"`
 }

@@ -51,27 +51,28 @@ type quotaView struct {
 	// Ready is the message of the condition Ready if it is not true; empty if the quota is ready.
 	Ready   string        `json:"ready,omitempty"`
 	Amounts []quotaAmount `json:"amounts"`
-	// Selected is the number of namespaces that share a ClusterScopedQuota, and Shares are what namespaces use of it.
-	Selected *int32         `json:"selectedNamespaces,omitempty"`
-	Shares   []namespaceUse `json:"namespaces"`
+	// Selected is the number of namespaces that share a ClusterScopedQuota; nil for a ScopedQuota.
+	Selected *int32 `json:"selectedNamespaces,omitempty"`
+	// Shares has what each namespace uses of a ClusterScopedQuota, as far as its status lists them.
+	Shares []namespaceUse `json:"namespaces"`
 }
 
 // quotaAmount is the limit of a quota for a resource, Hard, and the usage.
 type quotaAmount struct {
 	Resource string `json:"resource"`
-	Hard     string `json:"hard"`
-	// Used includes what is Reserved: charges for objects that Berth has not seen yet.
-	Used     string `json:"used"`
-	Reserved string `json:"reserved"`
-	// UsedShare and ReservedShare are fractions of Hard. If Hard is 0, they are 0 or 1.
-	UsedShare     float64 `json:"usedShare"`
+	Hard     string `json:"hard"`     // the limit
+	Used     string `json:"used"`     // includes Reserved
+	Reserved string `json:"reserved"` // charged for objects that Berth has admitted and not seen yet
+	// UsedShare is Used as a fraction of Hard; if Hard is 0, it is 0 or 1.
+	UsedShare float64 `json:"usedShare"`
+	// ReservedShare is Reserved as a fraction of Hard; if Hard is 0, it is 0 or 1.
 	ReservedShare float64 `json:"reservedShare"`
 }
 
 // namespaceUse is what a namespace uses of a quota that several namespaces share.
 type namespaceUse struct {
 	Namespace string            `json:"namespace"`
-	Used      map[string]string `json:"used"`
+	Used      map[string]string `json:"used"` // by resource
 }
 
 func (c *Console) quotas(r *http.Request) (*quotasView, error) {

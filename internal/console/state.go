@@ -42,10 +42,9 @@ type state struct {
 	decided   once[*fleet.Fleet]           // what the method fleet returns
 	tried     once[*whatif.Session]        // what the method session returns
 	named     once[*valuesView]            // what the method values returns
-	// asking is held while a request uses the session, which can answer only one question at a time. It guards last, the last answer, which is
-	// nil before the first one.
+	// asking is held while a request uses the session, which can answer only one question at a time. It guards last.
 	asking sync.Mutex
-	last   *answered
+	last   *answered // the last answer of the session; nil before the first one
 }
 
 func newState(r *Reading, computing slots) *state {

@@ -46,14 +46,12 @@ const (
 
 // testCaseView is the response of /api/testcase.
 type testCaseView struct {
-	// File is the text of a file for `kubectl berth test`, with the name Name.
-	Name string `json:"name"`
-	File string `json:"file"`
+	Name string `json:"name"` // of the file
+	File string `json:"file"` // the text of the file, for `kubectl berth test`
 	// NeedsManifest reports whether the test needs the exported YAML of the change, a file beside it.
 	NeedsManifest bool `json:"needsManifest"`
-	// Cases is the number of cases in the file, and Total that of all objects to which something happens.
-	Cases int `json:"cases"`
-	Total int `json:"total"`
+	Cases         int  `json:"cases"` // the number of cases in the file
+	Total         int  `json:"total"` // the number of all objects to which something happens
 }
 
 // testCase returns changes as a test: it has what policies read after the changes, and as cases some of the objects to which something
@@ -130,9 +128,8 @@ type testWriter struct {
 	cluster *simulation.Cached
 	options simulation.Options
 	file    casetest.File
-	// world are the objects that exist in all cases, and decided is the simulation of a cluster with them.
-	world   []*unstructured.Unstructured
-	decided *simulation.Simulation
+	world   []*unstructured.Unstructured // the objects that exist in all cases
+	decided *simulation.Simulation       // of a cluster with world
 }
 
 // addWorld adds the policies of the cluster, and what they read. The file refers to manifestFile for policies among the applied objects.

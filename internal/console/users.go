@@ -37,9 +37,9 @@ import (
 type Users struct {
 	open func(*Credentials) User // the argument of NewUsers
 	now  func() time.Time
-	// computing limits how many computations of all users run at once, and strangers the rate of requests to the API server that verify
-	// unknown tokens.
+	// computing limits how many computations of all users run at once.
 	computing slots
+	// strangers limits the rate of requests to the API server that verify unknown tokens.
 	strangers flowcontrol.RateLimiter
 
 	mu   sync.Mutex
@@ -66,15 +66,15 @@ type user struct {
 	credentials *Credentials
 	verify      func(ctx context.Context) (string, error)
 	handler     http.Handler
-	// forgotten is a context that ends when the console forgets the user. forget ends it.
-	forgotten context.Context
-	forget    context.CancelFunc
+	forgotten   context.Context    // ends when the console forgets the user
+	forget      context.CancelFunc // ends forgotten
 
-	// The mutex of Users guards these: the name of the user, the number of requests that are under way (requests), how many of them wait for
-	// updates (waiting), the end of the last request (used), and the time of the last verification of the token (verified).
-	name              string
+	// The mutex of Users guards name and the fields below.
+	name string
+	// requests is the number of the user's requests that are under way, and waiting how many of them wait for updates.
 	requests, waiting int
-	used, verified    time.Time
+	// used is the end of the last request, and verified the time at which the API server last accepted the token.
+	used, verified time.Time
 }
 
 // Limits of what a shared console keeps: the number of tokens (maxUsers), of tokens of one user, and of requests of a token at once; how
@@ -408,10 +408,9 @@ func memoryIsShort() bool {
 // Credentials add the token of a user to requests to the API server, while a request of the user is under way. They are safe for concurrent
 // use.
 type Credentials struct {
-	mu sync.Mutex
-	// token is empty while no request of the user is under way. requests is the number of those that are.
-	token    string
-	requests int
+	mu       sync.Mutex
+	token    string // empty while no request of the user is under way
+	requests int    // how many requests of the user are under way
 }
 
 // begin notes that a request of the user is under way, and keeps its token.

@@ -33,21 +33,17 @@ import (
 // valuesView is the response of /api/values: what the cluster has that a policy can name. The editor and the form suggest it. What the user
 // may not list is missing.
 type valuesView struct {
-	// Fields, Labels, Annotations, and Properties have the values that clusters have, by the name of the field, label, annotation, or
-	// property. Resources are the names of the clusters' resources.
-	Fields      map[string][]string `json:"fields"`
-	Labels      map[string][]string `json:"labels"`
-	Annotations map[string][]string `json:"annotations"`
-	Properties  map[string][]string `json:"properties"`
-	Resources   []string            `json:"resources"`
-	// NodeLabels has the values of the labels of nodes, by label, and Nodes are the names of nodes, if a policy reads nodes.
-	NodeLabels map[string][]string `json:"nodeLabels"`
-	Nodes      []string            `json:"nodes"`
-	// ObjectLabels and ObjectAnnotations have the values of those of the objects that policies match, and NamespaceLabels of the labels of
-	// namespaces, if a policy selects by them, by the name of the label or annotation.
-	ObjectLabels      map[string][]string `json:"objectLabels"`
-	ObjectAnnotations map[string][]string `json:"objectAnnotations"`
-	NamespaceLabels   map[string][]string `json:"namespaceLabels"`
+	// The maps have lists of values by the name of a field, label, annotation, or property.
+	Fields            map[string][]string `json:"fields"`            // of clusters
+	Labels            map[string][]string `json:"labels"`            // of clusters
+	Annotations       map[string][]string `json:"annotations"`       // of clusters
+	Properties        map[string][]string `json:"properties"`        // of clusters
+	Resources         []string            `json:"resources"`         // the names of the resources of clusters
+	NodeLabels        map[string][]string `json:"nodeLabels"`        // of nodes, if a policy reads nodes
+	Nodes             []string            `json:"nodes"`             // the names of nodes, if a policy reads nodes
+	ObjectLabels      map[string][]string `json:"objectLabels"`      // of the objects that policies match
+	ObjectAnnotations map[string][]string `json:"objectAnnotations"` // of the objects that policies match
+	NamespaceLabels   map[string][]string `json:"namespaceLabels"`   // of namespaces, if a policy selects by them
 }
 
 // Limits of what is suggested, so that the response stays small: the number of names of each kind, and of the values of a name.

@@ -44,22 +44,19 @@ type changes struct {
 // question is the request of /api/whatif: changes, and which of the objects to which something would happen are in the response.
 type question struct {
 	changes
-	// Transition selects the objects to which it would happen; empty for all. The response skips the first Offset of these, and has at most
-	// Limit of the others, or defaultObjects if Limit is 0.
-	Transition whatif.Transition `json:"transition,omitempty"`
-	Offset     int               `json:"offset,omitempty"`
-	Limit      int               `json:"limit,omitempty"`
+	Transition whatif.Transition `json:"transition,omitempty"` // selects the objects to which it would happen; empty for all
+	Offset     int               `json:"offset,omitempty"`     // how many of the selected objects the response skips
+	Limit      int               `json:"limit,omitempty"`      // the most objects in the response; 0 for defaultObjects
 }
 
 // whatifView is the response of /api/whatif.
 type whatifView struct {
 	Mistakes []Mistake `json:"mistakes"`
-	// Report has the objects that the request selects; nil if the changes can't be tried because of mistakes. Total is the number of all
-	// objects to which something happens, Moves that of all that get other values at once, and Flows are those of all.
+	// Report has the objects that the request selects; nil if the changes can't be tried because of mistakes.
 	Report *whatif.Report `json:"report"`
-	Total  int            `json:"total"`
-	Moves  int            `json:"moves"`
-	Flows  []Flow         `json:"flows"`
+	Total  int            `json:"total"` // the number of all objects to which something happens
+	Moves  int            `json:"moves"` // the number of all objects that get other values at once
+	Flows  []Flow         `json:"flows"` // of all objects
 	// Notes say what is missing because the user may not read it.
 	Notes []string `json:"notes"`
 	// Commands are commands for a shell: the first one predicts the same, and the others make the changes.
@@ -236,7 +233,7 @@ func (q question) page(objects []whatif.Object) []whatif.Object {
 type answered struct {
 	changes changes
 	report  *whatif.Report
-	moves   int
+	moves   int // report.Moves
 	flows   []Flow
 }
 
