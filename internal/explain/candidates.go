@@ -46,24 +46,20 @@ type Candidate struct {
 type Rank struct {
 	Policy string `json:"policy"`
 	Rule   string `json:"rule"`
-	// Rank is 1 for the best of the eligible clusters, and Of is the number of eligible clusters.
-	Rank int `json:"rank"`
-	Of   int `json:"of"`
-	// Score is the sum of the scores in Preferences. Level is by how many steps of the rule's minGain it is below the best score.
-	Score int `json:"score"`
-	Level int `json:"level"`
+	Rank   int    `json:"rank"`  // 1 for the best of the eligible clusters
+	Of     int    `json:"of"`    // the number of eligible clusters
+	Score  int    `json:"score"` // the sum of the scores in Preferences
+	Level  int    `json:"level"` // by how many steps of the rule's minGain Score is below the best score
 	// Preferences are the preferences of the rule, in its order, with what the cluster has and scores for each.
 	Preferences []Preference `json:"preferences,omitempty"`
 }
 
 // Preference is what an eligible cluster has and scores for a preference of a rule.
 type Preference struct {
-	// Subject is what the preference compares, such as "property cost". Value is the cluster's value of that; nil if it has none.
-	Subject string  `json:"subject"`
-	Value   *string `json:"value,omitempty"`
-	// Score is the score of the cluster for the preference, and Weight the highest score that a cluster can have for it.
-	Score  int `json:"score"`
-	Weight int `json:"weight"`
+	Subject string  `json:"subject"`         // what the preference compares, such as "property cost"
+	Value   *string `json:"value,omitempty"` // the cluster's value of Subject; nil if it has none
+	Score   int     `json:"score"`           // the score of the cluster for the preference
+	Weight  int     `json:"weight"`          // the highest score that a cluster can have for the preference
 }
 
 // Candidates are the clusters or the nodes that policies choose among.

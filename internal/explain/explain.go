@@ -72,16 +72,15 @@ type Policy struct {
 	Generation int64            `json:"generation"`
 	Priority   int32            `json:"priority"`
 	Mode       placementv1.Mode `json:"mode"`
-	// Rule is the rule of spec.rules that decides the object. It is empty if none applies, and for a policy without rules; HasRules tells
-	// these apart.
+	// Rule is the name of the rule of spec.rules that decides the object. It is empty if none applies, and for a policy without rules.
 	Rule     string `json:"rule,omitempty"`
-	HasRules bool   `json:"hasRules,omitempty"`
+	HasRules bool   `json:"hasRules,omitempty"` // whether the policy has spec.rules
 	// AlsoApply are the rules after Rule whose conditions the object meets, too. They decide nothing for it.
 	AlsoApply []string `json:"alsoApply,omitempty"`
-	// Decided has the number of existing objects that each rule decides, and Matched is the number of all that the policy matches, both as
-	// the status of the policy has them. They are absent for a policy without rules.
+	// Decided has the number of existing objects that each rule decides, from the status of the policy; nil for a policy without rules.
 	Decided []placementv1.RuleStatus `json:"decided,omitempty"`
-	Matched *int32                   `json:"matched,omitempty"`
+	// Matched is the number of existing objects that the policy matches, from its status; nil for a policy without rules.
+	Matched *int32 `json:"matched,omitempty"`
 	// Rollout says which version decides the object, and why. It is empty for a policy without spec.rollout.
 	Rollout string `json:"rollout,omitempty"`
 	// Decision is what the policy decides; nil if Error is set.
@@ -128,21 +127,19 @@ func (d *Decision) Empty() bool {
 // Mismatch is a policy for objects of this type that does not match the object.
 type Mismatch struct {
 	Policy string `json:"policy"`
-	// Part is the path below spec.match that excludes the object, or "rollout" for spec.rollout. Reason says why.
-	Part   string `json:"part"`
-	Reason string `json:"reason"`
+	Part   string `json:"part"`   // the path below spec.match that excludes the object, or "rollout" for spec.rollout
+	Reason string `json:"reason"` // why Part excludes the object
 }
 
 // Key is one annotation, label, scheduling field, or list of clusters of the object. A value is nil if the object lacks the key.
 type Key struct {
 	// Field is annotations, labels, scheduling, or clusters for the list of clusters in a placement object. The key of clusters
 	// is the path of the list.
-	Field string `json:"field"`
-	Key   string `json:"key"`
-	// Requested is the developer's value, Current the object's, and Decided the one that the object should have.
-	Requested *string `json:"requested"`
-	Current   *string `json:"current"`
-	Decided   *string `json:"decided"`
+	Field     string  `json:"field"`
+	Key       string  `json:"key"`
+	Requested *string `json:"requested"` // the value that the developer requested
+	Current   *string `json:"current"`   // the value that the object has
+	Decided   *string `json:"decided"`   // the value that the object should have
 	// Policy is the policy that determines Decided, or whose part of the affinity it is, because each policy adds a part; empty if the
 	// developer's value is used.
 	Policy string `json:"policy,omitempty"`

@@ -37,13 +37,12 @@ type Reason struct {
 	Policy string `json:"policy"`
 	// Message is the reason as a sentence without a subject; empty if Expression is the reason.
 	Message string `json:"message,omitempty"`
-	// Rule is the rule whose Expression, at Line of the policy's text, is the first that fails for the candidate. The
-	// expressions before it, in the order of the text, have a solution for the candidate.
-	Rule string `json:"rule,omitempty"`
-	Line int    `json:"line,omitempty"`
+	Rule    string `json:"rule,omitempty"` // the rule of the policy's Rego that has Expression
+	Line    int    `json:"line,omitempty"` // the line of Expression in the policy's Rego
 	// Field is the field of the policy's rules that the line comes from, such as spec.rules[0].require[1]. It is empty for policies
 	// without rules.
-	Field      string `json:"field,omitempty"`
+	Field string `json:"field,omitempty"`
+	// Expression is the first expression of Rule that fails for the candidate. Those before it have a solution.
 	Expression string `json:"expression,omitempty"`
 	// Unmet says in words what the cluster lacks, such as "label pci-level not at least 3"; empty unless Field is a requirement.
 	Unmet string `json:"unmet,omitempty"`
@@ -74,13 +73,11 @@ type search struct {
 	module     *ast.Module    // the same text as parsed, before the compiler changes it
 	input      map[string]any // the object
 	// rules are the rules of module by name, with all clauses of each.
-	rules map[string][]*ast.Rule
-	// spec are the rules in spec.rules. deciding is the name of the one that decides the object, once decided is true; decidingRule sets both.
-	// order are its eligible clusters, best first; ranking sets it, and it is nil before.
-	spec     []placementv1.Rule
-	deciding string
-	decided  bool
-	order    []ranked
+	rules    map[string][]*ast.Rule
+	spec     []placementv1.Rule // spec.rules
+	deciding string             // the name of the rule of spec that decides the object; "" if none does
+	decided  bool               // whether decidingRule has set deciding
+	order    []ranked           // the eligible clusters of that rule, best first; nil before ranking sets it
 	// renamed is the number of functions that rename has copied so far.
 	renamed int
 }
