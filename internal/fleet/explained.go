@@ -36,10 +36,9 @@ type Explained struct {
 // Reasons say why an object is in a cluster.
 type Reasons struct {
 	Cluster string `json:"cluster"`
-	// Replicas is the number of replicas in the cluster; nil if it is not known, or if the object is not there. Change is empty if the object
-	// stays there.
+	// Replicas is the number of replicas in the cluster; nil if it is not known, or if the object is not there.
 	Replicas *int64 `json:"replicas,omitempty"`
-	Change   Change `json:"change,omitempty"`
+	Change   Change `json:"change,omitempty"` // empty if the object stays there
 	// By are the enforced policies that choose the cluster, in order of precedence, with their rules. There are none if only the developer
 	// chooses it.
 	By []Choice `json:"by,omitempty"`

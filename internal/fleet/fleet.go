@@ -60,10 +60,10 @@ type Object struct {
 	Reason string `json:"reason,omitempty"`
 	// Policies are the policies that match the object, in order of precedence.
 	Policies []string `json:"policies"`
-	// Clusters are the names of the clusters that the object has today, and Decided those that policies decide for it, sorted. Each is nil if
-	// there is no list, so that the object may be in any cluster. They are equal if the object keeps its clusters.
+	// Clusters are the names of the clusters that the object has today, sorted; nil if it names none, so that it may be in any.
 	Clusters []string `json:"clusters"`
-	Decided  []string `json:"decided"`
+	// Decided are the names of the clusters that policies decide for the object, sorted; equal to Clusters if it keeps its clusters.
+	Decided []string `json:"decided"`
 	// Follows is the controller whose clusters the object has, such as "Deployment web"; usually empty. Tables count that in its place.
 	Follows string `json:"follows,omitempty"`
 	// Node is the name of a Pod's node; empty for other objects, and for a Pod that is not scheduled.

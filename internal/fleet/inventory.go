@@ -47,9 +47,8 @@ type Site struct {
 
 // Capacity is what a place has for pods, by resource. Amounts of resources that are missing are unknown.
 type Capacity struct {
-	// Allocatable is what all pods together can request, and Used what the pods of the place do request.
-	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
-	Used        corev1.ResourceList `json:"used,omitempty"`
+	Allocatable corev1.ResourceList `json:"allocatable,omitempty"` // what all pods together can request
+	Used        corev1.ResourceList `json:"used,omitempty"`        // what the pods of the place request
 }
 
 // Free returns the allocatable amount of a resource minus the used one, which may be negative. ok is false if one of them is unknown.

@@ -93,10 +93,8 @@ type Place struct {
 	Capacity
 	// Total counts the objects in the place. An object that is in several places counts in each.
 	Total
-	// Arriving is the number of objects that are not in the place yet, although policies decide it for them, and Leaving that of objects
-	// that are still in the place, although policies decide others for them.
-	Arriving int `json:"arriving"`
-	Leaving  int `json:"leaving"`
+	Arriving int `json:"arriving"` // how many objects are not in the place yet, although policies decide it for them
+	Leaving  int `json:"leaving"`  // how many objects are still in the place, although policies decide other ones for them
 	// Replicas is the number of replicas of the objects in the place, as far as it is known.
 	Replicas int64 `json:"replicas"`
 	// Policies are the policies that match the objects in the place, sorted.
@@ -288,9 +286,9 @@ func (g *group) add(o *Object) {
 // places are the places of one kind.
 type places struct {
 	by By
-	// clusters and nodes have the names of the places of a cluster or node, by its name. known has the places by name.
+	// clusters and nodes have the names of the places of a cluster or node, by its name.
 	clusters, nodes map[string][]string
-	known           map[string]*Place
+	known           map[string]*Place // all places, by name
 }
 
 // places returns the places of one kind of the clusters and nodes in the Fleet, without objects.
