@@ -66,8 +66,7 @@ var statusAnnotations = []string{"openpolicyagent.org/kube-mgmt-status", "openpo
 
 // Options supply what policies need and ConfigMaps do not have.
 type Options struct {
-	// Policies and Data select the ConfigMaps. A ConfigMap that Data selects has documents, even if Policies selects
-	// it, too.
+	// Policies selects the ConfigMaps with modules by their labels, and Data those with documents. A ConfigMap that both select has documents.
 	Policies, Data labels.Selector
 	// Packages are the packages that clients query in OPA, such as "kubernetes.placement". If empty, every package that
 	// defines annotations, labels, errors, or warnings is converted.

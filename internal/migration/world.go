@@ -49,9 +49,8 @@ type module struct {
 	// resolved are the module's rules with complete references, as resolve returns them.
 	resolved []*ast.Rule
 
-	// converted reports whether a policy contains the module. refused says why its package does not become a policy; empty if nothing failed.
-	converted bool
-	refused   string
+	converted bool   // whether a policy contains the module
+	refused   string // why its package could not become a policy; empty if nothing failed
 }
 
 // language returns the newest version in which the module is valid.
