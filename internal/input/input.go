@@ -55,10 +55,10 @@ func Limit(reader io.Reader, limit int64, tooLarge error) io.Reader {
 	return &limited{reader: reader, left: limit, tooLarge: tooLarge}
 }
 
-// limited is the reader that Limit returns. left is the number of bytes that it may still return.
+// limited is the reader that Limit returns.
 type limited struct {
 	reader   io.Reader
-	left     int64
+	left     int64 // how many bytes Read may still return in all
 	tooLarge error
 }
 
