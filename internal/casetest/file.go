@@ -55,7 +55,7 @@ type File struct {
 	Kind       string `json:"kind"`
 	// Policies are the paths of files with PlacementPolicies, relative to the directory of the file of cases.
 	Policies []string `json:"policies,omitempty"`
-	// World are the paths of files with other objects that exist in all cases, relative to the same directory.
+	// World are the paths of files with other objects that exist in all cases, relative to the directory of the file of cases.
 	World []string `json:"world,omitempty"`
 	// Alternatives are lists of more files with PlacementPolicies. All cases run once with each list: the policies of the lists decide the
 	// same, but are written in different ways, such as in rules and in Rego.

@@ -388,7 +388,7 @@ type PolicyCoverage struct {
 	FieldsNotCovered []string `json:"fieldsNotCovered,omitempty"`
 	// Rules is the number of clauses of rules and functions in spec.rego; 0 for a policy with spec.rules.
 	Rules int `json:"rules,omitempty"`
-	// RulesCovered is the number of these clauses that had a value in a case.
+	// RulesCovered is the number of the clauses in Rules that had a value in a case.
 	RulesCovered int `json:"rulesCovered,omitempty"`
 }
 
