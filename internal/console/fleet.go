@@ -41,7 +41,7 @@ type fleetView struct {
 	// Live reports whether the console follows the changes of the cluster.
 	Live    bool                `json:"live"`
 	Objects int                 `json:"objects"` // the number of objects that policies place
-	States  map[fleet.State]int `json:"states"`  // how many of them are in each state
+	States  map[fleet.State]int `json:"states"`  // the number of placed objects in each state
 	Places  []place             `json:"places"`  // the clusters
 	Notes   []string            `json:"notes"`   // say what is missing or old, and why
 }
@@ -102,7 +102,7 @@ func amountOf(c fleet.Capacity, name corev1.ResourceName) *amount {
 // objectsView is the response of /api/objects.
 type objectsView struct {
 	Total   int            `json:"total"`   // how many objects meet the parameters
-	Objects []fleet.Member `json:"objects"` // those of them from offset, at most limit
+	Objects []fleet.Member `json:"objects"` // the objects that meet the parameters, from offset, at most limit
 }
 
 // Limits of the number of objects in one response.

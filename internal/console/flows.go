@@ -35,7 +35,7 @@ type Flow struct {
 	To   string `json:"to"`
 	// Pending reports whether the objects move only with an approval, or at their next update, and not at once.
 	Pending bool `json:"pending"`
-	Objects int  `json:"objects"` // how many
+	Objects int  `json:"objects"` // the number of objects
 }
 
 // ends are what a Flow has in common: the cluster that its objects leave, the one that they come to, and Flow.Pending.

@@ -28,11 +28,11 @@ type planView struct {
 	// Plan has at most maxObjects of the moves.
 	*whatif.Plan
 	Total int    `json:"total"` // the number of all moves
-	Flows []Flow `json:"flows"` // of all moves
+	Flows []Flow `json:"flows"` // the flows of all moves
 	// Status is the plan in the status of the policy, of which a part may be done; nil if there is none.
 	Status    *placementv1.RemediationPlan `json:"status"`
 	Waiting   []placementv1.WaitingObjects `json:"waiting"`   // the numbers of objects that wait, by reason, in the status of the policy
-	Approvals []Approval                   `json:"approvals"` // what of the policy waits for an approval
+	Approvals []Approval                   `json:"approvals"` // the plan and the stage of the policy that wait for an approval
 	// Command is the command for a shell that prints the whole plan.
 	Command string `json:"command"`
 }

@@ -69,7 +69,7 @@ type user struct {
 	forgotten   context.Context    // ends when the console forgets the user
 	forget      context.CancelFunc // ends forgotten
 
-	// The mutex of Users guards name and the fields below.
+	// The mutex of Users guards name, which is that at the API server, and the fields below.
 	name string
 	// requests is the number of the user's requests that are under way, and waiting how many of them wait for updates.
 	requests, waiting int

@@ -33,17 +33,16 @@ import (
 // valuesView is the response of /api/values: what the cluster has that a policy can name. The editor and the form suggest it. What the user
 // may not list is missing.
 type valuesView struct {
-	// The maps have lists of values by the name of a field, label, annotation, or property.
-	Fields            map[string][]string `json:"fields"`            // of clusters
-	Labels            map[string][]string `json:"labels"`            // of clusters
-	Annotations       map[string][]string `json:"annotations"`       // of clusters
-	Properties        map[string][]string `json:"properties"`        // of clusters
-	Resources         []string            `json:"resources"`         // the names of the resources of clusters
-	NodeLabels        map[string][]string `json:"nodeLabels"`        // of nodes, if a policy reads nodes
-	Nodes             []string            `json:"nodes"`             // the names of nodes, if a policy reads nodes
-	ObjectLabels      map[string][]string `json:"objectLabels"`      // of the objects that policies match
-	ObjectAnnotations map[string][]string `json:"objectAnnotations"` // of the objects that policies match
-	NamespaceLabels   map[string][]string `json:"namespaceLabels"`   // of namespaces, if a policy selects by them
+	Fields            map[string][]string `json:"fields"`            // values of the fields of clusters, by field
+	Labels            map[string][]string `json:"labels"`            // values of the labels of clusters, by label
+	Annotations       map[string][]string `json:"annotations"`       // values of the annotations of clusters, by annotation
+	Properties        map[string][]string `json:"properties"`        // values of the properties of clusters, by property
+	Resources         []string            `json:"resources"`         // names of the resources of clusters
+	NodeLabels        map[string][]string `json:"nodeLabels"`        // values of the labels of nodes, by label, if a policy reads nodes
+	Nodes             []string            `json:"nodes"`             // names of nodes, if a policy reads nodes
+	ObjectLabels      map[string][]string `json:"objectLabels"`      // values of the labels of objects that policies match, by label
+	ObjectAnnotations map[string][]string `json:"objectAnnotations"` // values of the annotations of objects that policies match
+	NamespaceLabels   map[string][]string `json:"namespaceLabels"`   // values of the labels of namespaces, if a policy selects by them
 }
 
 // Limits of what is suggested, so that the response stays small: the number of names of each kind, and of the values of a name.

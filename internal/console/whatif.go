@@ -56,7 +56,7 @@ type whatifView struct {
 	Report *whatif.Report `json:"report"`
 	Total  int            `json:"total"` // the number of all objects to which something happens
 	Moves  int            `json:"moves"` // the number of all objects that get other values at once
-	Flows  []Flow         `json:"flows"` // of all objects
+	Flows  []Flow         `json:"flows"` // the flows of all objects
 	// Notes say what is missing because the user may not read it.
 	Notes []string `json:"notes"`
 	// Commands are commands for a shell: the first one predicts the same, and the others make the changes.
