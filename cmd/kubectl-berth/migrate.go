@@ -93,8 +93,8 @@ func newMigrateConfigMaps(flags *genericclioptions.ConfigFlags, streams generici
 		"Labels of ConfigMaps that have modules. Empty for all that have no data, as in a namespace that kube-mgmt reads without asking for labels.")
 	f.StringVar(&o.dataSelector, "data-selector", migration.DefaultDataSelector, "Labels of ConfigMaps that have data.")
 	f.StringSliceVar(&o.packages, "package", nil,
-		"Packages that OPA is asked for, such as kubernetes.placement. Without it, every package that defines annotations, labels, scheduling, "+
-			"clusters, errors or warnings becomes a policy.")
+		"Packages that OPA is asked for, such as kubernetes.placement. Without it, every package that defines annotations, labels, errors, "+
+			"or warnings becomes a policy.")
 	f.StringSliceVar(&o.resources, "resource", []string{defaultResource},
 		"Types that the policies match, as <plural>.<group>/<version>, or <plural>/<version> of the core group.")
 	f.StringVar(&o.mode, "mode", string(placementv1.ModeDryRun), "Mode of the policies (spec.mode): DryRun, Warn or Enforce.")

@@ -53,7 +53,7 @@ type simulationFlags struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 
-	// config is the path of the manager's configuration file; empty for none.
+	// config is the path of the manager's configuration file; empty for none. berthNamespace is Berth's own namespace.
 	config, berthNamespace string
 	// predicates are the enabled ones; empty for the manager's default. from are the paths of a snapshot or of manifests to read in place of
 	// the cluster of the kubeconfig.
@@ -73,7 +73,7 @@ func (f *simulationFlags) addSettings(flags *pflag.FlagSet) {
 	flags.StringVar(&f.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace. Policies match nothing in it.")
 }
 
-// settings returns the options of a simulation and the inventories, from the flags alone.
+// settings returns the options of a simulation, and the inventories, as the flags and the configuration file set them.
 func (f *simulationFlags) settings() (simulation.Options, *replication.Inventories, error) {
 	out := simulation.Options{
 		OwnNamespace: f.berthNamespace,
