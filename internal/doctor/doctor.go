@@ -264,7 +264,8 @@ func (i *Installation) checkWebhooks() []Finding {
 	}
 	var out []Finding
 	if len(i.Mutating) == 0 && enforced("PlacementPolicy") && !i.unread(ObjectMutating) {
-		out = append(out, Finding{Error, ObjectMutating, "Berth has none, so no policy places objects: look at the logs of the leader", "webhookpending"})
+		out = append(out, Finding{Error, ObjectMutating, "Berth has none, so objects are admitted without a decision of policies: look at the logs of " +
+			"the leader", "webhookpending"})
 	}
 	if len(i.Validating) == 0 && len(i.Objects) > 0 && !i.unread(ObjectValidating) {
 		out = append(out, Finding{Error, ObjectValidating, "Berth has none, so policies are not checked when they are applied, and no " +

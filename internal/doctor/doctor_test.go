@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 			"error MutatingWebhookConfiguration berth-placement the caBundle of fail.berth.dev does not verify the serving certificate",
 		}},
 		"no webhooks": {func(i *doctor.Installation) { i.Mutating, i.Validating = nil, nil }, []string{
-			"error MutatingWebhookConfigurations Berth has none, so no policy places objects", "error ValidatingWebhookConfigurations Berth has none",
+			"error MutatingWebhookConfigurations Berth has none, so objects are admitted without a decision of policies", "error ValidatingWebhookConfigurations Berth has none",
 		}},
 		"no webhooks are needed": {func(i *doctor.Installation) { i.Mutating, i.Validating, i.Objects = nil, nil, nil }, nil},
 		"old status":             {func(i *doctor.Installation) { i.Objects[0].Generation = 2 }, []string{"error PlacementPolicy p its status is older than its spec"}},
