@@ -36,9 +36,9 @@ import (
 // maxListed is the maximum number of values that a text lists.
 const maxListed = 8
 
-// Values says which values no object of a kind has, such as "cluster"; "" if all are known. subject names what is compared with the values,
-// as in "label env", and known are all values that the objects have. none is what follows if no object has any of the values, as in "so
-// that no cluster is eligible"; "" for nothing.
+// Values returns a text that says which of the values no object has; "" if some object has each of them. kind is the noun for one object,
+// such as "cluster", and subject the noun for what has the values, such as "label env". known are all values that the objects have. none is
+// the clause that is added if no object has any of the values, such as "so that no cluster is eligible"; "" for no clause.
 func Values(kind, subject string, values, known []string, none string) string {
 	unknown := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return slices.Contains(known, v) })
 	if len(unknown) == 0 {
@@ -58,7 +58,7 @@ func Values(kind, subject string, values, known []string, none string) string {
 // Name is the subject that names of objects are compared with.
 const Name = "name"
 
-// Any says that no object of a kind has a subject at all, and what follows.
+// Any returns a text that says that no object has the subject, with any value. kind, subject, and none are those of Values.
 func Any(kind, subject, none string) string {
 	if none != "" {
 		none = ", " + none
@@ -66,7 +66,7 @@ func Any(kind, subject, none string) string {
 	return fmt.Sprintf("no %s has the %s now%s", kind, subject, none)
 }
 
-// Subject words values of a subject, which are in quotes.
+// Subject returns a noun phrase such as `the value "eu" of label env`, or `the name "eu-1"`. The values are in quotes already.
 func Subject(subject, values string) string {
 	if subject == Name {
 		return "the name " + values
@@ -74,7 +74,8 @@ func Subject(subject, values string) string {
 	return fmt.Sprintf("the value %s of %s", values, subject)
 }
 
-// others says which values there are, as the end of a sentence: few of them, or the one that is most like a value.
+// others returns the end of a sentence that lists the known values if there are few. Otherwise it names the one that is most like value, or
+// the first ones and the number of the others.
 func others(value string, known []string) string {
 	if len(known) <= maxListed {
 		return "; there are " + Quoted(known, ", ")
@@ -85,7 +86,7 @@ func others(value string, known []string) string {
 	return fmt.Sprintf("; there are %s and %d more", Quoted(known[:maxListed], ", "), len(known)-maxListed)
 }
 
-// Quoted returns texts in quotes, at most maxListed.
+// Quoted returns the first maxListed texts, each in quotes, with the separator between them.
 func Quoted(texts []string, separator string) string {
 	out := make([]string, 0, min(len(texts), maxListed))
 	for _, text := range texts[:cap(out)] {
@@ -94,13 +95,13 @@ func Quoted(texts []string, separator string) string {
 	return strings.Join(out, separator)
 }
 
-// Labels are the values of labels of all objects of a kind.
+// Labels are the values of the labels of all objects of a kind.
 type Labels struct {
-	kind   string
-	values map[string]sets.Set[string]
+	kind   string                      // The noun for one object, such as "namespace".
+	values map[string]sets.Set[string] // The values that objects have, by the key of the label.
 }
 
-// LabelsOf returns the labels of objects of a kind, such as "namespace".
+// LabelsOf returns the labels of objects. kind is the noun for one object, such as "namespace". objects yields the name and labels of each.
 func LabelsOf(kind string, objects func(yield func(name string, labels map[string]string) bool)) *Labels {
 	out := &Labels{kind, map[string]sets.Set[string]{}}
 	for _, labels := range objects {
@@ -114,16 +115,16 @@ func LabelsOf(kind string, objects func(yield func(name string, labels map[strin
 	return out
 }
 
-// Empty reports whether there are no objects with labels. Each namespace has one.
+// Empty reports whether no object has a label. Since each namespace has one, it reports for namespaces whether there are none.
 func (l *Labels) Empty() bool { return len(l.values) == 0 }
 
-// Problem is what is absent, and the field that names it.
+// Problem is a part of a label selector that names a label or a value that no object has.
 type Problem struct {
-	Field *field.Path
-	Text  string
+	Field *field.Path // The path of the part.
+	Text  string      // The message to the user.
 }
 
-// Selector returns the values in a label selector that no object has.
+// Selector returns the problems of a label selector, whose path is given: the labels and values in it that no object has.
 func (l *Labels) Selector(s *metav1.LabelSelector, path *field.Path) (out []Problem) {
 	if s == nil {
 		return nil

@@ -54,13 +54,14 @@ var environments = sync.OnceValue(func() *environment.EnvSet {
 	return out
 })
 
-// Check returns an error if an expression does not compile, or is not a boolean.
+// Check returns an error if an expression does not compile, or its value can't be a boolean.
 func Check(expression string) error {
 	_, err := compile(expression, environment.NewExpressions)
 	return err
 }
 
-// compile compiles and checks an expression.
+// compile parses and type-checks an expression, as Check does. kind is environment.NewExpressions, or StoredExpressions for one that an
+// object has already, which may also use functions of later versions.
 func compile(expression string, kind environment.Type) (*cel.Ast, error) {
 	env, parsed, err := parse(expression, kind)
 	if err != nil {
@@ -79,7 +80,7 @@ func compile(expression string, kind environment.Type) (*cel.Ast, error) {
 	return compiled, nil
 }
 
-// parse parses an expression, and returns the environment in which it can be checked.
+// parse parses an expression, and returns the environment in which it can be type-checked. kind is that of compile.
 func parse(expression string, kind environment.Type) (*cel.Env, *cel.Ast, error) {
 	env, err := environments().Env(kind)
 	if err != nil {
@@ -102,13 +103,14 @@ var (
 	recent = lru.New(64)
 )
 
-// Compile compiles an expression. As long as the result is in use, Evaluate does not compile the expression.
+// Compile returns the program of an expression, which all callers with the same expression share. As long as a caller keeps the program,
+// Evaluate does not compile the expression.
 func Compile(expression string) (*Program, error) {
 	return programs.Get(expression, func() (*Program, error) { return newProgram(expression) })
 }
 
-// Evaluate returns the value of an expression on an object of Go types as in unstructured content. It is safe for concurrent use.
-// It fails if the expression does not compile, is no boolean, reads a field that the object does not have, or costs more than the
+// Evaluate returns the value of an expression on an object, which has the Go types of unstructured content. It is safe for concurrent use.
+// It returns an error if the expression does not compile, is no boolean, reads a field that the object does not have, or costs more than the
 // API server allows for one expression. Errors do not have values of the object.
 func Evaluate(ctx context.Context, expression string, object any) (bool, error) {
 	p, err := Compile(expression)
@@ -130,7 +132,7 @@ func Evaluate(ctx context.Context, expression string, object any) (bool, error) 
 // errNoSuchKey replaces errors about keys that are values of the object. They may be secret.
 var errNoSuchKey = errors.New("no such key")
 
-// withoutValues returns an error without what the expression has read of the object, and with what to do about missing fields.
+// withoutValues returns an error of the program without values of the object. If a field is missing, the error also says what to do.
 func (p *Program) withoutValues(err error) error {
 	_, key, found := strings.Cut(err.Error(), "no such key: ")
 	if !found {
@@ -142,7 +144,7 @@ func (p *Program) withoutValues(err error) error {
 	return fmt.Errorf("%w: test with has() whether the object has the field", err)
 }
 
-// newProgram compiles an expression with the limits under which all are evaluated.
+// newProgram compiles an expression to a program with the API server's limit on the cost of an evaluation. more are further options.
 func newProgram(expression string, more ...cel.ProgramOption) (*Program, error) {
 	compiled, err := compile(expression, environment.StoredExpressions)
 	if err != nil {
@@ -176,7 +178,7 @@ func Fields(expression string) *projection.FieldSet {
 	return fields.Seal()
 }
 
-// addRead adds what an expression reads of the object where it uses it: what the selections around the use select in the end.
+// addRead adds the field that an expression reads at one use of the variable object, such as metadata.name for object.metadata.name.
 func addRead(fields *projection.FieldSet, use ast.NavigableExpr) {
 	path, presence := pathFrom(use)
 	for _, name := range path {
@@ -187,9 +189,9 @@ func addRead(fields *projection.FieldSet, use ast.NavigableExpr) {
 	}
 }
 
-// selected returns the name of the member that an expression selects of one of its parts, such as operand.name, operand["name"],
-// operand.?name, operand[?"name"], and has(operand.name). The path of the operand is for those that are maps only in known fields. The
-// result part reports whether the value of the expression is that member, and not only whether there is one.
+// selected returns the name of the member that the expression e selects of its operand, as in operand.name, operand["name"],
+// operand.?name, operand[?"name"], has(operand.name), and "name" in operand. The last one counts only if path, the path of the operand, is
+// in maps. part reports whether the value of e is the member; if not, e tests whether there is one. ok is false if e selects no member.
 func selected(e, operand ast.NavigableExpr, path []string) (name string, part, ok bool) {
 	switch e.Kind() {
 	case ast.SelectKind:
@@ -217,11 +219,12 @@ var maps = [][]string{{"metadata", "labels"}, {"metadata", "annotations"}}
 // selectors are the functions that CEL's operators for fields are compiled to.
 var selectors = []string{operators.Index, operators.OptIndex, operators.OptSelect}
 
+// isObject reports whether an expression is the variable object.
 func isObject(e ast.NavigableExpr) bool {
 	return e.Kind() == ast.IdentKind && e.AsIdent() == objectVariable
 }
 
-// literal returns the value of a constant string.
+// literal returns the value of an expression that is a constant string; false if it is not.
 func literal(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {
 		return "", false

@@ -30,8 +30,8 @@ import (
 	"github.com/berth-dev/berth/internal/pattern"
 )
 
-// Mistakes returns what is probably wrong with an expression, such as a match condition or that of a rule: comparisons that are not what
-// they seem to be. It returns nothing for an expression that can't be parsed.
+// Mistakes returns messages about what is probably wrong with an expression, such as a match condition or that of a rule: comparisons that
+// do not test what they seem to test. It returns none for an expression that can't be parsed.
 func Mistakes(expression string) []string {
 	_, parsed, err := parse(expression, environment.StoredExpressions)
 	if err != nil {
@@ -42,26 +42,28 @@ func Mistakes(expression string) []string {
 	return m.texts
 }
 
-// mistakes collects what is probably wrong with an expression.
+// mistakes collects messages about what is probably wrong with an expression.
 type mistakes struct {
 	info  *ast.SourceInfo
 	texts []string
-	// joined has the expressions that were examined as parts of a larger one with the same operator.
+	// joined has the IDs of the && and || expressions that were already examined, some as parts of a larger one with the same operator.
 	joined map[int64]bool
 }
 
+// add adds a message unless there is an equal one.
 func (m *mistakes) add(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(m.texts, text) {
 		m.texts = append(m.texts, text)
 	}
 }
 
-// source returns an expression as CEL. ok is false for an expression that can't be written, as one with a macro.
+// source returns the text of a parsed expression. ok is false if it can't be written as CEL, such as one with a macro.
 func (m *mistakes) source(e ast.Expr) (text string, ok bool) {
 	text, err := parser.Unparse(e, m.info)
 	return text, err == nil
 }
 
+// visit examines a call of an operator or a function with two operands.
 func (m *mistakes) visit(e ast.Expr) {
 	if e.Kind() != ast.CallKind {
 		return
@@ -101,7 +103,7 @@ func (m *mistakes) visit(e ast.Expr) {
 // as well as numbers do.
 var amounts = regexp.MustCompile(`^([0-9]{1,3}|[0-9]+\.[0-9]+|[0-9]+(\.[0-9]+)?([KMGTPE]i?|[numk]))$`)
 
-// order finds amounts that are compared as texts.
+// order finds a number or quantity that <, <=, >, or >= compares as a text.
 func (m *mistakes) order(left, right ast.Expr) {
 	text, ok := literal(right)
 	value := left
@@ -110,7 +112,7 @@ func (m *mistakes) order(left, right ast.Expr) {
 		value = right
 	}
 	if name, written := m.source(value); ok && written && amounts.MatchString(text) && value.Kind() != ast.LiteralKind {
-		m.add("%s is compared with the text %q, and as a text, 10 is less than 2. If the field is a number, write the other one without quotes; "+
+		m.add("%s is compared with the text %q, and as a text, 10 is less than 2. If the field is a number, write the number without quotes; "+
 			"if it is a text, compare quantity(%s).compareTo(quantity(%q)) with 0", name, text, name, text)
 	}
 }
@@ -139,7 +141,7 @@ func (m *mistakes) compared(left, right ast.Expr) (name string, constants []stri
 	return name, constants
 }
 
-// wildcards finds names, namespaces, and labels that are compared with a pattern, which none of them can be.
+// wildcards finds a name, namespace, or label of the object that ==, !=, or in compares with a pattern, which it never equals.
 func (m *mistakes) wildcards(left, right ast.Expr) {
 	name, constants := m.compared(left, right)
 	if !slices.Contains([]string{"object.metadata.name", namespaceOfObject}, name) && !strings.HasPrefix(name, "object.metadata.labels") {
@@ -150,7 +152,7 @@ func (m *mistakes) wildcards(left, right ast.Expr) {
 		isPattern, own := strings.Contains(text, "*"), strings.ReplaceAll(text, "*", "")
 		switch {
 		case name == namespaceOfObject && invalidName.MatchString(own) && isPattern:
-			m.add("%s is never %q, in which * stands for itself, and does not match it either: %s", name, text, names)
+			m.add("%s is never %q, in which * stands for itself, and no namespace would match it as a pattern either: %s", name, text, names)
 		case name == namespaceOfObject && invalidName.MatchString(own):
 			m.add("%s is never %q: %s", name, text, names)
 		case !isPattern:
@@ -201,7 +203,8 @@ func Namespaces(expression string) (selected, excluded []string) {
 	return selected, excluded
 }
 
-// exclusive finds comparisons of one value with two different texts by the operator compare, which the operator join joins.
+// exclusive finds an expression such as `a != "x" || a != "y"`, which compares one value with two different texts. join is its outer
+// operator and compare its inner one. consequence is the end of the message.
 func (m *mistakes) exclusive(e ast.Expr, join, compare, consequence string) {
 	if m.joined[e.ID()] {
 		return

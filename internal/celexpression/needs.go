@@ -28,8 +28,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// NeedsKey returns a label or an annotation without which an expression fails: the field of metadata, and the key. ok is false if there is
-// none, or if that depends on other fields of the object. The keys in has, by the field, are those that each object has.
+// NeedsKey returns a label or an annotation without which the evaluation of an expression fails: field is "labels" or "annotations". ok is
+// false if there is none, or if that depends on other fields of the object. has are the keys that each object is known to have, by field.
 func NeedsKey(ctx context.Context, expression string, has map[string][]string) (field, key string, ok bool) {
 	for _, part := range conjuncts(expression) {
 		value, f, k := evaluateWithout(ctx, part, has)
@@ -47,7 +47,8 @@ func NeedsKey(ctx context.Context, expression string, has map[string][]string) (
 // maxConjuncts limits the parts of an expression that are examined: each is compiled.
 const maxConjuncts = 16
 
-// conjuncts returns the expressions that && joins; none if one of them can't be written, as one with a macro.
+// conjuncts returns the expressions that && joins in an expression; none if one of them can't be written as CEL, such as one with a macro,
+// or if there are more than maxConjuncts.
 func conjuncts(expression string) []string {
 	_, parsed, err := parse(expression, environment.StoredExpressions)
 	if err != nil {
@@ -73,8 +74,8 @@ func conjuncts(expression string) []string {
 	return out
 }
 
-// evaluateWithout evaluates an expression on an object without labels and annotations but those in has, of which nothing else is known. It
-// returns the value if it is known, and the label or annotation that is missing.
+// evaluateWithout evaluates an expression on an object that has no labels and annotations but those in has, and of which nothing else is
+// known. value is a boolean if it is known. field and key are those of the label or annotation that the evaluation lacks; "" for none.
 func evaluateWithout(ctx context.Context, expression string, has map[string][]string) (value any, field, key string) {
 	p, err := newProgram(expression, cel.EvalOptions(cel.OptPartialEval))
 	if err != nil {

@@ -40,8 +40,8 @@ func Paths(expression string) [][]string {
 	return slices.CompactFunc(out, slices.Equal[[]string])
 }
 
-// pathFrom returns the names that the selections around a use of the object select. presence reports whether the expression only asks
-// whether there is such a member.
+// pathFrom returns the path that an expression selects at one use of the variable object, such as [metadata name] for object.metadata.name.
+// presence reports whether the expression only tests whether the object has the path.
 func pathFrom(use ast.NavigableExpr) (path []string, presence bool) {
 	for {
 		parent, ok := use.Parent()

@@ -44,7 +44,7 @@ var Bounds = environment.VersionedOptions{
 // includes neither how long a number takes to parse nor how large a text becomes.
 var bounded = map[string]func(operands []ref.Val) ref.Val{"quantity": quantity, "isQuantity": isQuantity, "replace": replace, "join": join}
 
-// boundCalls has a program call the functions in bounded. It is a decorator of programs.
+// boundCalls replaces a call of a function that is named in bounded. It is a decorator of programs.
 func boundCalls(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok || bounded[call.Function()] == nil {
@@ -66,7 +66,8 @@ var matching = map[string]func(re *regexp.Regexp, text string, limit int) ref.Va
 
 const findAll = "findAll"
 
-// boundPatterns bounds the regular expressions of a program. It is a decorator of programs.
+// boundPatterns replaces a call of a function in matching by one that limits the size of the regular expression. It is a decorator of
+// programs.
 func boundPatterns(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok || matching[call.Function()] == nil || len(call.Args()) < 2 {
@@ -90,7 +91,8 @@ func boundPatterns(i interpreter.Interpretable) (interpreter.Interpretable, erro
 // replaces the bounded call.
 type notConstant struct{ interpreter.Interpretable }
 
-// match returns the value of a call of one of the functions in matching. The parameter most limits the states of the regular expression.
+// match returns the value of a call of one of the functions in matching with the given operands. most is the maximum number of states of the
+// regular expression.
 func match(function string, most int, values []ref.Val) ref.Val {
 	text, isText := values[0].(types.String)
 	expression, isExpression := values[1].(types.String)
@@ -122,6 +124,7 @@ var errInvalidPattern = errors.New("a text is not a valid regular expression")
 // recentPatterns has the compiled regular expressions of the last calls.
 var recentPatterns = lru.New(32)
 
+// compiledPattern returns a compiled regular expression, from recentPatterns if it is there.
 func compiledPattern(expression string) (*regexp.Regexp, error) {
 	if known, ok := recentPatterns.Get(expression); ok {
 		return known.(*regexp.Regexp), nil

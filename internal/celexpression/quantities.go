@@ -24,7 +24,7 @@ import (
 	"github.com/berth-dev/berth/internal/numeral"
 )
 
-// quantity is the function quantity(text) of Kubernetes.
+// quantity is the CEL function quantity(text) of Kubernetes, but limits the digits of the number.
 func quantity(operands []ref.Val) ref.Val {
 	text, ok := operands[0].(types.String)
 	if !ok {
@@ -37,7 +37,7 @@ func quantity(operands []ref.Val) ref.Val {
 	return apiservercel.Quantity{Quantity: &out}
 }
 
-// isQuantity is the function isQuantity(text) of Kubernetes.
+// isQuantity is the CEL function isQuantity(text) of Kubernetes. It is false for a number with too many digits.
 func isQuantity(operands []ref.Val) ref.Val {
 	text, ok := operands[0].(types.String)
 	if !ok {

@@ -28,7 +28,7 @@ import (
 // maxText limits a text that a call assembles from others, in bytes. It is larger than an object.
 const maxText = 4 << 20
 
-// replace is the function replace(text, old, new[, limit]) of cel-go.
+// replace is the CEL function replace(text, old, new[, limit]) of cel-go, but limits the size of the result to maxText.
 func replace(operands []ref.Val) ref.Val {
 	texts, limit := [3]string{}, types.Int(-1)
 	for i, operand := range operands {
@@ -53,7 +53,7 @@ func replace(operands []ref.Val) ref.Val {
 	return types.String(strings.Replace(text, texts[1], texts[2], found))
 }
 
-// join is the function join(list[, separator]) of cel-go.
+// join is the CEL function join(list[, separator]) of cel-go, but limits the size of the result to maxText.
 func join(operands []ref.Val) ref.Val {
 	list, ok := operands[0].(traits.Lister)
 	if !ok {
@@ -83,6 +83,7 @@ func join(operands []ref.Val) ref.Val {
 	return types.String(out.String())
 }
 
+// tooLong returns the error of a call whose result would be larger than maxText.
 func tooLong(function string) ref.Val {
 	return types.WrapErr(fmt.Errorf("%s() returns more than %d bytes: shorten what it is called with", function, maxText))
 }

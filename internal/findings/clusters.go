@@ -56,8 +56,8 @@ func givesClusters(module *policy.Module) bool {
 // maxListed is the maximum number of clusters for which a warning lists the names.
 const maxListed = 8
 
-// findingsOfConstants finds names in the policy's rule `clusters` that no cluster has, keys and values that the policy compares and no
-// cluster has, and comparisons that can't read the values that clusters have, if some cluster is known. And it finds sources of the
+// findingsOfConstants finds names, keys, and values in a policy that no cluster has, comparisons that can't read the values that clusters
+// have, and rules whose requirements no cluster meets; none of these if no cluster is known. It also finds sources of clusters in the
 // manager's configuration that select nothing, if the policy reads clusters.
 func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module, binding *policy.Binding) []Finding {
 	mentioned := mentionsIn(spec, module)
@@ -83,7 +83,7 @@ func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.Place
 	if len(clusters) == 0 {
 		return out
 	}
-	clusters, notices := f.compareScores(ctx, &mentioned, clusters)
+	clusters, notices := f.withScores(ctx, &mentioned, clusters)
 	out = append(out, notices...)
 	all := population{"cluster", clusters}
 	out = slices.Concat(out, all.findings(mentioned), all.tolerations(spec.Rules, false), all.taintKeys(spec.Rules, false),
@@ -91,11 +91,12 @@ func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.Place
 	return append(out, noticesOfUnready(spec, module, clusters)...)
 }
 
+// isScore reports whether a key is the name of a score of clusters.
 func isScore(k key) bool { return k.Document == rules.DocumentScores }
 
-// compareScores returns the clusters with their scores, if the policy names one. If the scores are not known, it removes what the policy
-// names of them.
-func (f *Finder) compareScores(ctx context.Context, m *mentions, clusters []map[string]any) ([]map[string]any, []Finding) {
+// withScores returns the clusters with their scores, if the policy names a score. If the scores are not known, it removes the names of
+// scores from m, so that they are not compared.
+func (f *Finder) withScores(ctx context.Context, m *mentions, clusters []map[string]any) ([]map[string]any, []Finding) {
 	if !slices.ContainsFunc(m.keys, isScore) {
 		return clusters, nil
 	}
@@ -121,7 +122,7 @@ func (f *Finder) compareScores(ctx context.Context, m *mentions, clusters []map[
 	return out, nil
 }
 
-// noticesOfUnready says in which clusters existing objects stay although they are not ready, if that has no end.
+// noticesOfUnready returns a notice that names the clusters that are not ready, if the policy leaves existing objects there without a limit.
 func noticesOfUnready(spec placementv1.PlacementPolicySpec, module *policy.Module, clusters []map[string]any) []Finding {
 	if !module.Tolerant || spec.Clusters.WithDefaults().LeaveUnreadyAfter != nil {
 		return nil

@@ -30,7 +30,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// findingsOfDelivery finds spec.delivery that has no effect.
+// findingsOfDelivery finds what has no effect in spec.delivery and in the weights of rules. path is the path of spec.delivery.
 func (f *Finder) findingsOfDelivery(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module, path *field.Path) []Finding {
 	if spec.Delivery == nil {
 		return nil
@@ -65,13 +65,14 @@ func (f *Finder) findingsOfDelivery(spec placementv1.PlacementPolicySpec, m *mat
 	return out
 }
 
-// isPlacement reports whether the objects of a type have their clusters in a field of their own.
+// isPlacement reports whether objects of a type are placements themselves, such as a PropagationPolicy: a field of theirs names clusters.
 func isPlacement(t match.ServedType) bool {
 	_, native := delivery.NativeSystem(schema.GroupKind{Group: t.Group, Kind: t.Kind})
 	return native || (*clusterlist.Kinds)(nil).Of(t.GroupResource()) != nil
 }
 
-// findingsOfWeights finds rules that give their clusters weights, by which the policy divides no replicas.
+// findingsOfWeights finds rules that give clusters weights in a policy that does not divide replicas by weight. path is the path of
+// spec.delivery.
 func findingsOfWeights(spec placementv1.PlacementPolicySpec, path *field.Path) (out []Finding) {
 	why := fmt.Sprintf("%s is not set, so that each cluster gets all replicas", path.Child("replicas"))
 	if r := spec.Delivery.Replicas; r != nil {
@@ -106,9 +107,9 @@ func (f *Finder) deliveredScopes(m *match.Matcher) (namespaced, clusterScoped bo
 	return namespaced, clusterScoped
 }
 
-// undelivered returns a text if a system can't deliver the objects of a scope that is matched; "" if it can. A kind that is not
-// served counts only if objects are delivered as that kind. If no scope is known, there is a text only if the system can deliver
-// the objects of neither.
+// undelivered returns why a system can't deliver matched objects, which are namespaced, cluster-scoped, or both; "" if it can deliver them
+// all. A kind that is not served counts only if objects are delivered as that kind. If neither scope is known to be matched, there is a text
+// only if the system can deliver the objects of neither.
 func (f *Finder) undelivered(system delivery.System, namespaced, clusterScoped bool) string {
 	unknown := !namespaced && !clusterScoped
 	var scopes int

@@ -49,12 +49,13 @@ func findingsOfEligible(list []placementv1.Rule, clusters []map[string]any) []Fi
 	return out
 }
 
+// mayMeet reports whether a cluster may meet a requirement.
 func mayMeet(c rules.Compared, cluster map[string]any) bool {
 	return c.MayMeet(valuesOf([]map[string]any{cluster}, c.Path()))
 }
 
-// findingsOfUnmet finds the requirement that no cluster meets, or all of them if each is met by some cluster. Other findings name
-// the values, labels, and properties that no cluster has.
+// findingsOfUnmet returns a finding for the first requirement that no cluster meets, unless another finding names the value, label, or
+// property that no cluster has. If some cluster meets each of them, the finding is for all of them together, and at is their place.
 func findingsOfUnmet(at place, required []rules.Compared, clusters []map[string]any) []Finding {
 	for _, c := range required {
 		if slices.ContainsFunc(clusters, func(cluster map[string]any) bool { return mayMeet(c, cluster) }) {
@@ -99,6 +100,6 @@ func (at place) findingsOfDomains(s placementv1.RuleSpread, eligible []map[strin
 		which = absent.Quoted(used, ", ")
 	}
 	return []Finding{at.finding(Advice, fmt.Sprintf("the clusters that meet the requirements now have too few domains by %s for minDomains: %d "+
-		"and minClusters: %d, so that the rule finds too few clusters: %s",
+		"and minClusters: %d, so that the rule finds too few clusters. Domains with enough clusters: %s",
 		strings.TrimPrefix(q.Noun(), "field "), max(s.MinDomains, 1), max(s.MinClusters, 1), which))}
 }

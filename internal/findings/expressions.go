@@ -29,8 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 )
 
-// findingsOfExpressions finds expressions of rules that fail for each object without a label or annotation, although the policy matches
-// such objects, and no earlier rule reads it.
+// findingsOfExpressions finds CEL expressions of rules whose evaluation fails for each object without a label or annotation, although the
+// policy matches such objects, and no earlier rule reads the label or annotation.
 func findingsOfExpressions(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
 	if m.Conditional() {
 		return nil
@@ -57,7 +57,7 @@ func findingsOfExpressions(ctx context.Context, spec placementv1.PlacementPolicy
 	return out
 }
 
-// requiredLabels returns the labels that each object has that a selector selects.
+// requiredLabels returns the keys of the labels that an object must have to be selected.
 func requiredLabels(s *metav1.LabelSelector) []string {
 	if s == nil {
 		return nil
@@ -71,7 +71,7 @@ func requiredLabels(s *metav1.LabelSelector) []string {
 	return out
 }
 
-// readsKey reports whether a condition reads a label or annotation, so that it may exempt the objects without it.
+// readsKey reports whether a condition reads the label or annotation with a key, so that it may exempt the objects without one.
 func readsKey(w *placementv1.RuleCondition, key string) bool {
 	if w == nil {
 		return false

@@ -58,20 +58,21 @@ type Finding struct {
 	// Impossible is what can't decide any matched object: a rule of the decision contract, or the path of a rule in spec.rules; "" for
 	// nothing.
 	Impossible string
-	// Rule is the rule of spec.rules that the finding concerns, if it holds only while the rule decides none of many existing objects; "" for
-	// other findings.
+	// Rule is the name of the rule of spec.rules that the finding concerns, if the finding holds only while the policy matches many existing
+	// objects and the rule decides none of them; "" for other findings.
 	Rule string
-	// Instead names the rules that may decide objects that Rule selects in its place, joined by commas. The finding holds only while they
-	// decide none, either.
+	// Instead names the rules that may decide, in place of Rule, objects that Rule selects, joined by commas. The finding holds only while
+	// these rules decide no object, either.
 	Instead string
-	// Below is the number of matched objects below which the finding holds, if it holds only while the policy matches many and fewer than
-	// that; 0 for other findings. Once it is told, it holds below Until, so that it does not come and go with single objects.
+	// Below is a number of matched objects: the finding holds only while the policy matches many objects, but fewer than Below. It is 0 for
+	// findings that hold for any number. Once the status has the finding, it holds below Until, so that it does not come and go with single
+	// objects.
 	Below, Until int32
 	// Unmatched reports whether the finding holds only while the policy matches no existing object.
 	Unmatched bool
 }
 
-// Text returns the message with the position in the file of a policy of that name.
+// Text returns the message. It begins with the position, if there is one, such as "NAME.rego:3:5: ", where name is the policy's name.
 func (f Finding) Text(name string) string {
 	if f.Row == 0 {
 		return f.Message
@@ -79,7 +80,7 @@ func (f Finding) Text(name string) string {
 	return fmt.Sprintf("%s.rego:%d:%d: %s", name, f.Row, f.Col, f.Message)
 }
 
-// Texts returns the texts of findings.
+// Texts returns the texts of findings in the policy of the given name.
 func Texts(name string, list []Finding) []string {
 	out := make([]string, len(list))
 	for i, f := range list {
@@ -115,8 +116,8 @@ type Catalog interface {
 
 // Clusters reads the clusters of the inventories.
 type Clusters interface {
-	// All returns the clusters in the form of data.clusters[name], and messages about sources of the manager's configuration that select
-	// nothing. It returns none if they are not known.
+	// All returns the clusters in the form of data.clusters[name]; none if they are not known. idle are messages about sources of clusters in
+	// the manager's configuration that select nothing.
 	All(ctx context.Context) (clusters []map[string]any, idle []string, err error)
 }
 
@@ -150,7 +151,7 @@ type Scales interface {
 	ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error)
 }
 
-// Finder finds. It is safe for concurrent use.
+// Finder finds mistakes in policies by what the cluster has. It is safe for concurrent use.
 type Finder struct {
 	Catalog Catalog
 	Scales  Scales
@@ -168,9 +169,9 @@ type Finder struct {
 	Quotas Quotas
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched; "" for none.
 	OwnNamespace string
-	// ClusterPredicates lists the manager's predicates that evaluate clusters.
+	// ClusterPredicates are the names of the manager's predicates that evaluate clusters.
 	ClusterPredicates []string
-	// Groups returns the groups of the budgets of all policies but one. If it is nil, groups are not compared.
+	// Groups returns the names in spec.remediation.budget.group of all policies but the named one. If it is nil, groups are not compared.
 	Groups func(except string) []string
 	// Policies returns all policies. If it is nil, they are not compared with each other.
 	Policies func(ctx context.Context) ([]placementv1.PlacementPolicy, error)
@@ -193,8 +194,8 @@ type Policy struct {
 var specPath = field.NewPath("spec")
 
 // All returns the findings in a stored policy, except for notices. bound has the groups that its plural names are bound to. It returns
-// none for a policy that does not compile or can't be bound, about which the condition Compiled speaks. namespaces reports whether they
-// depend on the namespaces that there are.
+// none for a policy that does not compile or can't be bound, which the condition Compiled reports. namespaces reports whether the findings
+// depend on which namespaces exist, so that they have to be made again when these change.
 func (f *Finder) All(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (list []Finding, namespaces bool) {
 	defaulted := spec.WithDefaults()
 	module, err := f.Compiler.Compile(ctx, name, defaulted)
@@ -221,7 +222,7 @@ func (f *Finder) All(ctx context.Context, name string, spec placementv1.Placemen
 	return slices.DeleteFunc(out, func(found Finding) bool { return found.Level == Notice }), namespaces
 }
 
-// Policy returns the findings in what a policy reads, names, and decides.
+// Policy returns the findings in a policy except for those in spec.match and in the stages of spec.rollout.
 func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 	spec, module, m := p.Spec, p.Module, p.Matcher
 	var ambiguous []Finding
@@ -255,7 +256,8 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 	return each
 }
 
-// findingsOfUndefined finds spec.remote without undefined, because an engine that lacks the policy returns no decision.
+// findingsOfUndefined finds spec.remote without the field undefined, which matters because an engine that lacks the policy returns no
+// decision.
 func findingsOfUndefined(spec placementv1.PlacementPolicySpec) []Finding {
 	if spec.Remote == nil || spec.Remote.Undefined != "" || spec.FailurePolicy == placementv1.FailurePolicyIgnore {
 		return nil

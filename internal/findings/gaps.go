@@ -87,8 +87,8 @@ var copies = map[string]struct {
 	"controllerrevisions": {"ControllerRevision", "a DaemonSet or StatefulSet", []string{"daemonsets", "statefulsets"}},
 }
 
-// findingsOfCopies finds a policy that gives clusters and names the types of what controllers make of workloads, which follows the
-// workloads if the policy matches these, too, and which is decided by itself otherwise.
+// findingsOfCopies finds a policy that gives clusters and names a type of objects that controllers create for workloads, such as
+// ReplicaSets. If the policy matches the workloads, too, such an object has their clusters; otherwise it is decided by itself.
 func findingsOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
 	if !givesClusters(module) {
 		return nil
@@ -107,8 +107,8 @@ func findingsOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, mo
 				out = append(out, advice(at+"a %s of %s has the clusters of that object, and is not delivered. "+
 					"Remove %s, unless users create such objects themselves", c.kind, c.of, resource))
 			default:
-				out = append(out, advice(at+"the policy gives clusters to each %s by itself, and does not match %s. A %s of %s copies the list of that object. "+
-					"If the policy allows none of it, the %s is denied, and the rollout stops. Match %s in place of %s",
+				out = append(out, advice(at+"the policy gives clusters to each %s by itself, and does not match %s. A %s of %s copies the cluster list of "+
+					"that object. If the policy allows none of these clusters, the %s is denied, and the rollout stops. Match %s in place of %s",
 					c.kind, strings.Join(c.from, " and "), c.kind, c.of, c.kind, strings.Join(c.from, " and "), resource))
 			}
 		}
@@ -116,8 +116,8 @@ func findingsOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, mo
 	return out
 }
 
-// findingsOfGeneratedNames warns of labels with the name of pods. Controllers let the API server generate it, so that at admission a pod
-// has only the prefix, which ends with a character that no label may end with.
+// findingsOfGeneratedNames finds labels that rules set to the name of a pod. The API server generates the names of controllers' pods, so
+// that at admission a pod has only the prefix, which ends with a character that no label may end with.
 func findingsOfGeneratedNames(spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
 	if !m.SelectsResource(corev1.SchemeGroupVersion.WithResource("pods")) {
 		return nil
@@ -138,7 +138,7 @@ func findingsOfGeneratedNames(spec placementv1.PlacementPolicySpec, m *match.Mat
 	return out
 }
 
-// ruleOf returns a resource rule that matches the resources.
+// ruleOf returns the text of a resource rule that matches the resources.
 func ruleOf(resources []schema.GroupResource) string {
 	version := "v1"
 	var groups, names []string

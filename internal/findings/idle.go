@@ -31,8 +31,9 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// findingsOfIdleRules finds labels in the object selectors of rules that matched namespaces have, or that have their names. Such a rule is
-// a probable mistake if it decides no object, which the findings leave to the status (Finding.Rule). It does not read objects.
+// findingsOfIdleRules finds rules that select objects by a label that a matched namespace has, or by the name of one in the label namespace.
+// An author probably means the namespace selector, but only if the rule decides no object: the status tells the findings only then
+// (Finding.Rule). findingsOfIdleRules does not read objects.
 func (f *Finder) findingsOfIdleRules(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher) (out []Finding) {
 	selects := func(r placementv1.Rule) bool { return r.When != nil && r.When.ObjectSelector != nil }
 	if f.Namespaces == nil || !slices.ContainsFunc(spec.Rules, selects) {
@@ -78,8 +79,8 @@ func (f *Finder) findingsOfIdleRules(ctx context.Context, spec placementv1.Place
 	return out
 }
 
-// insteadOf returns the names of the rules that may decide objects that a rule selects: earlier ones, and those that follow for these
-// objects if the rule finds too few clusters.
+// insteadOf returns the names of the rules that may decide objects that the i-th rule of the list selects: earlier ones, and later ones if
+// it leaves objects to them for which it finds too few clusters.
 func insteadOf(i int, list []placementv1.Rule) (names []string) {
 	rule := list[i]
 	for j, r := range list {
@@ -92,7 +93,7 @@ func insteadOf(i int, list []placementv1.Rule) (names []string) {
 	return names
 }
 
-// labelOf returns the first label that a selector requires and that labels have as the selector requires it.
+// labelOf returns the first of the labels that meets a requirement of a selector that the label exists or has a value.
 func labelOf(s *metav1.LabelSelector, labels map[string]string) (key, value string, found bool) {
 	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
 		if value, has := labels[key]; has && value == s.MatchLabels[key] {

@@ -27,7 +27,7 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// typeField is a field of objects that identifies their type.
+// typeField is a field of objects that identifies their type: kind or apiVersion.
 type typeField struct {
 	name string
 	// of returns the value of the field in objects of a type.

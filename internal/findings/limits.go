@@ -45,7 +45,7 @@ type Quotas interface {
 // demand is what a LimitedResource demands of each pod of a priority class.
 type demand struct {
 	limit *placementv1.LimitedResource
-	// name is what a quota must limit for the class; "" if it must have the class as a scope.
+	// name is the resource name that a quota must have in spec.hard for the class; "" if a quota must have the class in its scopeSelector.
 	name corev1.ResourceName
 }
 
@@ -63,8 +63,8 @@ func demandsOn(class string, limits []placementv1.LimitedResource) (out []demand
 	return out
 }
 
-// allows reports whether some quotas meet the demand in a namespace with the labels of, and denies whether the demand is why pods of the
-// class are denied there. A name that no quota limits there, for any class, is denied whatever the policy sets.
+// allows reports whether one of the quotas meets the demand in a namespace, which has the labels in of. denies reports whether pods there
+// are denied because of the class. It is false for a name that no quota limits there for any class: such pods are denied with each class.
 func (d demand) allows(class, namespace string, of map[string]string, quotas []placementv1.Quota) (allows, denies bool) {
 	some := func(covers func(q placementv1.Quota) bool) bool { return slices.ContainsFunc(quotas, covers) }
 	if d.name == "" {
@@ -75,8 +75,8 @@ func (d demand) allows(class, namespace string, of map[string]string, quotas []p
 	return allows, !allows && some(func(q placementv1.Quota) bool { return quota.HasName(q, d.name, namespace, of) })
 }
 
-// findingsOfLimits finds priority classes that a policy sets, and that a LimitedResource denies to the pods of some namespaces that both
-// select, because no quota covers them there.
+// findingsOfLimits finds priority classes that a policy sets although a LimitedResource denies pods of the class in some of the namespaces,
+// because no quota there covers them.
 func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
 	classes := slices.DeleteFunc(settings(spec, module), func(s setting) bool { return s.field != podscheduling.PriorityClassName })
 	if f.Quotas == nil || f.Namespaces == nil || spec.WithDefaults().Mode != placementv1.ModeEnforce || len(classes) == 0 {
@@ -98,7 +98,7 @@ func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.Placemen
 					return failed(err)
 				}
 			}
-			denied, allowed, err := f.byCoverage(ctx, s, m, d, quotas)
+			denied, allowed, err := f.deniedIn(ctx, s, m, d, quotas)
 			if err != nil {
 				return failed(err)
 			}
@@ -110,7 +110,8 @@ func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.Placemen
 	return out
 }
 
-// deniedText says in which namespaces pods of a class are denied. allowed reports whether they are allowed in another one.
+// deniedText returns the message that pods of a class are denied in some namespaces, which denied names. allowed reports whether they are
+// allowed in another one.
 func (d demand) deniedText(class string, denied []string, allowed bool) string {
 	where := "namespace "
 	if len(denied) > 1 {
@@ -120,20 +121,20 @@ func (d demand) deniedText(class string, denied []string, allowed bool) string {
 	if len(denied) > maxListed {
 		where += ", and others"
 	}
-	why, mend := "covers the class there", "Create a quota whose scopeSelector has the class, or set another one"
+	why, mend := "covers the class there", "Create a quota whose scopeSelector has the class, or set another class"
 	switch {
 	case d.name != "":
-		why = fmt.Sprintf("that has %s in spec.hard there is for the class", d.name)
-		mend = "Create one for it, or set the class of another one"
+		why = fmt.Sprintf("there with %s in spec.hard covers the class", d.name)
+		mend = "Create such a quota for it, or set a class that one covers"
 	case allowed:
 		mend = "Create a quota there whose scopeSelector has the class, or set the class only in namespaces that have one"
 	}
 	return fmt.Sprintf("LimitedResource %s denies each pod of class %s in %s, because no enforced quota %s. %s", d.limit.Name, class, where, why, mend)
 }
 
-// byCoverage returns the namespaces in which the policy sets a class, the LimitedResource applies, and the demand is why pods of the class
-// are denied, sorted. allowed reports whether quotas meet the demand in other ones.
-func (f *Finder) byCoverage(ctx context.Context, s setting, m *match.Matcher, d demand, quotas []placementv1.Quota) (denied []string, allowed bool, err error) {
+// deniedIn returns the namespaces in which the policy sets a class and pods are denied because the class does not meet the demand
+// of a LimitedResource, sorted. allowed reports whether quotas meet the demand in another namespace.
+func (f *Finder) deniedIn(ctx context.Context, s setting, m *match.Matcher, d demand, quotas []placementv1.Quota) (denied []string, allowed bool, err error) {
 	limited, err := quota.NamespaceSelector(d.limit.Spec.NamespaceSelector)
 	if err != nil {
 		// The API server refuses it.

@@ -77,7 +77,7 @@ func TestLimits(t *testing.T) {
 		want   string
 	}{
 		"NoQuota": {gold, of, nil, "spec.rules[0].set.priorityClassName: LimitedResource expensive denies each pod of class gold in namespaces pay, shop, because no " +
-			"enforced quota covers the class there. Create a quota whose scopeSelector has the class, or set another one"},
+			"enforced quota covers the class there. Create a quota whose scopeSelector has the class, or set another class"},
 		"Exists":         {gold, pods(classOf(corev1.ScopeSelectorOpExists)), nil, "expensive"},
 		"OtherClass":     {gold, pods(classOf(corev1.ScopeSelectorOpIn, "silver")), nil, ""},
 		"OtherQuota":     {gold, of, []placementv1.Quota{quotaIn("pay", "silver", "")}, "expensive"},
@@ -93,7 +93,7 @@ func TestLimits(t *testing.T) {
 		"Claims":    {gold, placementv1.LimitedResourceSpec{Resource: "persistentvolumeclaims", MatchScopes: of.MatchScopes}, nil, ""},
 		// The quota of the namespace is for another class.
 		"Name": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods")}, "LimitedResource expensive denies each pod of class gold in namespace pay, " +
-			"because no enforced quota that has pods in spec.hard there is for the class. Create one for it, or set the class of another one"},
+			"because no enforced quota there with pods in spec.hard covers the class. Create such a quota for it, or set a class that one covers"},
 		"OneOfTwoNames": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "count/pods"), hardIn("pay", "gold", "pods")}, "has count/pods in spec.hard"},
 		"NameOfClass":   {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods"), hardIn("pay", "gold", "pods")}, ""},
 		"NameOfAll":     {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods"), hardIn("pay", "", "pods")}, ""},

@@ -42,7 +42,7 @@ func (f *Finder) Match(ctx context.Context, spec placementv1.Match, m *match.Mat
 	return f.match(ctx, spec, m)
 }
 
-// findingsOfSelectors finds what spec.match alone shows.
+// findingsOfSelectors returns the findings that need nothing but spec.match, such as a selector that never selects anything.
 func findingsOfSelectors(spec placementv1.Match) []Finding {
 	var out []Finding
 	for _, text := range match.Warnings(spec, matchPath) {
@@ -54,12 +54,12 @@ func findingsOfSelectors(spec placementv1.Match) []Finding {
 	return out
 }
 
-// match is Match with the catalog as it is.
+// match does the same as Match, but never refreshes the catalog.
 func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Matcher) []Finding {
 	out, path := findingsOfSelectors(spec), matchPath
 	coverage := m.Coverage(f.Catalog.Served(), path, f.OwnNamespace)
 	for _, unserved := range coverage.Unserved {
-		out = append(out, notice("%s: nothing of it is matched until that is served", unserved))
+		out = append(out, notice("%s: this entry matches nothing until the API server serves the type", unserved))
 	}
 	if coverage.Impossible != "" {
 		return append(out, mistake("the policy can't match anything: %s", coverage.Impossible))
@@ -92,7 +92,7 @@ func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Mat
 // namespaceLabel is a label in which an author may expect the name of an object's namespace.
 const namespaceLabel = "namespace"
 
-// namedBy returns the values that a selector requires of namespaceLabel.
+// namedBy returns the values that a selector allows for the label namespace; none if it does not list them.
 func namedBy(s *metav1.LabelSelector) []string {
 	if s == nil {
 		return nil
@@ -109,9 +109,8 @@ func namedBy(s *metav1.LabelSelector) []string {
 	return out
 }
 
-// findingsOfNamespaceLabel finds an object selector that requires the name of an existing namespace in the label namespace, which objects
-// do not have by themselves. An author may have given it to objects, so that the finding holds only while the policy matches none
-// (Finding.Unmatched).
+// findingsOfNamespaceLabel finds an object selector that requires the name of an existing namespace in the label namespace. Objects have this
+// label only if somebody has set it, so that the finding holds only while the policy matches no object (Finding.Unmatched).
 func (f *Finder) findingsOfNamespaceLabel(ctx context.Context, spec placementv1.Match) []Finding {
 	wanted := namedBy(spec.ObjectSelector)
 	if f.Namespaces == nil || len(wanted) == 0 {
@@ -134,7 +133,7 @@ func (f *Finder) findingsOfNamespaceLabel(ctx context.Context, spec placementv1.
 	return []Finding{out}
 }
 
-// findingsOfWhen finds values in the namespace selectors of rules that no namespace has which the policy matches.
+// findingsOfWhen finds labels and values in the namespace selectors of rules that no namespace has among those that the policy matches.
 func (f *Finder) findingsOfWhen(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
 	selects := func(r placementv1.Rule) bool { return r.When != nil && r.When.NamespaceSelector != nil }
 	if f.Namespaces == nil || !slices.ContainsFunc(spec.Rules, selects) {
@@ -164,6 +163,7 @@ func (f *Finder) findingsOfWhen(ctx context.Context, spec placementv1.PlacementP
 	return out
 }
 
+// advices returns a finding of level Advice for each problem.
 func advices(problems []absent.Problem) (out []Finding) {
 	for _, p := range problems {
 		out = append(out, advice("%s: %s", p.Field, p.Text))

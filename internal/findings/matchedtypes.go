@@ -28,8 +28,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// findingsOfTypes finds matched types whose objects the policy can't decide, because they have no pods, and rules that apply to no
-// object of a matched type, because it has no namespace. It returns nil if the types are not known.
+// findingsOfTypes finds matched types without a known pod template in a policy that sets fields of pods, and rules with a namespace
+// selector that apply to no object of a matched type, because the type is cluster-scoped. It returns nil if the types are not known.
 func (f *Finder) findingsOfTypes(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
 	// With wildcards, or while a type is not served, the match may also have other types.
 	types, all := m.Types(f.Catalog.Served())
@@ -43,8 +43,8 @@ func (f *Finder) findingsOfTypes(spec placementv1.PlacementPolicySpec, m *match.
 	})
 	// Rego may set scheduling for some of the types alone, and a remote engine may never set it.
 	if module.Remote == nil && module.Schedules() && len(podless) > 0 && (all && module.FromRules() || len(podless) == len(types)) {
-		found := mistake("the policy sets fields of pods, and %s have no pod template that is known: such objects can't be decided if it sets any. "+
-			"Match other types, or declare where the template is, in podTemplates of the manager's configuration file", plurals(podless))
+		found := mistake("the policy sets fields of pods, and %s have no pod template that is known: the policy can't decide such an object "+
+			"if it sets such a field. Match other types, or declare where the template is, in podTemplates of the manager's configuration file", plurals(podless))
 		if len(podless) == len(types) {
 			found.Impossible = language.RuleScheduling
 		}
@@ -73,7 +73,7 @@ func (f *Finder) findingsOfTypes(spec placementv1.PlacementPolicySpec, m *match.
 	return out
 }
 
-// plurals returns the names of types in a sentence.
+// plurals returns the plural names of types with their groups, joined by commas.
 func plurals(types []match.ServedType) string {
 	var names []string
 	for _, t := range types {

@@ -33,7 +33,7 @@ import (
 )
 
 // findingsOfMissingValues finds values that the rules of an enforced policy take from a label or annotation of the object, although the
-// policy matches objects without it, and no other text speaks of it.
+// policy matches objects without it, and neither a message of the rule, a condition of a rule, nor another policy names it.
 func (f *Finder) findingsOfMissingValues(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
 	takes := func(rule placementv1.Rule) bool {
 		return rule.Set != nil || slices.ContainsFunc(rule.Require, func(q placementv1.Requirement) bool { return q.ValueFrom != nil })
@@ -56,7 +56,8 @@ func (f *Finder) findingsOfMissingValues(ctx context.Context, name string, spec 
 	return out
 }
 
-// findingsOfDenials finds the requirements of a rule that deny each object without a value.
+// findingsOfDenials finds requirements of a rule that deny each object without the label or annotation that valueFrom names. at is the path
+// of the requirements. has reports whether all decided objects probably have such a value.
 func findingsOfDenials(rule placementv1.Rule, at *field.Path, has func(placementv1.ObjectValue) bool) []Finding {
 	if rule.Otherwise == placementv1.RuleOtherwiseNextRule {
 		return nil
@@ -70,37 +71,37 @@ func findingsOfDenials(rule placementv1.Rule, at *field.Path, has func(placement
 		if q.ValueFrom == nil || q.ValueFrom.Default != nil || q.Reason != "" || has(*q.ValueFrom) || strings.Contains(rule.Message, keyOf(*q.ValueFrom)) {
 			continue
 		}
-		out = append(out, advice("%s: an object without %s is denied%s. Set default, select the objects that have it in when, or say in reason or message "+
-			"what they lack", at.Index(i).Child("valueFrom"), nounOf(*q.ValueFrom), why))
+		out = append(out, advice("%s: an object without %s is denied%s. Set default, select in when only objects that have it, or say in reason or message "+
+			"what the others lack", at.Index(i).Child("valueFrom"), nounOf(*q.ValueFrom), why))
 	}
 	return out
 }
 
-// findingsOfEmptyTexts finds labels or annotations that a rule sets to an empty text, or to an invalid one, on each object without a value.
-// invalid returns why a text is invalid.
+// findingsOfEmptyTexts finds labels or annotations that a rule sets to an empty or invalid text on each object that lacks the value of a
+// placeholder. set has the texts by key, and at is their path. invalid returns why a text is invalid. has is that of findingsOfDenials.
 func findingsOfEmptyTexts(
 	set map[string]placementv1.RuleText, at *field.Path, invalid func(text string) []string, has func(placementv1.ObjectValue) bool,
 ) []Finding {
 	var out []Finding
 	for _, key := range slices.Sorted(maps.Keys(set)) {
 		text, lacks := rules.Without(string(set[key]), has)
-		const mend = "Select the objects that have it in when"
+		const mend = "In when, select only objects that have it"
 		switch {
 		case len(lacks) == 0:
 		case text == "":
 			out = append(out, advice("%s: an object without %s gets an empty text. %s", at.Key(key), nounOf(lacks[0]), mend))
 		case len(invalid(text)) > 0:
-			out = append(out, advice("%s: an object without %s can't be decided, because no label may have the rest of the text. %s", at.Key(key),
+			out = append(out, advice("%s: an object without %s can't be decided, because the rest of the text is not a valid value of a label. %s", at.Key(key),
 				nounOf(lacks[0]), mend))
 		}
 	}
 	return out
 }
 
-// keyOf returns the key of the label or annotation that a value of an object is taken from.
+// keyOf returns the key of the label or annotation that v names.
 func keyOf(v placementv1.ObjectValue) string { return cmp.Or(v.Label, v.Annotation) }
 
-// nounOf names the label or annotation that a value of an object is taken from.
+// nounOf returns the name of the label or annotation that v names, as in "label env".
 func nounOf(v placementv1.ObjectValue) string {
 	if v.Label != "" {
 		return documents["labels"] + " " + v.Label
@@ -108,8 +109,8 @@ func nounOf(v placementv1.ObjectValue) string {
 	return documents["annotations"] + " " + v.Annotation
 }
 
-// hasValue reports whether the objects that a rule decides probably have a label or annotation: the policy matches no others, the rule or
-// one before it selects by it, or another policy does.
+// hasValue reports whether all objects that a rule decides probably have a label or annotation: the policy matches no others, the rule or
+// one before it reads it, or one of the other policies may deny objects without it. rule is the index of the rule in the list.
 func hasValue(v placementv1.ObjectValue, rule int, list []placementv1.Rule, m *match.Matcher, others []placementv1.PlacementPolicySpec) bool {
 	key := keyOf(v)
 	return v.Label != "" && m.RequiresLabel(key) ||
@@ -117,14 +118,15 @@ func hasValue(v placementv1.ObjectValue, rule int, list []placementv1.Rule, m *m
 		slices.ContainsFunc(others, func(other placementv1.PlacementPolicySpec) bool { return mayDemand(other, key) })
 }
 
-// mayDemand reports whether a policy may deny the objects without a label or annotation: a rule that denies selects by it, or its Rego
-// names it.
+// mayDemand reports whether a policy may deny the objects without the label or annotation with a key: a rule that denies reads the key, or
+// the Rego names it.
 func mayDemand(spec placementv1.PlacementPolicySpec, key string) bool {
 	return strings.Contains(spec.Rego, strconv.Quote(key)) || strings.Contains(spec.Rego, "."+key) ||
 		slices.ContainsFunc(spec.Rules, func(r placementv1.Rule) bool { return r.Deny != "" && readsKey(r.When, key) })
 }
 
-// enforcedOn returns the other enforced policies that match all objects that a policy matches; none if they are not known.
+// enforcedOn returns the specs of the other enforced policies that match all objects that the named policy matches; none if the policies
+// are not known.
 func (f *Finder) enforcedOn(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) []placementv1.PlacementPolicySpec {
 	if f.Policies == nil {
 		return nil

@@ -123,10 +123,10 @@ func TestDemandedValues(t *testing.T) {
 // TestEmptyTexts checks which labels and annotations a rule sets to an empty or invalid text on objects without a value.
 func TestEmptyTexts(t *testing.T) {
 	for name, test := range map[string]values{
-		"Label":        {[]string{"set: {labels: {tier: '{label:level}'}}"}, placementv1.Match{}, "spec.rules[0].set.labels[tier]: an object without label level gets an empty text. Select the objects that have it in when"},
+		"Label":        {[]string{"set: {labels: {tier: '{label:level}'}}"}, placementv1.Match{}, "spec.rules[0].set.labels[tier]: an object without label level gets an empty text. In when, select only objects that have it"},
 		"Annotation":   {[]string{"set: {annotations: {tier: '{annotation:a/b}{label:level}'}}"}, ofLevels, ""},
 		"Both":         {[]string{"set: {annotations: {tier: '{annotation:a/b}{label:c}'}}"}, ofLevels, "spec.rules[0].set.annotations[tier]: an object without annotation a/b gets an empty text"},
-		"InvalidLabel": {[]string{"set: {labels: {tier: 'level-{label:level}'}}"}, placementv1.Match{}, "an object without label level can't be decided, because no label may have the rest of the text"},
+		"InvalidLabel": {[]string{"set: {labels: {tier: 'level-{label:level}'}}"}, placementv1.Match{}, "an object without label level can't be decided, because the rest of the text is not a valid value of a label"},
 		"Part":         {[]string{"set: {annotations: {tier: 'level-{label:level}'}}"}, placementv1.Match{}, ""},
 		"ValidLabel":   {[]string{"set: {labels: {tier: 'level{label:level}'}}"}, placementv1.Match{}, ""},
 		"Matched":      {[]string{"set: {labels: {tier: '{label:level}'}}"}, ofLevels, ""},

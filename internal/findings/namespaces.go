@@ -34,8 +34,8 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// findingsOfNamespaces finds references to objects in namespaces that do not exist, for example because name and
-// namespace are swapped.
+// findingsOfNamespaces finds references in the Rego to objects in namespaces that do not exist, for example because the author swapped the
+// name and the namespace of an object.
 func (f *Finder) findingsOfNamespaces(ctx context.Context, module *policy.Module, binding *policy.Binding) []Finding {
 	keyed := slices.DeleteFunc(slices.Clone(module.Keyed), func(k analysis.KeyedRead) bool { return !binding.Namespaced(k.Read) })
 	if f.Namespaces == nil || len(keyed) == 0 {
@@ -95,7 +95,7 @@ func comparesNamespaces(spec placementv1.PlacementPolicySpec) bool {
 }
 
 // findingsOfNamespaceNames finds names that expressions compare with the namespace of the object, and that no namespace has. Manifests for
-// many clusters exclude namespaces that only some of them have, so that such a name must be similar to one that there is.
+// many clusters exclude namespaces that only some of them have, so that an excluded name is found only if it is similar to an existing one.
 func (f *Finder) findingsOfNamespaceNames(ctx context.Context, spec placementv1.PlacementPolicySpec) []Finding {
 	if f.Namespaces == nil || !comparesNamespaces(spec) {
 		return nil

@@ -36,7 +36,7 @@ import (
 )
 
 // findingsOfPredicates finds predicates that evaluate only nodes in a policy that evaluates predicates only on
-// clusters. judging lists the predicates that evaluate clusters.
+// clusters. judging are the names of the predicates that evaluate clusters.
 func findingsOfPredicates(module *policy.Module, judging []string) []Finding {
 	if module.Nodes || !module.Clusters {
 		return nil
@@ -54,7 +54,8 @@ func findingsOfPredicates(module *policy.Module, judging []string) []Finding {
 // maxUnused is the maximum number of unused rules for which there are warnings.
 const maxUnused = 5
 
-// findingsOfUnused finds rules that no rule that Berth evaluates uses. An author may keep them for other purposes.
+// findingsOfUnused finds Rego rules that have no effect: Berth does not evaluate them, and no rule that it evaluates uses them. An author
+// may keep them for other purposes.
 func findingsOfUnused(module *policy.Module) []Finding {
 	var out []Finding
 	for i, f := range module.Unused {
@@ -66,8 +67,8 @@ func findingsOfUnused(module *policy.Module) []Finding {
 	return out
 }
 
-// findingsOfRemediation finds bounds of remediation other than the defaults in a mode that does not patch existing
-// objects automatically.
+// findingsOfRemediation finds fields of spec.remediation that have no effect in the mode of the policy or of its remediation, and windows
+// that open more often than they seem to.
 func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 	spec = spec.WithDefaults()
 	r := spec.Remediation
@@ -100,7 +101,7 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 // maxPercent is the percentage that disables the blast radius.
 const maxPercent = 100
 
-// findingsOfWindows finds windows that open more often than they seem to.
+// findingsOfWindows finds windows of remediation that open more often than they seem to.
 func findingsOfWindows(windows []placementv1.RemediationWindow) []Finding {
 	var out []Finding
 	for i, one := range windows {
@@ -123,14 +124,15 @@ func findingsOfWindows(windows []placementv1.RemediationWindow) []Finding {
 				"To open it once, write %q", at, one.Start, one.Duration.Duration, "0 "+strings.Join(fields[1:], " ")))
 		}
 		if isWeek(fields[2]) && fields[4] != "*" && fields[4] != "?" {
-			out = append(out, advice("%s.start: %q opens the window on each day of month %s, and also on each day of week %s: cron needs one of both. "+
+			out = append(out, advice("%s.start: %q opens the window on each day of month %s, and also on each day of week %s: cron requires one of the two, not both. "+
 				"Write * for one of them", at, one.Start, fields[2], fields[4]))
 		}
 	}
 	return out
 }
 
-// isWeek reports whether a field of a schedule is seven days of a month, of which an author probably means one day of the week.
+// isWeek reports whether the day-of-month field of a schedule has seven days, such as 8-14. An author of 8-14 with a day of the week
+// probably means the second such day of the month.
 func isWeek(days string) bool {
 	var first, last int
 	n, err := fmt.Sscanf(days, "%d-%d", &first, &last)
@@ -141,7 +143,7 @@ func isWeek(days string) bool {
 // reports.
 const minMoveTimeout = 10 * time.Second
 
-// findingsOfBudget finds bounds in spec.remediation.budget that do not bound what the author means.
+// findingsOfBudget finds values in spec.remediation.budget of the named policy that its author probably does not mean.
 func (f *Finder) findingsOfBudget(name string, spec placementv1.PlacementPolicySpec) []Finding {
 	b := spec.Remediation.Budget
 	if b == nil {
@@ -154,8 +156,8 @@ func (f *Finder) findingsOfBudget(name string, spec placementv1.PlacementPolicyS
 			"number, or remove it", path, b.PerNamespace, b.MaxConcurrent))
 	}
 	if b.MoveTimeout != nil && b.MoveTimeout.Duration < minMoveTimeout {
-		out = append(out, advice("%s.moveTimeout: hardly any workload runs in another cluster after %s, so that moves fail that only take "+
-			"longer. Set some minutes", path, b.MoveTimeout.Duration))
+		out = append(out, advice("%s.moveTimeout: hardly any workload runs in another cluster after %s, so that moves that only take longer "+
+			"fail. Set some minutes", path, b.MoveTimeout.Duration))
 	}
 	if f.Groups != nil && b.Group != "" {
 		// A group that nothing is similar to may be the first of its policies.
@@ -169,8 +171,8 @@ func (f *Finder) findingsOfBudget(name string, spec placementv1.PlacementPolicyS
 // percentages are numbers in spec.remediation.budget.maxUnavailable that may be meant as percentages.
 var percentages = []int32{20, 25, 30, 33, 40, 50, 60, 70, 75, 80, 90, 100}
 
-// findingsOfUnavailable finds a number of unavailable objects that bounds nothing and that an author may have meant as a percentage, if the
-// policy matches many objects, and not more than half of that number. It does not read objects.
+// findingsOfUnavailable finds a number in budget.maxUnavailable that an author may have meant as a percentage. The finding holds while the
+// policy matches many objects, but no more than half the number, which then bounds nothing (Finding.Below). It does not read objects.
 func findingsOfUnavailable(spec placementv1.PlacementPolicySpec) []Finding {
 	b := spec.Remediation.Budget
 	if b == nil || b.MaxUnavailable == nil || b.MaxUnavailable.Type != intstr.Int || !slices.Contains(percentages, b.MaxUnavailable.IntVal) {
@@ -183,7 +185,8 @@ func findingsOfUnavailable(spec placementv1.PlacementPolicySpec) []Finding {
 	return []Finding{out}
 }
 
-// findingsOfMoves finds bounds of moves between clusters of which no system tells when they end.
+// findingsOfMoves finds limits in spec.remediation.budget that apply to moves between clusters until a system reports the end of the move,
+// in a policy that delivers to no such system.
 func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	r := spec.WithDefaults().Remediation
 	acts := r.Mode == placementv1.RemediationAutomatic || r.Mode == placementv1.RemediationApproved
@@ -212,7 +215,7 @@ func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module
 		"ends with its patch, and only maxPerMinute bounds it. Deliver the objects to one of them, here or in another policy", strings.Join(set, ", "))}
 }
 
-// findingsOfVolatile finds preferences by which existing objects move whenever pods start or end somewhere, or a score is reported.
+// findingsOfVolatile finds preferences because of which existing objects move whenever a pod starts or ends, or a score is reported.
 func findingsOfVolatile(spec placementv1.PlacementPolicySpec) []Finding {
 	mode := spec.WithDefaults().Remediation.Mode
 	if mode == placementv1.RemediationNewOnly || mode == placementv1.RemediationOff {
@@ -225,12 +228,12 @@ func findingsOfVolatile(spec placementv1.PlacementPolicySpec) []Finding {
 			changes = "scores change with each report"
 		}
 		out = append(out, advice("%s: %s, so that an existing object moves whenever another cluster is a little better. "+
-			"Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly, which weights need", c.Field, changes))
+			"Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly; a rule with weights needs the latter", c.Field, changes))
 	}
 	return out
 }
 
-// findingsOfEviction finds remediation.evict in a policy that evicts no Pods.
+// findingsOfEviction finds spec.remediation.evict in a policy that never evicts Pods.
 func findingsOfEviction(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
 	r := spec.WithDefaults().Remediation
 	if !r.Evict {
@@ -264,8 +267,8 @@ func findingsOfAbsentLabels(m *match.Matcher, module *policy.Module) []Finding {
 	return out
 }
 
-// findingsOfNeededKeys finds a rule clusters that is empty for objects without a label or annotation that the policy matches, in a policy
-// without a rule that says why they are denied.
+// findingsOfNeededKeys finds a Rego rule clusters that is the empty set for matched objects without a label or annotation, in a policy
+// without a rule that says why such an object is denied.
 func findingsOfNeededKeys(m *match.Matcher, module *policy.Module) []Finding {
 	if m.Conditional() || module.FromRules() {
 		return nil

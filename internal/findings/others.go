@@ -28,8 +28,8 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// findingsOfOthers finds what a policy and another one do together to objects that both decide: no cluster is left to them, or a value that
-// one of the policies sets has no effect.
+// findingsOfOthers finds conflicts of the named policy with each other policy on objects that both decide: no cluster is left to the
+// objects, or a value that one of the policies sets has no effect.
 func (f *Finder) findingsOfOthers(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) []Finding {
 	spec = spec.WithDefaults()
 	if f.Policies == nil || isRolledBack(spec) {
@@ -63,21 +63,20 @@ func (f *Finder) findingsOfOthers(ctx context.Context, name string, spec placeme
 	return out
 }
 
-// isRolledBack reports whether an earlier version of a policy decides, of which the spec has nothing.
+// isRolledBack reports whether spec.rollout.revision names an earlier version of the policy, which decides in place of the spec.
 func isRolledBack(spec placementv1.PlacementPolicySpec) bool {
 	return spec.Rollout != nil && spec.Rollout.Revision > 0
 }
 
-// findingsOfSettings finds fields that two policies set to different values on objects that both decide. If the priority of ours is lower,
-// it finds those whose value here has no effect on any object: an author may mean a value of lower priority for other objects. Ours does
-// not have the higher priority, because that value is as its author wrote it.
+// findingsOfSettings finds fields that two policies set to different values on objects that both decide. The priority of ours is lower or
+// equal. If it is lower, it finds only values of ours that have no effect on any object, since an author may mean them for other objects.
 func findingsOfSettings(ours, theirs setter) []Finding {
 	isLower := ours.priority < theirs.priority
-	why := fmt.Sprintf("spec.priority of both is %d, and the name that sorts first wins. Set one of them", ours.priority)
+	why := fmt.Sprintf("spec.priority of both is %d, and the policy whose name sorts first wins. Change one of these priorities", ours.priority)
 	winner := "the value of policy " + theirs.name
 	switch {
 	case isLower:
-		why = fmt.Sprintf("spec.priority is %d here, and %d there. Change one of them", ours.priority, theirs.priority)
+		why = fmt.Sprintf("spec.priority is %d here, and %d there. Change one of these priorities", ours.priority, theirs.priority)
 	case ours.name < theirs.name:
 		winner = "the value here"
 	}
@@ -99,7 +98,7 @@ func findingsOfSettings(ours, theirs setter) []Finding {
 					who = fmt.Sprintf("rule %s of policy %s", their.rule, theirs.name)
 				}
 			}
-			text := fmt.Sprintf("%s sets it to %q on %s, and they get %s: %s, or set the field in one of the policies", who, their.values[field].text, where,
+			text := fmt.Sprintf("%s sets it to %q on %s, and they get %s: %s, or set the field in only one policy", who, their.values[field].text, where,
 				winner, why)
 			if our.rule == "" {
 				text = field.String() + ": " + text
@@ -116,13 +115,15 @@ func matchesWithin(narrow, wide placementv1.Match) bool {
 		match.SelectorImplies(narrow.ObjectSelector, wide.ObjectSelector) && resourcesWithin(narrow.ResourceRules, wide.ResourceRules)
 }
 
-// requiresAlways reports whether a policy gives each object that it matches clusters by the same requirements, which can be met.
+// requiresAlways reports whether a policy is enforced and has only one rule, which gives clusters to each matched object by requirements
+// that can be met.
 func requiresAlways(spec placementv1.PlacementPolicySpec) bool {
 	return spec.Mode == placementv1.ModeEnforce && len(spec.Rules) == 1 && spec.Rules[0].When == nil && len(rules.Required(spec.Rules, 0)) > 0 &&
 		rules.CanBeMet(spec.Rules[0].Require)
 }
 
-// matchTogether reports whether some objects are certain to match both a and b. It returns false if match conditions decide that.
+// matchTogether reports whether objects can exist that match both a and b. It returns false if that does not follow from the resource rules
+// and selectors alone.
 func matchTogether(a, b placementv1.Match) bool {
 	return len(a.MatchConditions)+len(b.MatchConditions) == 0 && resourcesShared(a.ResourceRules, b.ResourceRules) &&
 		(match.SelectorImplies(a.NamespaceSelector, b.NamespaceSelector) || match.SelectorImplies(b.NamespaceSelector, a.NamespaceSelector)) &&

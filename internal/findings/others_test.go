@@ -130,7 +130,7 @@ func TestPoliciesThatSetAField(t *testing.T) {
 		want          string
 	}{
 		"FirstName": {policyOf(t, "a", gold, "prod"), ours, `spec.rules[0].set.labels[tier]: policy a sets it to "gold" on objects that both policies match, ` +
-			"and they get the value of policy a: spec.priority of both is 0, and the name that sorts first wins. Set one of them, or set the field in one of the policies"},
+			"and they get the value of policy a: spec.priority of both is 0, and the policy whose name sorts first wins. Change one of these priorities, or set the field in only one policy"},
 		"LastName": {policyOf(t, "c", gold, "prod"), ours, "and they get the value here: spec.priority of both is 0"},
 		// The author of the other policy is told.
 		"Higher":        {change(policyOf(t, "a", gold, "prod"), priority(-1)), ours, ""},

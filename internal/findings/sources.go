@@ -44,16 +44,16 @@ type source struct {
 	// rule is the name of the rule; "" for Rego.
 	rule  string
 	match placementv1.Match
-	// selects has the condition of the rule, and the selectors of match. before are the conditions of the rules before it.
+	// selects is the condition of the rule together with the selectors of match. before are the conditions of the rules before the rule.
 	selects placementv1.RuleCondition
 	before  []placementv1.RuleCondition
-	// always reports whether it decides each object that the policy matches.
+	// always reports whether the source decides each object that the policy matches.
 	always bool
-	// values has what it sets.
+	// values are the values that the source sets, by field.
 	values map[setField]fieldValue
 }
 
-// setField is a field that policies set. key is empty for a field without keys.
+// setField is a field of objects that policies set, such as the label with a key. key is empty for a field without keys.
 type setField struct{ field, key string }
 
 // String names the field, as in labels[tier].
@@ -147,7 +147,7 @@ func sourcesInRules(spec placementv1.PlacementPolicySpec) []source {
 	return out
 }
 
-// valuesSetBy returns what a rule sets.
+// valuesSetBy returns the values that a rule sets, by field. i is the index of the rule in spec.rules.
 func valuesSetBy(rule placementv1.Rule, i int) map[setField]fieldValue {
 	set, at, out := rule.Set, specPath.Child("rules").Index(i).Child("set"), map[setField]fieldValue{}
 	if set == nil {
@@ -171,7 +171,7 @@ func valuesSetBy(rule placementv1.Rule, i int) map[setField]fieldValue {
 	return out
 }
 
-// selectedBy returns a condition that demands what a match selects by labels, and what the condition of a rule demands.
+// selectedBy returns the condition of a rule together with the selectors of a match. when may be nil for a rule without condition.
 func selectedBy(m placementv1.Match, when *placementv1.RuleCondition) placementv1.RuleCondition {
 	if when == nil {
 		when = &placementv1.RuleCondition{}
@@ -209,8 +209,7 @@ func (s setter) mayMeet(spec placementv1.PlacementPolicySpec) bool {
 	return false
 }
 
-// meets reports whether some objects are certain to be decided by both s and another source. narrow demands that these are all that s
-// decides.
+// meets reports whether both s and another source decide certain objects. If narrow is true, these must be all objects that s decides.
 func (s source) meets(other source, narrow bool) bool {
 	if narrow {
 		return resourcesWithin(s.match.ResourceRules, other.match.ResourceRules) && other.decidesAll(s)
@@ -218,8 +217,8 @@ func (s source) meets(other source, narrow bool) bool {
 	return other.decidesAll(s) || s.decidesAll(other) || s.always && other.always && matchTogether(s.match, other.match)
 }
 
-// decidesAll reports whether s decides all that another source decides, of the resources that both match. It returns false if they may have
-// none in common.
+// decidesAll reports whether s is certain to decide each object of a resource that both sources match if the source narrow decides it. It
+// returns false if they may have no resource in common.
 func (s source) decidesAll(narrow source) bool {
 	resources := resourcesShared
 	if narrow.selects.Expression != "" || len(narrow.match.MatchConditions) > 0 {

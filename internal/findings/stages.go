@@ -40,7 +40,7 @@ const (
 	maxNamed = 3
 )
 
-// Stages returns the findings in the stages of spec.rollout. It returns none if they are not valid.
+// Stages returns the findings in the stages of spec.rollout of the named policy. It returns none if the stages are not valid.
 func (f *Finder) Stages(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
 	if spec.Rollout == nil || len(spec.Rollout.Stages) == 0 {
 		return nil
@@ -54,7 +54,8 @@ func (f *Finder) Stages(ctx context.Context, name string, spec placementv1.Place
 		f.findingsOfStages(ctx, spec.Rollout.Stages, stages, m, path))
 }
 
-// findingsOfUnchecked finds stages that follow each other at once, because Berth does not look at existing objects.
+// findingsOfUnchecked finds a stage that the next one follows at once, because the mode of remediation keeps Berth from checking existing
+// objects, and neither soak nor approval holds the rollout.
 func findingsOfUnchecked(spec placementv1.PlacementPolicySpec, path *field.Path) []Finding {
 	mode := spec.Remediation.Mode
 	if mode != placementv1.RemediationOff && mode != placementv1.RemediationNewOnly {
@@ -71,7 +72,8 @@ func findingsOfUnchecked(spec placementv1.PlacementPolicySpec, path *field.Path)
 	return nil
 }
 
-// findingsOfPercentages finds percentages of stages that add up to 100, which an author means who takes them for parts.
+// findingsOfPercentages finds percentages of stages that add up to 100: percentages are cumulative, and the author probably takes them for
+// parts.
 func findingsOfPercentages(stages []placementv1.RolloutStage, path *field.Path) []Finding {
 	var sum int32
 	last, n := 0, 0
@@ -197,8 +199,8 @@ func (f *Finder) countStages(ctx context.Context, namespaces iter.Seq2[string, m
 	return counts, rest
 }
 
-// unintendedOverlaps reports for two stages, the earlier one first, whether both have selectors and the second one does not
-// obviously include the first.
+// unintendedOverlaps reports for two stages, by the index of the earlier one and then that of the later one, whether both have selectors
+// and the later one does not obviously include the earlier one.
 func unintendedOverlaps(list []placementv1.RolloutStage) [][]bool {
 	out := make([][]bool, len(list))
 	for i, earlier := range list {
@@ -211,7 +213,7 @@ func unintendedOverlaps(list []placementv1.RolloutStage) [][]bool {
 	return out
 }
 
-// namedNamespaces counts namespaces, and keeps the first ones in the order of their names.
+// namedNamespaces counts namespaces, and keeps the first maxNamed of them in the order of their names.
 type namedNamespaces struct {
 	count int
 	first []stagedNamespace
@@ -240,7 +242,7 @@ func (n *namedNamespaces) example() string {
 	return n.first[0].name
 }
 
-// text returns the names and the stages that they belong to.
+// text returns a list of the first namespaces with the names of their stages, and of the number of the others. list are all stages.
 func (n *namedNamespaces) text(list []placementv1.RolloutStage) string {
 	texts := make([]string, len(n.first))
 	for i, s := range n.first {

@@ -27,7 +27,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// findingsOfSubresources finds subresources that change fields that the policy reads without a decision by Berth.
+// findingsOfSubresources finds subresources of matched types through which fields that the policy reads change without a decision by Berth.
 func (f *Finder) findingsOfSubresources(ctx context.Context, m *match.Matcher, module *policy.Module) []Finding {
 	decision := module.Input
 	if module.Remote != nil {
@@ -45,12 +45,13 @@ func (f *Finder) findingsOfSubresources(ctx context.Context, m *match.Matcher, m
 	}
 	if names, some := reads.MemberNames(); some && slices.Contains(names, "status") {
 		out = append(out, advice("the policy reads status, and no webhook of Berth receives writes of the status subresource: "+
-			"remediation finds objects that a new status makes violations"))
+			"only remediation finds an object that becomes a violation by a new status"))
 	}
 	return out
 }
 
-// scaleFinding returns the reason why requests for the scale of a resource are not decided, or a finding without a message if they are.
+// scaleFinding returns a finding that says why requests for the scale subresource of a resource are not decided. Its message is empty if
+// they are decided.
 func (f *Finder) scaleFinding(ctx context.Context, resource schema.GroupVersionResource) Finding {
 	_, known, err := f.Scales.ReplicasPath(ctx, resource)
 	switch {

@@ -27,8 +27,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// tolerations finds tolerations of rules that match no taint, because only their value or effect differs from that of each taint with
-// the key.
+// tolerations finds tolerations of rules for clusters or nodes that match no taint, because their value or effect differs from that of each
+// taint with the key.
 func (p population) tolerations(list []placementv1.Rule, ofNodes bool) (out []Finding) {
 	for i, rule := range list {
 		if (rule.Candidates == placementv1.RuleCandidatesNodes) != ofNodes {
@@ -46,12 +46,12 @@ func (p population) tolerations(list []placementv1.Rule, ofNodes bool) (out []Fi
 // ofConditions are the prefixes of taints that systems set and remove with the state of a node or cluster, with several effects.
 var ofConditions = []string{"node.kubernetes.io/", "cluster.karmada.io/", "cluster.open-cluster-management.io/"}
 
-// isOfCondition reports whether systems set the taint with a key, and remove it.
+// isOfCondition reports whether the taint with a key comes and goes with the state of a node or cluster.
 func isOfCondition(key string) bool {
 	return slices.ContainsFunc(ofConditions, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// untolerated returns the problem with a toleration, or "" if it matches a taint, or no taint differs in its value or effect alone.
+// untolerated returns a message about a toleration that matches no taint, but would match one with another value or effect; "" for others.
 func (p population) untolerated(t placementv1.RuleToleration) (problem string) {
 	if isOfCondition(t.Key) || t.Effect == string(corev1.TaintEffectNoExecute) {
 		// To tolerate NoExecute alone keeps what runs there, and adds nothing.

@@ -41,7 +41,7 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// mentions are what a policy compares of clusters, or of nodes.
+// mentions are the values and keys of clusters, or of nodes, that a policy names.
 type mentions struct {
 	comparisons []comparison
 	keys        []key
@@ -49,42 +49,43 @@ type mentions struct {
 
 // comparison compares a value of clusters or nodes.
 type comparison struct {
-	// at is its place, and each are those of its values.
+	// at is the place of the comparison in the policy, and each has the places of the values, in their order.
 	at   place
 	each []place
-	// noun names what is compared, as in "label env", and path is where members of the population have it. If there is a list, its members are
-	// compared.
+	// noun names what is compared, as in "label env", and path is its path in a cluster or node. If there is a list at the path, its items
+	// are compared.
 	noun string
 	path []string
-	// operator is empty in Rego. as is what an operator of order reads.
+	// operator is empty for a comparison in Rego. as is the type that an operator of order reads values as; "" for other operators.
 	operator placementv1.RequirementOperator
 	as       placementv1.ValueType
 	values   []string
 	// given reports whether the values are names of clusters that the policy gives.
 	given bool
-	// free reports whether a free quantity is compared. path is that of what is allocatable.
+	// free reports whether a free quantity of a resource is compared. path is then the path of the allocatable quantity.
 	free bool
 	// proportional reports whether the clusters are compared with each other, and not with values.
 	proportional bool
-	// none is what follows as long as no member has any of the values; "" for nothing that is known.
+	// none is a clause about what follows while no cluster or node has any of the values; "" if nothing follows that is known.
 	none string
-	// fallback reports whether the value is for objects that have none of their own. It may be one that no member has on purpose.
+	// fallback reports whether the only value is the default for objects without a value of their own. An author may choose a default that no
+	// cluster or node has.
 	fallback bool
 }
 
-// key is the name of a member of a document of clusters or nodes, such as labels or properties.
+// key is a key in a document of clusters or nodes that a policy names, such as the key of a label or the name of a property.
 type key struct {
 	rules.Key
 	at place
-	// none is what follows as long as nothing has the member; "" if that can be meant. noEffect reports whether the comparison then has no
-	// effect.
+	// none is a clause about what follows while no cluster or node has the key; "" if an author may mean that. noEffect reports whether what
+	// names the key then has no effect.
 	none     string
 	noEffect bool
 }
 
 // place is the field of a rule, or a position in the Rego.
 type place struct {
-	field string
+	field string // The path of the field; "" for a position in the Rego.
 	lint.Position
 }
 
@@ -98,7 +99,7 @@ func (at place) finding(level Level, message string) Finding {
 	return Finding{Position: at.Position, Message: message, Level: level}
 }
 
-// mentionsIn returns what a policy with rules or Rego compares of clusters.
+// mentionsIn returns the values and keys of clusters that the rules or the Rego of a policy name.
 func mentionsIn(spec placementv1.PlacementPolicySpec, module *policy.Module) mentions {
 	var out mentions
 	if len(spec.Rules) > 0 {
@@ -127,7 +128,7 @@ func mentionsIn(spec placementv1.PlacementPolicySpec, module *policy.Module) men
 // documents are the fields of clusters that have members with names of their own, with what a member is called.
 var documents = map[string]string{"labels": "label", "annotations": "annotation", "properties": "property", rules.DocumentScores: "score"}
 
-// mentionsInRules returns what rules for clusters, or those for nodes, compare.
+// mentionsInRules returns the values and keys that rules for clusters name, or those that rules for nodes name.
 func mentionsInRules(list []placementv1.Rule, ofNodes bool) (out mentions) {
 	for _, c := range rules.Comparisons(list) {
 		if c.OfNodes == ofNodes {
@@ -211,12 +212,12 @@ func (p population) findings(m mentions) []Finding {
 		out = append(out, p.compare(c)...)
 	}
 	for _, k := range m.keys {
-		out = append(out, p.look(k)...)
+		out = append(out, p.compareKey(k)...)
 	}
 	return out
 }
 
-// compare returns the findings in a comparison. What concerns the key of a document is left to look.
+// compare returns the findings in a comparison, except for those that compareKey returns for its key.
 func (p population) compare(c comparison) []Finding {
 	known := valuesOf(p.members, c.path)
 	if c.given {
@@ -261,7 +262,7 @@ func (p population) compare(c comparison) []Finding {
 	return out
 }
 
-// otherCase finds members with a value that differs only in case from one that a rule compares them with, and that some member has.
+// otherCase finds members with a value that differs only in case from the i-th value of a comparison in a rule, which other members have.
 func (p population) otherCase(c comparison, i int) []Finding {
 	value := c.values[i]
 	if c.operator == "" || !slices.Contains(valuesOf(p.members, c.path), value) {
@@ -289,7 +290,7 @@ func (p population) otherCase(c comparison, i int) []Finding {
 		which, absent.Subject(c.noun, strconv.Quote(other)), value))}
 }
 
-// similarResource returns the finding in a resource that no member has, and that is similar to one that some have.
+// similarResource returns the finding in the name of a resource that no member has, and that is similar to one that some have.
 func (p population) similarResource(c comparison) []Finding {
 	if len(c.path) < 2 || c.path[0] != "allocatable" {
 		return nil
@@ -302,7 +303,7 @@ func (p population) similarResource(c comparison) []Finding {
 	return []Finding{c.at.finding(Advice, fmt.Sprintf("no %s has the %s now; did you mean %q?", p.noun, c.noun, near))}
 }
 
-// similarFallback returns the finding in a default that no member has, and that is similar to a value that some have.
+// similarFallback returns the finding in a default value that no member has, and that is similar to one of the known values.
 func (p population) similarFallback(c comparison, known []string) []Finding {
 	value := c.values[0]
 	near := misspelt(value, known)
@@ -315,7 +316,7 @@ func (p population) similarFallback(c comparison, known []string) []Finding {
 	return []Finding{c.each[0].finding(Advice, fmt.Sprintf("no %s has %s now; did you mean %q?", p.noun, absent.Subject(c.noun, strconv.Quote(value)), near))}
 }
 
-// exist returns the findings in a comparison that only asks whether there is a value.
+// exist returns the findings in a comparison by operator Exists.
 func (p population) exist(c comparison, known []string) []Finding {
 	if len(known) == 0 {
 		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none))}
@@ -329,7 +330,7 @@ func (p population) exist(c comparison, known []string) []Finding {
 	return nil
 }
 
-// read returns the findings in a comparison by order: clusters without a value that it can read never meet it, or get nothing by it.
+// read returns the findings in a comparison by order. Clusters with a value that it can't read never meet it, or get none of its weight.
 func (p population) read(c comparison, known []string) []Finding {
 	if len(known) == 0 {
 		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none))}
@@ -359,7 +360,7 @@ func (p population) read(c comparison, known []string) []Finding {
 		c.readable(known)))}
 }
 
-// readable suggests how values can be compared, as the end of a sentence; "" for nothing.
+// readable returns the end of a sentence that suggests how to compare the values; "" for no suggestion.
 func (c comparison) readable(values []string) string {
 	types := []placementv1.ValueType{placementv1.ValueTypeNumber, placementv1.ValueTypeQuantity, placementv1.ValueTypeVersion}
 	if c.proportional {
@@ -382,8 +383,8 @@ var clusterFields = []placementv1.ClusterField{
 	placementv1.ClusterFieldVersion, placementv1.ClusterFieldReady,
 }
 
-// look returns the finding in a key that no member of the population has.
-func (p population) look(k key) []Finding {
+// compareKey returns the finding in a key that no member of the population has.
+func (p population) compareKey(k key) []Finding {
 	known, what := keysOf(p.members, k.Document), documents[k.Document]
 	if slices.Contains(known, k.Name) {
 		return nil
@@ -392,7 +393,7 @@ func (p population) look(k key) []Finding {
 	near := cmp.Or(misspelt(k.Name, known), similarLabel(k.Name, known))
 	switch isRego := k.at.Row > 0; {
 	case k.Document == rules.DocumentScores:
-		return p.lookForScore(k, known)
+		return p.compareScore(k, known)
 	case k.Document == "properties":
 		return []Finding{k.at.finding(Mistake, unknown+suggestion(k.Name, known))}
 	case isRego && k.none == "" && near == "":
@@ -422,9 +423,9 @@ func (p population) look(k key) []Finding {
 	}
 }
 
-// lookForScore returns the finding in a score that no cluster has. known are those that clusters have. A score is missing while its add-on
+// compareScore returns the finding in a score that no cluster has. known are those that clusters have. A score is missing while its add-on
 // does not report it.
-func (p population) lookForScore(k key, known []string) []Finding {
+func (p population) compareScore(k key, known []string) []Finding {
 	text := fmt.Sprintf("no cluster has the score %q now", k.Name)
 	if k.none != "" {
 		text += ", " + k.none
@@ -470,7 +471,7 @@ func similarLabel(label string, known []string) string {
 	return prefix + near
 }
 
-// kindOf returns what the names of several things of a kind have in common.
+// kindOf returns a name without its digits, and with gpu and tpu replaced by cpu, so that it is equal for several things of a kind.
 func kindOf(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
@@ -483,13 +484,13 @@ func kindOf(name string) string {
 // processors replaces the kinds of processors by one of them.
 var processors = strings.NewReplacer("gpu", "cpu", "tpu", "cpu")
 
-// splitLabel splits the key of a label after the slash.
+// splitLabel splits the key of a label after the slash, which belongs to the prefix. The prefix is empty if there is no slash.
 func splitLabel(label string) (prefix, name string) {
 	i := strings.LastIndex(label, "/") + 1
 	return label[:i], label[i:]
 }
 
-// keysOf returns the sorted names of the members that a document of clusters has.
+// keysOf returns the sorted keys that a document, such as labels, has in any of the clusters.
 func keysOf(clusters []map[string]any, document string) []string {
 	seen := sets.New[string]()
 	for _, cluster := range clusters {
@@ -501,7 +502,7 @@ func keysOf(clusters []map[string]any, document string) []string {
 	return sets.List(seen)
 }
 
-// unknownCluster returns the problem with the name of a cluster, or "" if the cluster exists.
+// unknownCluster returns a message about the name of a cluster that is not among the names; "" if it is.
 func unknownCluster(name string, names []string) string {
 	if slices.Contains(names, name) {
 		return ""
@@ -527,7 +528,7 @@ func suggestion(name string, known []string) string {
 }
 
 // misspelt returns the known value that differs from a constant only in case and separators. It returns "" if there is
-// not exactly one such value, or if the constant itself is known. Names that differ in other characters don't count:
+// not exactly one such value, or if the constant itself is known. Values that differ in other characters don't count:
 // us-east-1 and us-west-1 are two regions.
 func misspelt(constant string, known []string) string {
 	if slices.Contains(known, constant) {
@@ -575,7 +576,7 @@ func valuesOf(clusters []map[string]any, path []string) []string {
 	return sets.List(seen)
 }
 
-// findingsOfNodes finds what rules compare of nodes, and node selectors that a policy sets, and no node has.
+// findingsOfNodes finds keys and values in rules for nodes, and in node selectors that a policy sets, that no node has.
 func (f *Finder) findingsOfNodes(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	mentioned := mentionsInRules(spec.Rules, true)
 	for _, s := range settings(spec, module) {
@@ -606,7 +607,7 @@ func (f *Finder) findingsOfNodes(ctx context.Context, spec placementv1.Placement
 	return slices.Concat(all.findings(mentioned), all.tolerations(spec.Rules, true), all.taintKeys(spec.Rules, true))
 }
 
-// taintKeys finds keys of taints that no member has, and that are probably meant to be those of other taints.
+// taintKeys finds keys in the tolerations of rules that no taint has, and that are probably misspelt keys of taints.
 func (p population) taintKeys(list []placementv1.Rule, ofNodes bool) []Finding {
 	var known []string
 	for _, member := range p.members {
@@ -670,7 +671,7 @@ func (f *Finder) findingsOfClasses(ctx context.Context, spec placementv1.Placeme
 	return out
 }
 
-// setting is a constant value of a scheduling field that a policy sets.
+// setting is a constant value that a policy sets in a node selector or as a priority class.
 type setting struct {
 	at place
 	// field is the field of a pod spec, and key the key in it; empty for a field without keys.
@@ -679,7 +680,7 @@ type setting struct {
 	namespaces *metav1.LabelSelector
 }
 
-// settings returns the constant scheduling fields that the rules or the Rego of a policy set.
+// settings returns the constant node selectors and priority classes that the rules or the Rego of a policy set.
 func settings(spec placementv1.PlacementPolicySpec, module *policy.Module) (out []setting) {
 	for i, rule := range spec.Rules {
 		if rule.Set == nil {

@@ -206,7 +206,7 @@ func TestWarnOfScores(t *testing.T) {
 		"Absent":    {`require: [{score: usage/cpu, operator: DoesNotExist}]`, one, []string{`spec.rules[0].require[0].score: no cluster has the score "usage/cpu" now; there are "cost/perHour", "usage/cpuAvailable"`}},
 		"Many":      {`require: [{score: usage/cpua, operator: Exists}]`, many, []string{`spec.rules[0].require[0].score: no cluster has the score "usage/cpua" now, so that no cluster is eligible; did you mean "usage/cpuA"?`}},
 		"None":      {`require: [{score: usage/cpu, operator: Exists}]`, scores{}, []string{`spec.rules[0].require[0].score: no cluster has the score "usage/cpu" now, so that no cluster is eligible; there is no AddOnPlacementScore in the namespaces of the clusters`}},
-		"Volatile":  {`prefer: [{score: cost/perHour, operator: Least, weight: 10}], limit: 1`, one, []string{`spec.rules[0].prefer[0]: scores change with each report, so that an existing object moves whenever another cluster is a little better. Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly, which weights need`}},
+		"Volatile":  {`prefer: [{score: cost/perHour, operator: Least, weight: 10}], limit: 1`, one, []string{`spec.rules[0].prefer[0]: scores change with each report, so that an existing object moves whenever another cluster is a little better. Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly; a rule with weights needs the latter`}},
 		"Unknown":   {`require: [{score: usage/cpu, operator: Exists}]`, scores(nil), []string{`cannot check that the scores that the policy names exist: forbidden`}},
 		"NotRead":   {`require: [{score: usage/cpu, operator: Exists}]`, nil, nil},
 		"NotNamed":  {`require: [{field: name, operator: Exists}]`, scores(nil), nil},

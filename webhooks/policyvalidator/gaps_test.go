@@ -64,7 +64,7 @@ func TestWarnOfCopies(t *testing.T) {
 		"Wildcard":  {rego: clusters, match: `{apiGroups: [apps], apiVersions: [v1], resources: ["*"]}`},
 		"SetsAlone": {rego: clusters, match: `{apiGroups: [apps], apiVersions: [v1], resources: [replicasets]}`, want: []string{
 			"spec.match.resourceRules[0].resources[0]: the policy gives clusters to each ReplicaSet by itself, and does not match deployments. " +
-				"A ReplicaSet of a Deployment copies the list of that object. If the policy allows none of it, the ReplicaSet is denied, and the rollout stops. " +
+				"A ReplicaSet of a Deployment copies the cluster list of that object. If the policy allows none of these clusters, the ReplicaSet is denied, and the rollout stops. " +
 				"Match deployments in place of replicasets",
 		}},
 		"OtherOwner": {rego: clusters, match: `{apiGroups: [apps], apiVersions: [v1], resources: [deployments, controllerrevisions]}`, want: []string{

@@ -142,7 +142,7 @@ func TestWarningsOfMatches(t *testing.T) {
 	v := &policyvalidator.Validator{Catalog: &naming{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}, OwnNamespace: "berth-system"}
 	for resource, want := range map[string]string{
 		"deployments": "",
-		"deployment":  `spec.match.resourceRules[0].resources[0]: the API server does not serve "deployment" in apiGroups ["apps"], apiVersions ["v1"] (did you mean deployments?): nothing of it is matched until that is served`,
+		"deployment":  `spec.match.resourceRules[0].resources[0]: the API server does not serve "deployment" in apiGroups ["apps"], apiVersions ["v1"] (did you mean deployments?): this entry matches nothing until the API server serves the type`,
 		"deploy":      "did you mean deployments?",
 		"widgets":     `does not serve "widgets"`,
 	} {
