@@ -46,9 +46,9 @@ type Coverage struct {
 	ClusterScoped bool
 }
 
-// Coverage compares the match with the types that the API server serves. ownNamespace is the namespace that Berth runs
-// in, where nothing is matched. An entry of a rule's resources counts as served if the API server serves it in any of
-// the rule's groups and versions.
+// Coverage compares the match with the types that the API server serves. path is the path of the match, for messages. ownNamespace is
+// the namespace that Berth runs in, where nothing is matched. An entry of a rule's resources counts as served if the API server serves it
+// in any of the rule's groups and versions.
 func (m *Matcher) Coverage(served *ServedTypes, path *field.Path, ownNamespace string) Coverage {
 	if served == nil {
 		return Coverage{Covered: true}
@@ -69,7 +69,7 @@ func (m *Matcher) Coverage(served *ServedTypes, path *field.Path, ownNamespace s
 			case served.hasUndiscovered(rule.APIGroups, rule.APIVersions):
 				out.Covered, out.Namespaced, out.ClusterScoped = true, false, false
 			case covered:
-				excluded = append(excluded, fmt.Sprintf("%s: wildcards do not match any of the types that it stands for", at))
+				excluded = append(excluded, fmt.Sprintf("%s: wildcards match none of the types that this entry stands for", at))
 			default:
 				out.Unserved = append(out.Unserved, fmt.Sprintf("%s: %s", at, served.unservedMessage(entry)))
 			}
@@ -152,8 +152,8 @@ func (m *Matcher) SelectsNoneOf(namespaces iter.Seq2[string, map[string]string],
 	return true
 }
 
-// matched returns the types that an entry matches. covered reports whether the entry also names, or its wildcards
-// cover, types that it does not match.
+// matched returns the served types that an entry of the resource rules matches. covered reports whether the entry also names, or its
+// wildcards cover, served types that policies never match or that wildcards do not match.
 func (s *ServedTypes) matched(entry placementv1.ResourceRule) (matched []ServedType, covered bool) {
 	for _, t := range s.types {
 		if !covers(entry, t.GroupResource()) || !contains(entry.APIVersions, t.Version) {
@@ -168,7 +168,7 @@ func (s *ServedTypes) matched(entry placementv1.ResourceRule) (matched []ServedT
 	return matched, covered
 }
 
-// unservedMessage returns a message that nothing is served for an entry with one resource, and suggests what is probably
+// unservedMessage returns a message that no type is served for an entry, which has one resource. It suggests what is probably
 // meant.
 func (s *ServedTypes) unservedMessage(entry placementv1.ResourceRule) string {
 	name := entry.Resources[0]

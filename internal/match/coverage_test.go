@@ -155,7 +155,7 @@ func TestCoverageOfSelectors(t *testing.T) {
 		}, ""},
 		"wildcards of bootstrap types": {placementv1.Match{
 			ResourceRules: []placementv1.ResourceRule{ruleOf("rbac.authorization.k8s.io", "v1", "*")},
-		}, "wildcards do not match any of the types that it stands for"},
+		}, "wildcards match none of the types that this entry stands for"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if got := coverage(t, tc.match).Impossible; (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {

@@ -40,7 +40,7 @@ const (
 type Index[T comparable] struct {
 	matcher func(T) *Matcher
 	types   *iradix.Tree[*bucket[T]]
-	// rest are the items that name too many types.
+	// rest are the items that are not in types because their rules name too many types.
 	rest []T
 }
 
@@ -48,8 +48,8 @@ type Index[T comparable] struct {
 type bucket[T comparable] struct {
 	// always are the items that cannot be looked up by a label.
 	always []T
-	// labelled are the other items, by label and value. byNamespace are those of them that are indexed by a label of
-	// the namespace. Their namespace selectors do not apply to cluster-scoped objects.
+	// labelled are the other items, by the key of labelKey. byNamespace are those of them that are indexed by a label of
+	// the namespace. They may match any cluster-scoped object, to which namespace selectors do not apply.
 	labelled    *iradix.Tree[[]T]
 	byNamespace []T
 }
@@ -81,7 +81,8 @@ func (x *Index[T]) Without(item T) *Index[T] {
 	})
 }
 
-// change returns a copy of the index in which one item is changed, either in rest or in the buckets of its types.
+// change returns a copy of the index in which one item is added or removed: by the function rest in the list rest if the item names too
+// many types, and otherwise by the function in in the bucket of each of its types.
 func (x *Index[T]) change(item T, rest func([]T) []T, in func(bucket[T], *Matcher) bucket[T]) *Index[T] {
 	m := x.matcher(item)
 	if m == nil {
@@ -133,13 +134,14 @@ func (m *Matcher) types() (keys [][]byte, few bool) {
 	return slices.CompactFunc(keys, slices.Equal), true
 }
 
-// typeKey and labelKey append index keys. The parts of a key cannot contain the separator.
+// typeKey appends the index key of a resource type. The parts of a key cannot contain the separator.
 func typeKey(to []byte, group, version, resource string) []byte {
 	to = append(append(to, group...), 0)
 	to = append(append(to, version...), 0)
 	return append(to, resource...)
 }
 
+// labelKey appends the index key of a label with a value. ofNamespace tells labels of namespaces from those of objects.
 func labelKey(to []byte, ofNamespace bool, key, value string) []byte {
 	kind := byte('o')
 	if ofNamespace {
@@ -149,7 +151,7 @@ func labelKey(to []byte, ofNamespace bool, key, value string) []byte {
 	return append(to, value...)
 }
 
-// requirements returns the labels, with at most maxValues values each, that the selectors require.
+// requirements returns the labels for which a selector of namespaces or of objects lists the allowed values, at most maxValues of them.
 func requirements(namespaces, objects labels.Selector) []required {
 	var out []required
 	add := func(ofNamespace bool, s labels.Selector) {
@@ -174,8 +176,8 @@ func requirements(namespaces, objects labels.Selector) []required {
 	return out
 }
 
-// with adds the item under the required label that it shares with the fewest other items. A label that all items
-// require would not narrow the search.
+// with returns the bucket with an additional item, whose matcher is m. It indexes the item by the required label that it shares with the
+// fewest other items. A label that all items require would not narrow the search.
 func (b bucket[T]) with(m *Matcher, item T) bucket[T] {
 	best, fewest := -1, 0
 	for i, r := range m.required {
@@ -241,7 +243,7 @@ func without[T comparable](list []T, item T) []T {
 // Candidates are the items whose rules select one resource type.
 type Candidates[T comparable] struct {
 	buckets []*bucket[T]
-	rest    []T
+	rest    []T // The candidates that are in no bucket.
 }
 
 // CandidatesFor returns the items whose matchers select the resource type, as SelectsResource reports it.
@@ -273,7 +275,8 @@ func (x *Index[T]) CandidatesFor(resource schema.GroupVersionResource) Candidate
 	return out
 }
 
-// Versions returns the API versions, besides wildcards, in which items name the resource, in any order. A version may occur more than once.
+// Versions returns the API versions, except wildcards, in which the rules of items may name the resource, in any order. A version may occur
+// more than once.
 func (x *Index[T]) Versions(resource schema.GroupResource) []string {
 	var out []string
 	for _, group := range [...]string{resource.Group, wildcard} {
@@ -316,6 +319,7 @@ func (c Candidates[T]) Matching(o Object) []T {
 	return out
 }
 
+// appendLabelled appends the items that are indexed by one of the labels. ofNamespace reports whether these are labels of a namespace.
 func (b *bucket[T]) appendLabelled(out []T, ofNamespace bool, labels map[string]string) []T {
 	if b.labelled.Len() == 0 {
 		return out

@@ -65,21 +65,22 @@ type Object struct {
 
 // Matcher is the compiled match of a policy. It is immutable and safe for concurrent use.
 type Matcher struct {
+	// match is the match without the selectors and conditions that do not compile, and with the rules of withExplicitVersions.
 	match      placementv1.Match
 	namespaces labels.Selector
 	objects    labels.Selector
 	conditions *conditions
-	// required are the labels that the selectors require of namespaces and objects.
+	// required are the labels that the selectors require of namespaces and objects; see the function requirements.
 	required []required
-	// needsGuard is the result of the function needsGuard for the rules.
+	// needsGuard reports whether the rules cover requests that no policy matches; see the function needsGuard.
 	needsGuard bool
-	// rules is the number of rules that the policy's author wrote. They are the first ones in match.
+	// rules is the number of resource rules that the policy's author wrote. They are the first ones in match.
 	rules int
 	// within selects namespaces besides the namespace selector; nil selects all. It gets an empty name for no namespace.
 	within func(namespace string, labels map[string]string) bool
 }
 
-// ExcludedByWithin reports whether the restriction of Within alone keeps objects of a type from matching in a namespace.
+// ExcludedByWithin reports whether the function of Within excludes an object whose type and namespace the match selects otherwise.
 func (m *Matcher) ExcludedByWithin(o Object) bool {
 	return m.within != nil && m.SelectsResource(o.Resource) && m.SelectsByLabels(o.Namespace, o.NamespaceLabels) && !m.within(o.Namespace, o.NamespaceLabels)
 }
@@ -146,6 +147,7 @@ func New(m placementv1.Match, path *field.Path) (*Matcher, field.ErrorList) {
 	return out, errs
 }
 
+// validateRules returns an error for each group and resource in the rules that policies never match.
 func validateRules(rules []placementv1.ResourceRule, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, rule := range rules {
@@ -164,7 +166,8 @@ func validateRules(rules []placementv1.ResourceRule, path *field.Path) field.Err
 	return errs
 }
 
-// sharedConditions compiles all conditions, or reuses those of another matcher. It compiles all of them or none.
+// sharedConditions returns the compiled conditions of a list, which matchers with equal lists share. It returns none if one of them does
+// not compile.
 func sharedConditions(list []admissionregistrationv1.MatchCondition, path *field.Path) (*conditions, field.ErrorList) {
 	// Encoding does not fail: names and expressions are strings.
 	key, _ := json.Marshal(list)
@@ -180,6 +183,7 @@ func sharedConditions(list []admissionregistrationv1.MatchCondition, path *field
 	return out, nil
 }
 
+// compileConditions compiles match conditions together. It returns only errors if one of them is invalid.
 func compileConditions(list []admissionregistrationv1.MatchCondition, path *field.Path) (plugincel.ConditionEvaluator, field.ErrorList) {
 	var errs field.ErrorList
 	accessors := make([]plugincel.ExpressionAccessor, len(list))
@@ -201,7 +205,7 @@ func compileConditions(list []admissionregistrationv1.MatchCondition, path *fiel
 }
 
 // SelectsResource reports whether a resource rule selects the resource by name or wildcard. A wildcard does not select
-// bootstrap types; see Bootstrap.
+// bootstrap types; see IsBootstrapType.
 func (m *Matcher) SelectsResource(resource schema.GroupVersionResource) bool {
 	if NeverMatched(resource.GroupResource()) {
 		return false
@@ -209,6 +213,7 @@ func (m *Matcher) SelectsResource(resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(m.match.ResourceRules, func(rule placementv1.ResourceRule) bool { return selects(rule, resource) })
 }
 
+// contains reports whether a list has a value or the wildcard.
 func contains(list []string, value string) bool {
 	return slices.Contains(list, value) || slices.Contains(list, wildcard)
 }
@@ -247,7 +252,7 @@ func (m *Matcher) Leaves(ctx context.Context, o Object) (bool, error) {
 	return m.matches(ctx, o, o.Old)
 }
 
-// matches is Matches with the labels of another object.
+// matches does the same as Matches, but applies the object selector to the labels of the object labelled.
 func (m *Matcher) matches(ctx context.Context, o Object, labelled *unstructured.Unstructured) (bool, error) {
 	if !m.SelectsResource(o.Resource) || !m.SelectsNamespace(o.Namespace, o.NamespaceLabels) {
 		return false, nil
@@ -265,6 +270,7 @@ func (m *Matcher) matches(ctx context.Context, o Object, labelled *unstructured.
 	return m.evaluateConditions(ctx, o)
 }
 
+// evaluateConditions reports whether no match condition is false for an object. The error is that of Matches.
 func (m *Matcher) evaluateConditions(ctx context.Context, o Object) (bool, error) {
 	var old runtime.Object
 	if o.Old != nil {

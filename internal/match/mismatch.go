@@ -29,8 +29,8 @@ const PartRollout = "rollout"
 
 // Mismatch is the first part of a match that excludes an object.
 type Mismatch struct {
-	// Part is the path of the part of the match that excludes the object, below spec.match, for example "objectSelector" or
-	// "matchConditions[1]". PartRollout is not below spec.match.
+	// Part is the path, below spec.match, of the part that excludes the object, for example "objectSelector" or
+	// "matchConditions[1]". It is PartRollout, which is no such path, if the function of Within excludes the object.
 	Part string
 	// Reason says why the part excludes the object.
 	Reason string
@@ -71,7 +71,7 @@ func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *
 	return nil
 }
 
-// unmet returns the first requirement that labels do not meet.
+// unmet returns a text about the first requirement of a selector that labels do not meet. what names the object that has the labels.
 func unmet(selector labels.Selector, of labels.Set, what string) string {
 	requirements, _ := selector.Requirements()
 	for _, r := range requirements {

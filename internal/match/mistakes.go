@@ -39,8 +39,8 @@ import (
 // namespacesResource is the resource of Namespaces.
 var namespacesResource = corev1.Resource("namespaces")
 
-// warnOfNamespaceName returns a warning if the object selector has the label that only Namespaces have, unless the
-// rules match Namespaces.
+// warnOfNamespaceName returns a warning if the object selector has the label kubernetes.io/metadata.name, which only Namespaces have,
+// unless the rules match Namespaces. path is the path of the selector.
 func warnOfNamespaceName(m placementv1.Match, path *field.Path) []string {
 	ofNamespaces := slices.ContainsFunc(m.ResourceRules, func(r placementv1.ResourceRule) bool { return covers(r, namespacesResource) })
 	list := normalizeSelector(m.ObjectSelector)
@@ -165,6 +165,7 @@ func operationConstants(e celast.Expr) []string {
 	return nil
 }
 
+// stringLiteral returns the value of an expression that is a constant string; false if it is not.
 func stringLiteral(e celast.Expr) (string, bool) {
 	if e.Kind() != celast.LiteralKind {
 		return "", false

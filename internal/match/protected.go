@@ -138,17 +138,17 @@ func selects(rule placementv1.ResourceRule, resource schema.GroupVersionResource
 	return contains(rule.APIVersions, resource.Version) && (names(rule, gr) || covers(rule, gr) && !IsBootstrapType(gr))
 }
 
-// covers reports whether a rule has the resource in some version, by name or by wildcard.
+// covers reports whether a rule names the resource, in any version, or has a wildcard for it. It includes what wildcards do not match.
 func covers(rule placementv1.ResourceRule, resource schema.GroupResource) bool {
 	return contains(rule.APIGroups, resource.Group) && contains(rule.Resources, resource.Resource)
 }
 
-// names reports whether a rule has both the group and the name of the resource.
+// names reports whether a rule has both the group and the name of the resource, not by a wildcard.
 func names(rule placementv1.ResourceRule, resource schema.GroupResource) bool {
 	return slices.Contains(rule.APIGroups, resource.Group) && slices.Contains(rule.Resources, resource.Resource)
 }
 
-// needsGuard reports whether a webhook with these rules needs the guard: the condition that excludes requests which the
+// needsGuard reports whether a webhook with these rules needs the condition of guardCondition, which excludes requests that the
 // rules cover but the policies do not match. Rules that name types by group and resource do not need it. Neither does a
 // wildcard in a group without types that wildcards skip. The API server converts the object to evaluate a condition,
 // which costs it more than the rest of the call.
@@ -205,8 +205,8 @@ func bootstrapNamed(rules []placementv1.ResourceRule) []schema.GroupResource {
 	})
 }
 
-// Remarks returns what the author of a policy should know: which types the wildcards of the rules do not match, and which named types the
-// cluster depends on. path is the path of the match.
+// Remarks returns messages for the author of a policy: which types the wildcards of the rules do not match, and which of the types that the
+// rules name the cluster needs to start. path is the path of the match.
 func Remarks(m placementv1.Match, path *field.Path) []string {
 	var out []string
 	for i, rule := range m.ResourceRules {
@@ -221,8 +221,8 @@ func Remarks(m placementv1.Match, path *field.Path) []string {
 			}
 		}
 		if len(named) > 0 {
-			out = append(out, fmt.Sprintf("%s: the cluster needs %s to start and to add nodes: while Berth is down, or if the policy denies them, "+
-				"it may not", at, strings.Join(named, ", ")))
+			out = append(out, fmt.Sprintf("%s: the cluster needs %s to start and to add nodes: while Berth is down, or if the policy denies such objects, "+
+				"it may do neither", at, strings.Join(named, ", ")))
 		}
 		if len(missed) > 0 {
 			if more := len(missed) - maxListed; more > 0 {
@@ -234,8 +234,8 @@ func Remarks(m placementv1.Match, path *field.Path) []string {
 	return out
 }
 
-// Warnings returns warnings for the author of a policy of selectors and conditions that never select anything. path is the path of the
-// match.
+// Warnings returns messages for the author of a policy about its object selector and match conditions if they do not select what they seem
+// to select. path is the path of the match.
 func Warnings(m placementv1.Match, path *field.Path) []string {
 	out := warnOfNamespaceName(m, path.Child("objectSelector"))
 	for i, condition := range m.MatchConditions {
@@ -272,6 +272,7 @@ func guardCondition(rules []admissionregistrationv1.RuleWithOperations) admissio
 	}
 }
 
+// stringList returns the texts as a list in CEL.
 func stringList(list []string) string { return "[" + quoted(list, ", ") + "]" }
 
 // quoted returns the texts in quotes, with a separator between them.
@@ -283,6 +284,7 @@ func quoted(list []string, separator string) string {
 	return strings.Join(texts, separator)
 }
 
+// resourceList returns the resources as a list in CEL of texts such as "apps/deployments".
 func resourceList(resources []schema.GroupResource) string {
 	texts := make([]string, len(resources))
 	for i, r := range resources {

@@ -44,6 +44,7 @@ func normalizeSelector(s *metav1.LabelSelector) requirementList {
 	return slices.CompactFunc(out, func(a, b metav1.LabelSelectorRequirement) bool { return compareRequirements(a, b) == 0 })
 }
 
+// compareRequirements orders requirements by key, operator, and values.
 func compareRequirements(a, b metav1.LabelSelectorRequirement) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
 }
@@ -56,14 +57,14 @@ func (n requirementList) selector(more ...metav1.LabelSelectorRequirement) *meta
 // except returns the normal form without its i-th requirement.
 func (n requirementList) except(i int) requirementList { return slices.Concat(n[:i], n[i+1:]) }
 
-// SelectorImplies reports whether a selector selects only labels that another one selects, too. It returns false if that does
-// not follow from the requirements on each single label. A nil selector selects all labels.
+// SelectorImplies reports whether the selector narrow selects only objects that wide selects, too. It returns false if that does
+// not follow from the requirements on each single label. A nil selector selects all objects.
 func SelectorImplies(narrow, wide *metav1.LabelSelector) bool {
 	list := normalizeSelector(narrow)
 	return !slices.ContainsFunc(normalizeSelector(wide), func(r metav1.LabelSelectorRequirement) bool { return !list.implies(r) })
 }
 
-// implies reports whether all labels that meet the requirements meet another requirement, too.
+// implies reports whether each set of labels that meets all requirements of the list meets another requirement, too.
 func (n requirementList) implies(wide metav1.LabelSelectorRequirement) bool {
 	values, bounded := valuesOf(n, wide.Key)
 	has := func(operator metav1.LabelSelectorOperator) bool {
@@ -85,7 +86,7 @@ func (n requirementList) implies(wide metav1.LabelSelectorRequirement) bool {
 	return false
 }
 
-// excludes reports whether a requirement excludes a value of a label by name.
+// excludes reports whether a NotIn requirement lists a value of the label with a key.
 func (n requirementList) excludes(key, value string) bool {
 	return slices.ContainsFunc(n, func(r metav1.LabelSelectorRequirement) bool {
 		return r.Key == key && r.Operator == metav1.LabelSelectorOpNotIn && slices.Contains(r.Values, value)

@@ -39,18 +39,18 @@ type ServedType struct {
 // ServedTypes is the set of resource types that the API server serves. It is immutable and safe for concurrent use. A nil
 // *ServedTypes means that nothing is known about the API server.
 type ServedTypes struct {
-	types        []ServedType
-	undiscovered []schema.GroupVersion
+	types        []ServedType          // In the order of the API server's preference.
+	undiscovered []schema.GroupVersion // Those whose resources discovery could not list.
 }
 
 // NewServedTypes returns the set of served types. The versions of a group must be in the order of the API server's
 // preference. undiscovered are the group versions whose resources discovery could not list, such as those of an
 // extension API server that is down.
-func NewServedTypes(types []ServedType, silent ...schema.GroupVersion) *ServedTypes {
-	return &ServedTypes{types: types, undiscovered: silent}
+func NewServedTypes(types []ServedType, undiscovered ...schema.GroupVersion) *ServedTypes {
+	return &ServedTypes{types: types, undiscovered: undiscovered}
 }
 
-// Equal reports whether both sets have equal types in the same order.
+// Equal reports whether both sets have equal types in the same order, and the same undiscovered group versions.
 func (s *ServedTypes) Equal(other *ServedTypes) bool {
 	if s == nil || other == nil {
 		return s == other
@@ -58,8 +58,8 @@ func (s *ServedTypes) Equal(other *ServedTypes) bool {
 	return slices.Equal(s.undiscovered, other.undiscovered) && equality.Semantic.DeepEqual(s.types, other.types)
 }
 
-// Namespaced reports whether the API server serves the resource as namespaced. It also returns true if nothing is known
-// about the resource's group.
+// Namespaced reports whether the API server serves the resource as namespaced. It also returns true if discovery could not list
+// a version of the resource's group.
 func (s *ServedTypes) Namespaced(resource schema.GroupResource) bool {
 	if s == nil || s.hasUndiscovered([]string{resource.Group}, []string{wildcard}) {
 		return true
@@ -120,8 +120,8 @@ func (t ServedType) HasName(name string) bool {
 	return same(t.Resource) || same(t.Kind) || t.Singular != "" && same(t.Singular) || slices.ContainsFunc(t.ShortNames, same)
 }
 
-// SuggestResource returns a question that suggests a served type in place of one that is not served in namespaces, or is no type, for
-// example " (did you mean deployments.apps?)". It returns "" if no served type is similar.
+// SuggestResource returns a question that suggests a served type that a resource name and group probably stand for, for example
+// " (did you mean deployments.apps?)". It returns "" if the resource itself is served, or no served type is similar.
 func (s *ServedTypes) SuggestResource(resource schema.GroupResource) string {
 	meant, ok := s.Meant(resource)
 	if !ok || meant == resource {
@@ -187,7 +187,7 @@ func (s *ServedTypes) hasUndiscovered(groups, versions []string) bool {
 	return slices.ContainsFunc(s.undiscovered, func(gv schema.GroupVersion) bool { return contains(groups, gv.Group) && contains(versions, gv.Version) })
 }
 
-// suggestGroup returns the group that an invalid group name probably stands for. ok is false if none is similar.
+// suggestGroup returns the group that an invalid group name, such as "apps/v1", probably stands for. ok is false if none is similar.
 func (s *ServedTypes) suggestGroup(name string) (group string, ok bool) {
 	if before, _, cut := strings.Cut(name, "/"); cut {
 		return before, true

@@ -70,7 +70,7 @@ func BuiltinReplicasPath(resource schema.GroupResource) (path []string, ok bool)
 	return builtinSubresources[i].changes[0], true
 }
 
-// MayReadScale reports whether a policy that reads these fields may read the field that the scale subresource of a
+// MayReadScale reports whether a policy that reads these fields may read the field for replicas, which the scale subresource of a
 // custom resource sets. The CustomResourceDefinition names that field, which can be any field below spec.
 func MayReadScale(reads *projection.FieldSet) bool { return readsPath(reads, []string{"spec"}) }
 
@@ -127,7 +127,7 @@ func subresourceRules(hook PolicyWebhook) []admissionregistrationv1.RuleWithOper
 	return out
 }
 
-// subresourcesOf returns the subresources that change fields in reads, for the resources of a group that a rule names.
+// subresourcesOf returns the subresources that change fields in reads. group and resources are those of a rule, which may have wildcards.
 func subresourcesOf(group string, resources []string, reads *projection.FieldSet) []subresource {
 	var out []subresource
 	custom := mayBeCustom(group)

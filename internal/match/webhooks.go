@@ -56,9 +56,11 @@ type sharingKey struct {
 	NamespaceSelector requirementList
 	ObjectSelector    requirementList
 	MatchConditions   []admissionregistrationv1.MatchCondition
-	Versions          []string
-	Rules             []placementv1.ResourceRule
-	Guarded           bool `json:",omitempty"`
+	// Versions are the API versions that each rule names. If rules differ in them, it is nil, and Rules has all rules.
+	Versions []string
+	Rules    []placementv1.ResourceRule
+	// Guarded reports whether the policies need the guard; see needsGuard.
+	Guarded bool `json:",omitempty"`
 	// Subresources separates webhooks for subresources from webhooks for objects.
 	Subresources bool `json:",omitempty"`
 }
@@ -68,9 +70,10 @@ type sharingKey struct {
 // would call it with one of them. This does not hold if the policies differ in two labels.
 type mergedShape struct {
 	sharingKey
+	// ResourceRules are the rules as texts of ruleText.
 	ResourceRules []string
-	// OfNamespace reports which selector lacks a requirement: the namespace selector or the object selector. Key is its
-	// label.
+	// OfNamespace reports whether the requirement that may differ is in the namespace selector; if not, it is in the object
+	// selector. Key is the key of its label. The selector in sharingKey lacks the requirement.
 	OfNamespace bool
 	Key         string
 }
@@ -78,14 +81,14 @@ type mergedShape struct {
 // draftWebhook is a webhook for policies with the same sharingKey, before draftUnion merges it with others.
 type draftWebhook struct {
 	sharingKey
-	policies []string
+	policies []string // The names of the policies.
 	rules    []admissionregistrationv1.RuleWithOperations
 }
 
 // draftWithoutLabel is a draftWebhook without one of its label requirements.
 type draftWithoutLabel struct {
 	mergedShape
-	// keyText is the text of the mergedShape, or of the sharingKey if the draft has no requirement that can be left out.
+	// keyText is the mergedShape as JSON, or the sharingKey as JSON if the draft has no requirement that can be left out.
 	keyText string
 	// values are the values of the requirement that is left out.
 	values []string
@@ -190,6 +193,7 @@ func draftsOf(hooks []PolicyWebhook) []*draftWebhook {
 	return out
 }
 
+// sharingKeyOf returns the sharingKey of a policy's webhook for objects.
 func sharingKeyOf(hook PolicyWebhook) sharingKey {
 	m := hook.Matcher.match
 	key := sharingKey{
@@ -208,7 +212,7 @@ func sharingKeyOf(hook PolicyWebhook) sharingKey {
 	return key
 }
 
-// withoutEachLabel returns a copy of the draft for each of its In requirements on labels, without that requirement.
+// withoutEachLabel returns copies of the draft: one for each In requirement in its selectors, without that requirement.
 func (d *draftWebhook) withoutEachLabel() []draftWithoutLabel {
 	var rules []string
 	for _, r := range d.rules {
@@ -237,12 +241,14 @@ func (d *draftWebhook) withoutEachLabel() []draftWithoutLabel {
 	return out
 }
 
+// keyText returns a sharingKey or mergedShape as JSON.
 func keyText(key any) string {
 	// Marshaling does not fail: the keys contain only strings and booleans.
 	text, _ := json.Marshal(key)
 	return string(text)
 }
 
+// webhookName returns the name of a webhook, which has the failure policy and a digest of the key.
 func webhookName(failure placementv1.FailurePolicy, key string) string {
 	sum := sha256.Sum256([]byte(key))
 	// "fail" sorts before "ignore", which helps readers. The order has no meaning to the API server.
@@ -295,6 +301,7 @@ func appendRule(rules []admissionregistrationv1.RuleWithOperations,
 	return append(rules, next)
 }
 
+// ruleText returns the groups, versions, and resources of a rule as a text, to compare rules by.
 func ruleText(r admissionregistrationv1.RuleWithOperations) string {
 	return strings.Join(r.APIGroups, ",") + "/" + strings.Join(r.APIVersions, ",") + "/" + strings.Join(r.Resources, ",")
 }

@@ -96,6 +96,7 @@ func Check(content map[string]any, typed any) error {
 	return check(content, reflect.TypeOf(typed).Elem(), nil)
 }
 
+// convert converts the content of an object to a typed one. If strict is true, unknown fields are errors.
 func convert(content map[string]any, typed any, strict bool) error {
 	if err := Check(content, typed); err != nil {
 		return err
@@ -103,8 +104,8 @@ func convert(content map[string]any, typed any, strict bool) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, typed, strict)
 }
 
-// hasLongText reports whether any text in a value is not cheap to read as a number. Most objects have none, so that check needs
-// not compare them with their types.
+// hasLongText reports whether a value has a text, at any depth, that is not cheap to read as a number. Most objects have none, so that
+// Check need not compare them with their types.
 func hasLongText(value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -125,7 +126,7 @@ func hasLongText(value any) bool {
 
 var quantityType = reflect.TypeFor[resource.Quantity]()
 
-// check returns an error if a quantity in a value that is converted to a type is not cheap to read.
+// check returns an error if a value has a text that is not cheap to read where the type to has a quantity. path is the path of the value.
 func check(value any, to reflect.Type, path *field.Path) error {
 	for to.Kind() == reflect.Pointer {
 		to = to.Elem()
@@ -161,7 +162,7 @@ func check(value any, to reflect.Type, path *field.Path) error {
 	return nil
 }
 
-// checkFields is check for the fields of a struct.
+// checkFields does what check does for an object that is converted to a struct.
 func checkFields(object map[string]any, to reflect.Type, path *field.Path) error {
 	for f := range to.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -65,17 +65,18 @@ type Excess struct {
 	WithText bool
 }
 
-// Error implements error. It has nothing of the expression and of the text.
+// Error implements error. The message has no part of the expression or of the text, which may be secret.
 func (e *Excess) Error() string {
 	if e.WithText {
-		return fmt.Sprintf("matching the regular expression on the text takes %d %s or more, at most %d are taken: shorten one of them", e.Size, e.Unit, e.Limit)
+		return fmt.Sprintf("matching the regular expression on the text takes %d %s or more, at most %d are allowed: shorten the expression or the text",
+			e.Size, e.Unit, e.Limit)
 	}
 	return fmt.Sprintf("the regular expression has %d %s, at most %d are compiled: use fewer and smaller repetitions", e.Size, e.Unit, e.Limit)
 }
 
-// Check returns how a regular expression exceeds a limit, or does on a text of the given length in bytes; nil if it does not. The
-// parameter most is the limit of its states, MaxStates or MaxWritten. The parameter all reports whether all matches are wanted. An
-// invalid expression exceeds no limit but that of its length.
+// Check returns which limit a regular expression exceeds by its length, its number of states, or its work on a text; nil if none. most is
+// the limit of its states: MaxStates or MaxWritten. text is the length of the text in bytes. all reports whether all matches in the text
+// are searched, and not only the first. An invalid expression exceeds no limit but that of its length.
 func Check(expression string, most, text int, all bool) *Excess {
 	if n := len(expression); n > MaxLength {
 		return &Excess{Size: n, Limit: MaxLength, Unit: "bytes"}
@@ -83,7 +84,7 @@ func Check(expression string, most, text int, all bool) *Excess {
 	return CheckStates(States(expression), most, text, all)
 }
 
-// CheckStates is like Check for regular expressions with the given number of states altogether.
+// CheckStates is like Check for one or more regular expressions that have the given number of states together.
 func CheckStates(states, most, text int, all bool) *Excess {
 	if states > most {
 		return &Excess{Size: states, Limit: most, Unit: "states"}
@@ -121,7 +122,7 @@ func States(expression string) int {
 // counter counts the states of a syntax tree. The parser limits the product of nested repetitions to 1000, and the depth of the
 // tree.
 type counter struct {
-	// ranges are the ranges of characters that the states read.
+	// ranges are the distinct ranges of characters that the states read, by first and last character.
 	ranges map[[2]rune]bool
 	// groups is the number of capturing groups.
 	groups int
