@@ -46,7 +46,7 @@ func configure(predicates []configuredPredicate, config []PluginConfig) error {
 		path := field.NewPath("pluginConfig").Index(i)
 		at := slices.IndexFunc(predicates, func(p configuredPredicate) bool { return p.Name == c.Name })
 		if at < 0 {
-			return field.Invalid(path.Child("name"), c.Name, "there are arguments for a predicate that is not in use")
+			return field.Invalid(path.Child("name"), c.Name, "the predicate is not in use: remove its arguments, or add it to the list of predicates")
 		}
 		if given[c.Name] {
 			return field.Duplicate(path.Child("name"), c.Name)
@@ -67,8 +67,9 @@ func configure(predicates []configuredPredicate, config []PluginConfig) error {
 	return nil
 }
 
-// configure decodes the plugin's arguments. For the scheduler's own plugins it uses the scheduler's scheme, which is
-// strict and sets defaults. Other plugins get the raw arguments, as in the scheduler.
+// configure decodes the plugin's arguments, which are JSON, and sets p.args. path is the path of the arguments, for errors. For the
+// scheduler's own plugins it uses the scheduler's scheme, which is strict and sets defaults. Other plugins get the raw arguments, as in the
+// scheduler.
 func (p *configuredPredicate) configure(path *field.Path, raw []byte) error {
 	raw = bytes.TrimSpace(raw)
 	if bytes.Equal(raw, []byte("null")) {
@@ -83,7 +84,7 @@ func (p *configuredPredicate) configure(path *field.Path, raw []byte) error {
 	kind := configv1.SchemeGroupVersion.WithKind(p.Name + "Args")
 	if !scheme.Scheme.Recognizes(kind) {
 		if raw != nil {
-			return field.Forbidden(path, "it has no arguments")
+			return field.Forbidden(path, "the predicate has no arguments")
 		}
 		return nil
 	}
@@ -95,7 +96,7 @@ func (p *configuredPredicate) configure(path *field.Path, raw []byte) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if *decoded != kind {
-		return field.Invalid(path.Child("kind"), decoded.String(), "they are not of "+kind.String())
+		return field.Invalid(path.Child("kind"), decoded.String(), "the arguments must be of "+kind.String())
 	}
 	if err := validate(path, obj); err != nil {
 		return err
@@ -104,8 +105,8 @@ func (p *configuredPredicate) configure(path *field.Path, raw []byte) error {
 	return nil
 }
 
-// validate runs the scheduler's own validation. Plugins validate again when they are created, but that is too late to
-// report errors to the user.
+// validate runs the scheduler's own validation of a plugin's arguments. Plugins validate again when they are created, but that is too late
+// to report errors to the user.
 func validate(path *field.Path, obj runtime.Object) error {
 	switch args := obj.(type) {
 	case *config.InterPodAffinityArgs:
@@ -122,20 +123,20 @@ func validate(path *field.Path, obj runtime.Object) error {
 		}
 		return spread(path, args)
 	default:
-		return errors.New("nothing validates its arguments")
+		return errors.New("there is no validation for arguments of this type")
 	}
 }
 
-// spread removes the default constraints that do not filter, and rejects those that do. None of the scheduler's own
-// defaults filter. With any default constraint, the plugin would need the Services, ReplicaSets, and StatefulSets of a
+// spread removes the default constraints that do not filter, and returns an error for one that does. None of the scheduler's
+// own defaults filter. With any default constraint, the plugin would need the Services, ReplicaSets, and StatefulSets of a
 // pod.
 func spread(path *field.Path, args *config.PodTopologySpreadArgs) error {
 	args.DefaultingType = config.ListDefaulting
 	for i, c := range args.DefaultConstraints {
 		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
 			return field.Forbidden(path.Child("defaultConstraints").Index(i).Child("whenUnsatisfiable"),
-				"it takes the Services and the controllers of pods to tell to which it applies, which nothing watches here; "+
-					"name the constraint in the pods")
+				"a default constraint needs the Services and the controllers of pods, which Berth does not watch; "+
+					"set the constraint in the pods")
 		}
 	}
 	args.DefaultConstraints = nil

@@ -36,7 +36,7 @@ func TestArgumentsRefused(t *testing.T) {
 		want   string
 	}{
 		"NotInUse": {"What is not on the white-list has no arguments.", []PluginConfig{given("VolumeBinding", "{}")},
-			`pluginConfig[0].name: Invalid value: "VolumeBinding": there are arguments for a predicate that is not in use`},
+			`pluginConfig[0].name: Invalid value: "VolumeBinding": the predicate is not in use: remove its arguments, or add it to the list of predicates`},
 		"Twice": {"Nobody knows which hold.", []PluginConfig{given("NodeAffinity", "{}"), given("NodeAffinity", "{}")},
 			`pluginConfig[1].name: Duplicate value: "NodeAffinity"`},
 		"Unknown": {"Decoding is strict.", []PluginConfig{given("NodeResourcesFit", `{"ignored": ["a"]}`)},
@@ -47,18 +47,18 @@ func TestArgumentsRefused(t *testing.T) {
 		"Kind": {"They are of the plugin's kind.",
 			[]PluginConfig{given("NodeAffinity", `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "InterPodAffinityArgs"}`)},
 			`predicate NodeAffinity: pluginConfig[0].args.kind: Invalid value: "kubescheduler.config.k8s.io/v1, Kind=InterPodAffinityArgs": ` +
-				`they are not of kubescheduler.config.k8s.io/v1, Kind=NodeAffinityArgs`},
+				`the arguments must be of kubescheduler.config.k8s.io/v1, Kind=NodeAffinityArgs`},
 		"Version": {"They are of a version that there is.",
 			[]PluginConfig{given("NodeAffinity", `{"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "NodeAffinityArgs"}`)},
 			`predicate NodeAffinity: pluginConfig[0].args: no kind "NodeAffinityArgs" is registered for version ` +
 				`"kubescheduler.config.k8s.io/v1beta1"`},
 		"None": {"Some have none.", []PluginConfig{given("NodeName", "{}")},
-			`predicate NodeName: pluginConfig[0].args: Forbidden: it has no arguments`},
+			`predicate NodeName: pluginConfig[0].args: Forbidden: the predicate has no arguments`},
 		"DefaultConstraints": {"What takes the Services of a pod to tell is refused.",
 			[]PluginConfig{given("PodTopologySpread", `{"defaultingType": "List", "defaultConstraints":
 				[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]}`)},
-			`predicate PodTopologySpread: pluginConfig[0].args.defaultConstraints[0].whenUnsatisfiable: Forbidden: it takes the ` +
-				`Services and the controllers of pods to tell to which it applies, which nothing watches here; name the constraint in the pods`},
+			`predicate PodTopologySpread: pluginConfig[0].args.defaultConstraints[0].whenUnsatisfiable: Forbidden: a default ` +
+				`constraint needs the Services and the controllers of pods, which Berth does not watch; set the constraint in the pods`},
 		"InvalidConstraints": {"They are validated first.",
 			[]PluginConfig{given("PodTopologySpread", `{"defaultConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]}`)},
 			`predicate PodTopologySpread: pluginConfig[0].args.defaultingType: Invalid value: "System": when .defaultConstraints are not empty`},

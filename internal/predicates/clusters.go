@@ -73,6 +73,7 @@ func ClusterSnapshot(clusters map[string]map[string]any) *Snapshot {
 	return newSnapshot(s)
 }
 
+// clusterLabels returns the labels of the node that stands for a cluster; see ClusterSnapshot.
 func clusterLabels(cluster map[string]any) map[string]string {
 	out := map[string]string{}
 	add := func(key string, value any) {
@@ -110,6 +111,7 @@ var effects = map[string]corev1.TaintEffect{
 	"NoSelectIfNew":                            corev1.TaintEffectNoSchedule,
 }
 
+// clusterTaints returns the taints of the node that stands for a cluster; see ClusterSnapshot.
 func clusterTaints(cluster map[string]any) []corev1.Taint {
 	var out []corev1.Taint
 	taints, _ := cluster["taints"].([]any)

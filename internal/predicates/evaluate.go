@@ -71,11 +71,12 @@ type priorReport struct {
 	*Report
 	*validity
 
-	// candidateAt is the position that verdict has reached in the candidates of the snapshot, and verdictAt that in the verdicts.
+	// candidateAt is the index that the method verdict has reached in the candidates of the snapshot, and verdictAt that in Verdicts.
 	candidateAt, verdictAt int
 }
 
-// verdict returns the earlier verdict on a candidate if it is still valid. It must be called in the order of names.
+// verdict returns the earlier verdict on a candidate if it is still valid in the snapshot now, in which the candidate has info. It must be
+// called in the order of names.
 func (b *priorReport) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Verdict, bool) {
 	if b == nil {
 		return Verdict{}, false
@@ -138,18 +139,18 @@ type evaluation struct {
 	plugins []plugin
 	// world is the snapshot without the workload's own pods.
 	snapshot, world *Snapshot
-	evaluated       *atomic.Int64
+	evaluated       *atomic.Int64 // The counter Set.evaluated.
 
 	// state is the state that plugins prepared. skipped marks the plugins, by index, that do not apply to the pod.
 	state   fwk.CycleState
 	skipped []bool
 	// rejected is the status with which a plugin's PreFilter rejected all candidates; nil if none did.
 	rejected *fwk.Status
-	// named are the candidates to which each plugin's PreFilter restricted the search; nil for all. narrowing are the
-	// names of the plugins that restricted it.
+	// named are the names of the candidates to which each plugin's PreFilter restricted the search, by the plugin's index; nil for
+	// all. narrowing are the names of the plugins that restricted it.
 	named     []sets.Set[string]
 	narrowing sets.Set[string]
-	// podCopy is the pod as a pod that is already on a node. most is the maximum replica count to try on one candidate.
+	// podCopy is the pod as a pod that is already on a node. maxReplicas is the maximum replica count to try on one candidate.
 	podCopy     *framework.PodInfo
 	maxReplicas int
 }
@@ -184,12 +185,12 @@ func guard(name string, call func() *fwk.Status) (status *fwk.Status, err error)
 func unexpected(name string, status *fwk.Status) error {
 	err := status.AsError()
 	if err == nil {
-		err = fmt.Errorf("it answers with the unexpected status %s", status.Code())
+		err = fmt.Errorf("its plugin returned the unexpected status %s", status.Code())
 	}
 	return &PluginError{Predicate: name, Err: err}
 }
 
-// prepare runs PreFilter of each plugin that implements it.
+// prepare runs PreFilter of each plugin that implements it, and sets the fields from state to narrowing.
 func (j *evaluation) prepare(ctx context.Context) error {
 	j.state = framework.NewCycleState()
 	j.skipped = make([]bool, len(j.plugins))
@@ -263,7 +264,7 @@ func (j *evaluation) nowhere() string {
 	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", names)
 }
 
-// local reports whether each verdict depends on its own candidate only.
+// local reports whether the verdict on each candidate depends on no other candidate.
 func (j *evaluation) local() bool {
 	if j.rejected != nil {
 		return false
@@ -276,8 +277,8 @@ func (j *evaluation) local() bool {
 	return true
 }
 
-// candidates returns the verdicts on a query's candidates, sorted by name, and the candidates that are still to be
-// evaluated.
+// candidates returns a verdict for each of a query's candidates, sorted by name. Those for the candidates in open are not valid yet: these
+// must still be evaluated. The other verdicts are from the earlier report, or for names without a candidate.
 func (j *evaluation) candidates(q Query, before *priorReport) (verdicts []Verdict, open []candidate) {
 	if before.aligned(j.snapshot, q) {
 		for i, info := range j.snapshot.infos {
@@ -318,13 +319,13 @@ func (j *evaluation) candidates(q Query, before *priorReport) (verdicts []Verdic
 	return verdicts, open
 }
 
-// candidate is a candidate to evaluate, with the index of its verdict.
+// candidate is a candidate to evaluate.
 type candidate struct {
-	at   int
+	at   int // The index of its verdict.
 	info fwk.NodeInfo
 }
 
-// verdicts evaluates the candidates of a query.
+// verdicts returns the verdicts on the candidates of a query. It reuses those of an earlier report, which may be nil, where they are valid.
 func (j *evaluation) verdicts(ctx context.Context, q Query, before *priorReport) ([]Verdict, error) {
 	verdicts, open := j.candidates(q, before)
 	j.maxReplicas = j.bound(len(verdicts))

@@ -330,22 +330,22 @@ func TestPluginsFail(t *testing.T) {
 			predicate("", func(string) *fwk.Status { return fwk.AsStatus(errors.New("oh")) }).New, "predicate Mine: oh"},
 		"Unexpected": {"Nor is a status that says nothing.",
 			predicate("", func(string) *fwk.Status { return fwk.NewStatus(fwk.Skip) }).New,
-			"predicate Mine: it answers with the unexpected status Skip"},
+			"predicate Mine: its plugin returned the unexpected status Skip"},
 		"Missing": {"What is not there of the scheduler is said.",
 			func(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 				return predicate("Mine", func(string) *fwk.Status { h.ClientSet(); return nil }).New(ctx, nil, nil)
 			},
 			"predicate Mine: it panicked: runtime error: invalid memory address or nil pointer dereference; " +
-				"it may need something of the scheduler other than nodes, their pods and namespaces, which is all there is"},
+				"the plugin may use something of the scheduler other than nodes, their pods, and namespaces, which Berth does not offer"},
 		"Make": {"A plugin may panic when it is made.",
 			func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) { panic("oh") },
 			"predicate Mine: it panicked: oh"},
 		"NotMade": {"It may not be made at all.",
 			func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return nil, errors.New("oh") },
-			"predicate Mine: it can't be made: oh"},
+			"predicate Mine: creating its plugin: oh"},
 		"NoFilter": {"It may be no filter.",
 			func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return named("Mine"), nil },
-			"predicate Mine: it can't be made: a predicates.named filters nothing"},
+			"predicate Mine: its plugin is a predicates.named, which is no filter plugin"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,7 @@ type worker struct {
 	// evaluation's state again, because all added copies are removed.
 	tried fwk.CycleState
 
-	// outcomes are the last distinct outcomes.
+	// outcomes are the last distinct outcomes, at most maxOutcomes.
 	outcomes []*Outcome
 }
 
@@ -84,6 +84,7 @@ func (w *worker) verdict(ctx context.Context, info fwk.NodeInfo) (Verdict, error
 	return Verdict{Name: name, Outcome: w.share(o)}, err
 }
 
+// outcome evaluates a candidate with a name.
 func (w *worker) outcome(ctx context.Context, name string, info fwk.NodeInfo) (o Outcome, err error) {
 	if w.rejected != nil {
 		o.Predicate, o.Reasons = w.rejected.Plugin(), sorted(w.rejected.Reasons())
@@ -235,7 +236,7 @@ func (j *evaluation) extends() bool {
 	return false
 }
 
-// with returns the candidate with more copies of the pod, and adds the copies to the state.
+// with returns a copy of the candidate that has the given number of additional copies of the pod, and adds these copies to the state.
 func (w *worker) with(ctx context.Context, state fwk.CycleState, info fwk.NodeInfo, copies int) (fwk.NodeInfo, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -250,7 +251,7 @@ func (w *worker) with(ctx context.Context, state fwk.CycleState, info fwk.NodeIn
 	return info, w.extend(ctx, state, info, copies, fwk.PreFilterExtensions.AddPod)
 }
 
-// change is a method of PreFilterExtensions.
+// change is the method AddPod or RemovePod of PreFilterExtensions.
 type change func(fwk.PreFilterExtensions, context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status
 
 // extend calls a method of PreFilterExtensions for each copy of the pod that is added to the candidate or removed from

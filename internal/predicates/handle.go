@@ -52,6 +52,7 @@ func (h *handle) SnapshotSharedLister() fwk.SharedLister { return &h.world }
 
 func (h *handle) Parallelizer() fwk.Parallelizer { return parallelizer{} }
 
+// SharedInformerFactory returns a factory that offers only a lister of the snapshot's namespaces.
 func (h *handle) SharedInformerFactory() informers.SharedInformerFactory {
 	return factory{world: &h.world}
 }
@@ -69,16 +70,18 @@ type claimless struct {
 	informers informers.SharedInformerFactory
 }
 
+// SharedInformerFactory returns a factory whose listers list nothing.
 func (c claimless) SharedInformerFactory() informers.SharedInformerFactory { return c.informers }
 
-// ClientSet and SharedCSIManager return nil, which plugins may store. Plugins panic if they use it.
+// ClientSet returns nil, which plugins may store. Plugins panic if they use it.
 func (c claimless) ClientSet() kubernetes.Interface { return nil }
 
+// SharedCSIManager returns nil, as ClientSet does.
 func (c claimless) SharedCSIManager() fwk.CSIManager { return nil }
 
 // errClaims is the error for pods with volumes that are claims. To evaluate these, Berth would have to watch claims, volumes,
 // and classes, and tell the scheduler's binder which pods it assumes to run where.
-var errClaims = errors.New("the pod claims volumes, and nothing watches what they are: leave it out for such pods")
+var errClaims = errors.New("the pod has volume claims, which Berth does not watch: do not evaluate this predicate for such pods")
 
 // hasClaims reports whether a pod has volumes that are PersistentVolumeClaims, or for which one is created.
 func hasClaims(pod *corev1.Pod) bool {
@@ -91,7 +94,7 @@ func hasClaims(pod *corev1.Pod) bool {
 // registered.
 var initMetrics = sync.OnceFunc(schedulermetrics.InitMetrics)
 
-// lister shows the snapshot of the current evaluation. Plugins keep the lister and what its methods return.
+// lister is the SharedLister of the current evaluation's snapshot. Plugins keep the lister and what its methods return.
 type lister struct{ *Snapshot }
 
 func (l *lister) NodeInfos() fwk.NodeInfoLister { return l }
@@ -100,10 +103,12 @@ func (l *lister) StorageInfos() fwk.StorageInfoLister { return l }
 
 // The following types implement the path to the only lister that an informer factory offers here, without informers.
 type (
+	// factory offers only Core.
 	factory struct {
 		informers.SharedInformerFactory
 		world *lister
 	}
+	// namespaces offers only the namespaces of the snapshot in world. Each step on the path to their lister returns it.
 	namespaces struct {
 		corev1informers.Interface
 		corev1informers.NamespaceInformer
@@ -174,7 +179,7 @@ func failure(predicate string, recovered any) error {
 	}
 	hint := ""
 	if nilCalled := (goruntime.Error)(nil); errors.As(err, &nilCalled) {
-		hint = "; it may need something of the scheduler other than nodes, their pods and namespaces, which is all there is"
+		hint = "; the plugin may use something of the scheduler other than nodes, their pods, and namespaces, which Berth does not offer"
 	}
 	return &PluginError{Predicate: predicate, Err: fmt.Errorf("it panicked: %w%s", err, hint)}
 }

@@ -48,12 +48,13 @@ type NodeCache struct {
 	loaded map[schema.GroupVersionResource]bool
 	// hosts are the nodes by name, including unknown nodes that have pods.
 	hosts map[string]*host
-	// changedNodes are the hosts that changed since the current snapshot.
-	changedNodes        []string
+	// changedNodes are the names of the hosts that changed since the current snapshot.
+	changedNodes []string
+	// nodesAddedOrRemoved reports whether a node was added or removed since the current snapshot.
 	nodesAddedOrRemoved bool
-	pods                *btree.BTree[record]
+	pods                *btree.BTree[record] // By namespace and name.
 	shapes              shapes
-	labelled            map[string]namespaceEntry
+	namespaces          map[string]namespaceEntry // By name.
 	// sorted are the namespaces in the order of a snapshot. It is nil if it has to be computed.
 	sorted []*corev1.Namespace
 
@@ -61,13 +62,13 @@ type NodeCache struct {
 	epoch uint64
 	// changes counts the changes that a predicate can see.
 	changes uint64
-	// revision equals changes, or is 0 while the world is incomplete.
+	// revision equals changes, or is 0 while a type is not complete.
 	revision atomic.Uint64
-	// current is the newest snapshot that was taken.
+	// current is the newest snapshot that was taken; nil for none since a type was dropped.
 	current atomic.Pointer[Snapshot]
 }
 
-// host is a node that pods are bound to.
+// host is a node, or the name of an unknown node that pods are bound to.
 type host struct {
 	info *framework.NodeInfo
 	// epoch is the epoch in which info was made.
@@ -76,6 +77,7 @@ type host struct {
 	key digest
 }
 
+// known reports whether the cache has the node, and not only pods that are bound to it.
 func (h *host) known() bool { return h.info.Node() != nil }
 
 // namespaceEntry is a namespace with the digest of its projection.
@@ -84,9 +86,9 @@ type namespaceEntry struct {
 	namespace *corev1.Namespace
 }
 
-// IncompleteError reports that a snapshot was requested before the world was complete.
+// IncompleteError reports that a snapshot was requested before all types were complete.
 type IncompleteError struct {
-	// Missing are the resource types that are incomplete, sorted, for example "nodes".
+	// Missing are the plural names of the types that are not complete, sorted, for example "nodes".
 	Missing []string
 }
 
@@ -98,17 +100,17 @@ func (e *IncompleteError) Error() string {
 // nodes on its path.
 const degree = 16
 
-// NewNodeCache returns an empty, incomplete world.
+// NewNodeCache returns an empty cache, in which no type is complete.
 func NewNodeCache() *NodeCache {
 	return &NodeCache{
-		loaded:   map[schema.GroupVersionResource]bool{},
-		hosts:    map[string]*host{},
-		pods:     btree.New(degree, lessRecord),
-		labelled: map[string]namespaceEntry{},
+		loaded:     map[schema.GroupVersionResource]bool{},
+		hosts:      map[string]*host{},
+		pods:       btree.New(degree, lessRecord),
+		namespaces: map[string]namespaceEntry{},
 	}
 }
 
-// Load replaces the content of one of the types of Reads by the objects. The type is complete then.
+// Load replaces all objects of one of the types of Reads. The type is complete then. It reports whether a predicate can see the change.
 func (w *NodeCache) Load(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) bool {
 	if _, ok := reads()[resource]; !ok {
 		return false
@@ -138,7 +140,7 @@ func (w *NodeCache) Load(resource schema.GroupVersionResource, objects []*unstru
 	return w.countChange(changed)
 }
 
-// Put adds or replaces an object. It has no effect unless the type is complete.
+// Put adds or replaces an object. It has no effect unless the type is complete. It reports whether a predicate can see the change.
 func (w *NodeCache) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) bool {
 	if _, ok := reads()[resource]; !ok {
 		return false
@@ -149,14 +151,14 @@ func (w *NodeCache) Put(resource schema.GroupVersionResource, o *unstructured.Un
 	return w.loaded[resource] && w.countChange(change())
 }
 
-// Delete removes an object.
+// Delete removes an object, and reports whether a predicate can see the change.
 func (w *NodeCache) Delete(resource schema.GroupVersionResource, namespace, name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.countChange(w.remove(resource, types.NamespacedName{Namespace: namespace, Name: name}))
 }
 
-// Drop removes a type and its objects. The world is incomplete then.
+// Drop removes all objects of a type, which is not complete then. It reports whether the type was complete.
 func (w *NodeCache) Drop(resource schema.GroupVersionResource) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,10 +188,10 @@ func (w *NodeCache) Size(resource schema.GroupVersionResource) (objects int, ok 
 	return len(w.names(resource)), true
 }
 
-// Revision returns the revision that a new snapshot would have. It is 0 while the world is incomplete.
+// Revision returns the revision that a new snapshot would have. It is 0 while a type is not complete.
 func (w *NodeCache) Revision() uint64 { return w.revision.Load() }
 
-// Snapshot returns the current state of the world. While the world is incomplete, it returns an *IncompleteError.
+// Snapshot returns a snapshot of the current objects. While a type is incomplete, it returns an *IncompleteError.
 func (w *NodeCache) Snapshot() (*Snapshot, error) {
 	if s := w.current.Load(); s != nil && s.revision == w.revision.Load() {
 		return s, nil
@@ -204,9 +206,9 @@ func (w *NodeCache) Snapshot() (*Snapshot, error) {
 		return old, nil
 	}
 	if w.sorted == nil {
-		w.sorted = make([]*corev1.Namespace, 0, len(w.labelled))
-		for _, name := range slices.Sorted(maps.Keys(w.labelled)) {
-			w.sorted = append(w.sorted, w.labelled[name].namespace)
+		w.sorted = make([]*corev1.Namespace, 0, len(w.namespaces))
+		for _, name := range slices.Sorted(maps.Keys(w.namespaces)) {
+			w.sorted = append(w.sorted, w.namespaces[name].namespace)
 		}
 	}
 	var s *Snapshot
@@ -256,7 +258,7 @@ func (w *NodeCache) missing() []string {
 	return out
 }
 
-// countChange increments the revision if something changed, and returns changed.
+// countChange counts a change if changed is true, updates the revision, and returns changed.
 func (w *NodeCache) countChange(changed bool) bool {
 	if changed {
 		w.changes++
@@ -289,7 +291,7 @@ func (w *NodeCache) names(resource schema.GroupVersionResource) []types.Namespac
 			return true
 		})
 	case namespaceResource:
-		for name := range w.labelled {
+		for name := range w.namespaces {
 			out = append(out, types.NamespacedName{Name: name})
 		}
 	}
@@ -356,10 +358,11 @@ func (w *NodeCache) storedDigest(resource schema.GroupVersionResource, name stri
 		}
 		return digest{}, false
 	}
-	n, ok := w.labelled[name]
+	n, ok := w.namespaces[name]
 	return n.key, ok
 }
 
+// setPod adds or replaces a pod, and reports whether a predicate can see the change.
 func (w *NodeCache) setPod(p *pod) bool {
 	place := at(p.object.Namespace, p.object.Name)
 	old, replaced := w.pods.Get(place)
@@ -375,6 +378,7 @@ func (w *NodeCache) setPod(p *pod) bool {
 	return h.known() || seen
 }
 
+// removePod removes a pod, and reports whether a predicate can see the change.
 func (w *NodeCache) removePod(name types.NamespacedName) bool {
 	old, ok := w.pods.Delete(at(name.Namespace, name.Name))
 	return ok && w.removeFromNode(old.pod)
@@ -389,6 +393,7 @@ func (w *NodeCache) removeFromNode(p *pod) bool {
 	return h.known()
 }
 
+// setNode adds or replaces a node, whose projection has the digest key. It returns true: a predicate can see the change.
 func (w *NodeCache) setNode(node *corev1.Node, key digest) bool {
 	h := w.host(node.Name)
 	w.nodesAddedOrRemoved = w.nodesAddedOrRemoved || !h.known()
@@ -407,6 +412,7 @@ func (w *NodeCache) host(name string) *host {
 	return h
 }
 
+// removeNode removes a node, but not its pods, and reports whether the cache had it.
 func (w *NodeCache) removeNode(name string) bool {
 	h, ok := w.hosts[name]
 	if !ok || !h.known() {
@@ -427,23 +433,25 @@ func (w *NodeCache) mutableInfo(h *host, name string) *framework.NodeInfo {
 	return h.info
 }
 
-// removeIfEmpty removes a host that is unknown and has no pods.
+// removeIfEmpty removes a host from the cache if its node is unknown and it has no pods.
 func (w *NodeCache) removeIfEmpty(h *host, name string) {
 	if !h.known() && len(h.info.Pods) == 0 {
 		delete(w.hosts, name)
 	}
 }
 
+// setNamespace adds or replaces a namespace, whose projection has the digest key. It returns true: a predicate can see the change.
 func (w *NodeCache) setNamespace(namespace *corev1.Namespace, key digest) bool {
-	w.labelled[namespace.Name] = namespaceEntry{key, namespace}
+	w.namespaces[namespace.Name] = namespaceEntry{key, namespace}
 	w.sorted = nil
 	return true
 }
 
+// removeNamespace removes a namespace, and reports whether the cache had it.
 func (w *NodeCache) removeNamespace(name string) bool {
-	_, ok := w.labelled[name]
+	_, ok := w.namespaces[name]
 	if ok {
-		delete(w.labelled, name)
+		delete(w.namespaces, name)
 		w.sorted = nil
 	}
 	return ok

@@ -37,6 +37,7 @@ type pod struct {
 	object corev1.Pod
 	info   framework.PodInfo
 
+	// shape and labels are shared: pods with equal ones have the same pointers.
 	shape  *shape
 	labels *map[string]string
 }
@@ -60,6 +61,7 @@ type record struct {
 	pod             *pod
 }
 
+// lessRecord orders records by namespace and name.
 func lessRecord(a, b record) bool {
 	if a.namespace != b.namespace {
 		return a.namespace < b.namespace
@@ -159,7 +161,7 @@ func (s *shapes) shape(namespace string, spec, status map[string]any) (*shape, e
 	})
 }
 
-// labelled returns the shared labels of a pod.
+// labelled returns the shared labels of a pod. value is its metadata.labels.
 func (s *shapes) labelled(value any) (*map[string]string, error) {
 	space := spaces.Get().(*[]byte)
 	defer spaces.Put(space)

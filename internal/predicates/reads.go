@@ -106,7 +106,7 @@ var podFields = []string{
 // expected. The key itself would be as large as the projection.
 type digest [sha256.Size / 2]byte
 
-// cut returns the fields of a node or a namespace that predicates read, and the digest of these.
+// cut returns a copy of a node or a namespace with only the fields that predicates read, and its digest.
 func cut(resource schema.GroupVersionResource, object *unstructured.Unstructured) (map[string]any, digest) {
 	fields := reads()[resource]
 	out := fields.Project(object.Object)
@@ -142,8 +142,8 @@ func prune(pod map[string]any) {
 	}
 }
 
-// keep removes the items of a list that wanted rejects, and the list if none remains. Items that are not objects stay,
-// so that converting them fails.
+// keep removes from the list in a field of an object the items for which wanted returns false, and the field if no item remains.
+// Items that are not objects stay, so that converting them fails.
 func keep(object map[string]any, name string, wanted func(map[string]any) bool) {
 	list, ok := object[name].([]any)
 	if !ok {

@@ -152,11 +152,11 @@ func NewRegistry(others ...Predicate) (*Registry, error) {
 	for _, p := range others {
 		switch {
 		case p.Name == "":
-			return nil, fmt.Errorf("a predicate needs a name")
+			return nil, fmt.Errorf("a predicate has no name: Name is required")
 		case strings.ContainsFunc(p.Name, func(c rune) bool { return c == ',' || unicode.IsSpace(c) }):
-			return nil, fmt.Errorf("predicate %q: a name has no commas, blanks or line breaks", p.Name)
+			return nil, fmt.Errorf("predicate %q: a name must not have commas, blanks, or line breaks", p.Name)
 		case r.lookup(p.Name) != nil:
-			return nil, fmt.Errorf("there are two predicates %s", p.Name)
+			return nil, fmt.Errorf("predicate %s is registered twice", p.Name)
 		case p.New == nil:
 			return nil, fmt.Errorf("predicate %s: New is required", p.Name)
 		case p.Candidates&(Nodes|Clusters) == 0:
@@ -167,6 +167,7 @@ func NewRegistry(others ...Predicate) (*Registry, error) {
 	return r, nil
 }
 
+// lookup returns the known predicate with a name; nil if there is none.
 func (r *Registry) lookup(name string) *knownPredicate {
 	i := slices.IndexFunc(r.predicates, func(k knownPredicate) bool { return k.Name == name })
 	if i < 0 {
@@ -187,6 +188,7 @@ func (r *Registry) Default() []string {
 	return r.names(func(k knownPredicate) bool { return !k.optional })
 }
 
+// names returns the names of the known predicates for which want returns true, in their order.
 func (r *Registry) names(want func(knownPredicate) bool) []string {
 	var names []string
 	for _, k := range r.predicates {
@@ -212,7 +214,7 @@ func (r *Registry) New(whitelist []string, config ...PluginConfig) (*Set, error)
 			return nil, fmt.Errorf("there is no predicate %q: known are %s", name, strings.Join(r.Names(), ", "))
 		}
 		if slices.Contains(s.names, name) {
-			return nil, fmt.Errorf("predicate %s is there twice", name)
+			return nil, fmt.Errorf("predicate %s is listed twice: remove one of the entries", name)
 		}
 		s.names = append(s.names, name)
 		s.predicates = append(s.predicates, configuredPredicate{knownPredicate: *k})

@@ -92,14 +92,14 @@ type Report struct {
 	set      *Set
 	workload workload.Workload
 	query    Query
-	// validFor is the snapshot for which the verdicts were last found to be valid.
+	// validFor has the newest snapshot for which the verdicts were found to be valid.
 	validFor atomic.Pointer[validity]
 }
 
-// validity is what verdicts are based on.
+// validity is a snapshot for which the verdicts of a report are valid.
 type validity struct {
 	snapshot *Snapshot
-	// local reports whether each verdict depended on its own candidate only.
+	// local reports whether the verdict on each candidate depended on no other candidate.
 	local bool
 }
 
@@ -115,8 +115,8 @@ const (
 	encodedFactor, containerBytes, volumeBytes = 4, 1 << 10, 256
 )
 
-// EstimateBytes estimates the memory of reports on one snapshot, in bytes, with the parts of it and of their workloads that
-// they keep.
+// EstimateBytes estimates the memory of reports on one snapshot, in bytes. It includes the parts of the snapshot and of the workloads
+// that the reports keep in memory.
 func EstimateBytes(reports []*Report) int {
 	if len(reports) == 0 {
 		return 0

@@ -38,7 +38,7 @@ type Set struct {
 	// narrowed are all sets that Narrow made of the same list, including this one, by their joined names.
 	narrowed *sync.Map
 
-	nodes, clusters pool
+	nodes, clusters pool // The plugins for each kind of candidates.
 	// evaluated counts how many candidates were evaluated for a pod.
 	evaluated atomic.Int64
 }
@@ -50,7 +50,7 @@ type configuredPredicate struct {
 	args runtime.Object
 }
 
-// complete initializes the set's pools. It returns an existing set with the same names if there is one.
+// complete initializes the set's pools. It returns the set, or an existing one with the same names among those in narrowed.
 func complete(s *Set) *Set {
 	if s.narrowed == nil {
 		s.narrowed = &sync.Map{}
@@ -61,6 +61,7 @@ func complete(s *Set) *Set {
 	return kept.(*Set)
 }
 
+// predicatesFor returns the predicates that evaluate candidates of a kind, in their order.
 func predicatesFor(kind Candidates, predicates []configuredPredicate) []configuredPredicate {
 	var out []configuredPredicate
 	for _, p := range predicates {
@@ -92,7 +93,7 @@ func (s *Set) Narrow(names []string) (*Set, error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(s.names, name) {
-			return nil, fmt.Errorf("predicate %q is not in use: those that are are %s", name, strings.Join(s.names, ", "))
+			return nil, fmt.Errorf("predicate %q is not in use: the manager uses %s", name, strings.Join(s.names, ", "))
 		}
 	}
 	next := &Set{narrowed: s.narrowed}
@@ -111,7 +112,7 @@ type pool struct {
 	predicates []configuredPredicate
 
 	mu   sync.Mutex
-	idle []*plugins
+	idle []*plugins // Those that no evaluation uses.
 }
 
 // plugins are the plugins for one evaluation at a time.
@@ -180,11 +181,11 @@ func (c *configuredPredicate) make(h *handle) (made plugin, err error) {
 	}
 	p, err := c.New(context.Background(), c.args, of)
 	if err != nil {
-		return plugin{}, &PluginError{Predicate: c.Name, Err: fmt.Errorf("it can't be made: %w", err)}
+		return plugin{}, &PluginError{Predicate: c.Name, Err: fmt.Errorf("creating its plugin: %w", err)}
 	}
 	filter, ok := p.(fwk.FilterPlugin)
 	if !ok {
-		return plugin{}, &PluginError{Predicate: c.Name, Err: fmt.Errorf("it can't be made: a %T filters nothing", p)}
+		return plugin{}, &PluginError{Predicate: c.Name, Err: fmt.Errorf("its plugin is a %T, which is no filter plugin", p)}
 	}
 	made = plugin{configuredPredicate: c, filter: filter}
 	if pre, ok := p.(fwk.PreFilterPlugin); ok {

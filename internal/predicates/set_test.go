@@ -46,11 +46,11 @@ func TestRegistry(t *testing.T) {
 		"InterPodAffinity", "Mine",
 	}, r.Default())
 	for reason, p := range map[string]Predicate{
-		"a predicate needs a name":                                     {New: mine.New, Candidates: Nodes},
-		"there are two predicates NodeName":                            {Name: "NodeName", New: mine.New, Candidates: Nodes},
-		"predicate Mine: New is required":                              {Name: "Mine", Candidates: Nodes},
-		"predicate Mine: Candidates must be Nodes, Clusters, or both":  {Name: "Mine", New: mine.New},
-		`predicate "A,B": a name has no commas, blanks or line breaks`: {Name: "A,B", New: mine.New, Candidates: Nodes},
+		"a predicate has no name: Name is required":                            {New: mine.New, Candidates: Nodes},
+		"predicate NodeName is registered twice":                               {Name: "NodeName", New: mine.New, Candidates: Nodes},
+		"predicate Mine: New is required":                                      {Name: "Mine", Candidates: Nodes},
+		"predicate Mine: Candidates must be Nodes, Clusters, or both":          {Name: "Mine", New: mine.New},
+		`predicate "A,B": a name must not have commas, blanks, or line breaks`: {Name: "A,B", New: mine.New, Candidates: Nodes},
 	} {
 		if _, err := NewRegistry(p); err == nil || err.Error() != reason {
 			t.Errorf("%v instead of %s", err, reason)
@@ -74,7 +74,7 @@ func TestWhitelist(t *testing.T) {
 		"Unknown": {[]string{"NodeNames"}, nil, `there is no predicate "NodeNames": known are NodeUnschedulable, NodeName, TaintToleration, ` +
 			"NodeAffinity, NodePorts, NodeResourcesFit, VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, " +
 			"PodTopologySpread, InterPodAffinity"},
-		"Twice": {[]string{"NodeName", "NodePorts", "NodeName"}, nil, "predicate NodeName is there twice"},
+		"Twice": {[]string{"NodeName", "NodePorts", "NodeName"}, nil, "predicate NodeName is listed twice: remove one of the entries"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestNarrow(t *testing.T) {
 	if all, err := s.Narrow(nil); err != nil || all != s {
 		t.Errorf("no names are not the set itself: %v", err)
 	}
-	const want = `predicate "NodePorts" is not in use: those that are are NodeResourcesFit`
+	const want = `predicate "NodePorts" is not in use: the manager uses NodeResourcesFit`
 	one, err := few.Narrow([]string{"NodeResourcesFit"})
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +288,7 @@ func TestPreFilter(t *testing.T) {
 				h.SharedInformerFactory().Core().V1().ConfigMaps()
 				return nil, nil
 			}}, "", nil, "predicate P0: it panicked: runtime error: invalid memory address or nil pointer dereference; " +
-				"it may need something of the scheduler other than nodes, their pods and namespaces, which is all there is"},
+				"the plugin may use something of the scheduler other than nodes, their pods, and namespaces, which Berth does not offer"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -391,8 +391,8 @@ func TestVolumes(t *testing.T) {
 		"None":    {"A pod that has none runs anywhere.", all, "volumes: []", "q", "1/1 nodes fit"},
 		"Mounted": {"A disk is mounted once.", all[:1], disk, "q", "0/1 nodes fit: 1 node(s) had no available disk"},
 		"Limits": {"Nobody knows how many disks a node may have.", all[1:2], disk, "q", "predicate NodeVolumeLimits: it panicked: runtime error: " +
-			"invalid memory address or nil pointer dereference; it may need something of the scheduler other than nodes, their pods and " +
-			"namespaces, which is all there is"},
+			"invalid memory address or nil pointer dereference; the plugin may use something of the scheduler other than nodes, their pods, and " +
+			"namespaces, which Berth does not offer"},
 		"Template":  {"A template's are not judged.", all, claim + ", " + "hostname: h", "", "1/1 nodes fit"},
 		"Claim":     {"Nobody knows of claims.", all, claim, "q", "predicate VolumeRestrictions: " + errClaims.Error()},
 		"Zone":      {"Nobody knows of claims.", all[3:], claim, "q", "predicate VolumeZone: " + errClaims.Error()},

@@ -56,12 +56,13 @@ type Snapshot struct {
 	// unlimited are the candidates whose resources are unknown.
 	unlimited sets.Set[string]
 
-	// The following are computed on first use.
+	// affinity returns the nodes that have pods with affinity, antiAffinity those that have pods with required anti-affinity, and claims
+	// the claims that pods use, as "namespace/name". They are computed on first use.
 	affinity, antiAffinity func() []fwk.NodeInfo
 	claims                 func() sets.Set[string]
 }
 
-// newSnapshot completes a snapshot whose candidates are set.
+// newSnapshot returns a snapshot with the candidates of s, and sets its functions that are computed on first use.
 func newSnapshot(s Snapshot) *Snapshot {
 	infos := s.infos
 	s.affinity = having(infos, fwk.NodeInfo.GetPodsWithAffinity)
@@ -78,7 +79,7 @@ func newSnapshot(s Snapshot) *Snapshot {
 	return &s
 }
 
-// having returns a function that computes, once, which nodes have such pods.
+// having returns a function that returns the nodes for which pods returns any pods. It computes them once.
 func having(infos []fwk.NodeInfo, pods func(fwk.NodeInfo) []fwk.PodInfo) func() []fwk.NodeInfo {
 	return sync.OnceValue(func() []fwk.NodeInfo {
 		n := 0
@@ -95,7 +96,7 @@ func having(infos []fwk.NodeInfo, pods func(fwk.NodeInfo) []fwk.PodInfo) func() 
 	})
 }
 
-// with returns a copy of the snapshot with other NodeInfos at some indexes.
+// with returns a copy of the snapshot with other NodeInfos, which are given by index, for some candidates.
 func (s *Snapshot) with(others map[int]fwk.NodeInfo) *Snapshot {
 	next := *s
 	next.infos = slices.Clone(s.infos)
@@ -225,7 +226,7 @@ func (s *Snapshot) without(namespace string, own labels.Selector, name string) *
 	return s.with(others)
 }
 
-// withoutPods returns a copy of a node without some of its pods.
+// withoutPods returns a copy of a NodeInfo without the given pods.
 func withoutPods(info fwk.NodeInfo, pods []*corev1.Pod) fwk.NodeInfo {
 	out := info.Snapshot()
 	for _, p := range pods {
@@ -234,7 +235,7 @@ func withoutPods(info fwk.NodeInfo, pods []*corev1.Pod) fwk.NodeInfo {
 	return out
 }
 
-// leave removes a pod from its node.
+// leave removes a pod from a NodeInfo, but keeps the host ports that other pods there use.
 func leave(info fwk.NodeInfo, p *corev1.Pod) {
 	// The only possible error is that the pod is not there.
 	_ = info.RemovePod(klog.Background(), p)

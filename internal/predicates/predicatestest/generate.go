@@ -70,11 +70,11 @@ type Generator struct {
 	rng *rand.Rand
 	// prefix is the prefix of the names of nodes and pods.
 	prefix string
-	// nodes are the names of the world's nodes.
+	// nodes are the names of the nodes of the last generated world.
 	nodes []string
 	// ports are the host ports of running pods, in the form "node-1 8080".
 	ports map[string]bool
-	made  int
+	made  int // The number of generated names.
 }
 
 // New returns a generator. With different prefixes, worlds have no nodes or pods of the same name.
@@ -82,8 +82,10 @@ func New(rng *rand.Rand, prefix string) *Generator {
 	return &Generator{rng: rng, prefix: prefix, ports: map[string]bool{}}
 }
 
+// chance returns true with a probability in percent.
 func (g *Generator) chance(percent int) bool { return g.rng.IntN(100) < percent }
 
+// pick returns one of the values at random.
 func pick[T any](g *Generator, of ...T) T { return of[g.rng.IntN(len(of))] }
 
 // some returns at least one of the values, in their order.
@@ -100,6 +102,7 @@ func some[T any](g *Generator, of ...T) []T {
 	return out
 }
 
+// name returns a new name that contains the prefix and the kind.
 func (g *Generator) name(kind string) string {
 	g.made++
 	return g.prefix + kind + "-" + strconv.Itoa(g.made)

@@ -212,6 +212,7 @@ func (g *Generator) pod(takes bool) *corev1.Pod {
 	return pod
 }
 
+// amount returns a random amount of memory, or for another name of CPU.
 func (g *Generator) amount(name corev1.ResourceName) resource.Quantity {
 	if name == corev1.ResourceMemory {
 		return resource.MustParse(pick(g, "50Mi", "200Mi", "700M"))
@@ -219,6 +220,7 @@ func (g *Generator) amount(name corev1.ResourceName) resource.Quantity {
 	return resource.MustParse(pick(g, "50m", "200m", "600m"))
 }
 
+// resources generates the requests and limits of a container.
 func (g *Generator) resources() corev1.ResourceRequirements {
 	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -242,8 +244,7 @@ func (g *Generator) resources() corev1.ResourceRequirements {
 	return r
 }
 
-// podResources returns requests for the whole pod that are at least the sum of its containers' requests for CPU and
-// memory.
+// podResources returns requests for the whole pod: the sum of its containers' requests for CPU and memory, and more CPU as given in more.
 func podResources(spec *corev1.PodSpec, more string) *corev1.ResourceRequirements {
 	sum := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(more), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
@@ -258,6 +259,7 @@ func podResources(spec *corev1.PodSpec, more string) *corev1.ResourceRequirement
 	return &corev1.ResourceRequirements{Requests: sum}
 }
 
+// hostPort generates a list of one port of a container, whose host port is the given one or the next.
 func (g *Generator) hostPort(port int32) []corev1.ContainerPort {
 	return []corev1.ContainerPort{{
 		ContainerPort: 80, HostPort: port + int32(g.rng.IntN(2)),
@@ -266,6 +268,7 @@ func (g *Generator) hostPort(port int32) []corev1.ContainerPort {
 	}}
 }
 
+// nodeLabel generates a value for a label of nodes.
 func (g *Generator) nodeLabel(key string) string {
 	switch key {
 	case corev1.LabelTopologyZone:
@@ -384,7 +387,7 @@ func (g *Generator) topologyKey() string {
 	return pick(g, corev1.LabelHostname, corev1.LabelHostname, corev1.LabelTopologyZone, rackLabel)
 }
 
-// podTerms generates one term and, with a probability of percent, a second one.
+// podTerms generates one term of a pod affinity and, with a probability of percent, a second one.
 func (g *Generator) podTerms(percent int) []corev1.PodAffinityTerm {
 	terms := []corev1.PodAffinityTerm{g.podTerm()}
 	if g.chance(percent) {

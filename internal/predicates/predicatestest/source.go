@@ -27,9 +27,10 @@ func Source(data []byte) rand.Source {
 	return &source{data: data, rest: rand.NewPCG(uint64(len(data)), 1)}
 }
 
+// source is the source of random numbers that Source returns.
 type source struct {
-	data []byte
-	rest *rand.PCG
+	data []byte    // The bytes that are not used yet.
+	rest *rand.PCG // The pseudo-random sequence.
 }
 
 // Uint64 implements rand.Source. It makes a number from one byte. The byte becomes the highest bits, on which choices
