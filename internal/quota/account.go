@@ -32,12 +32,12 @@ import (
 // Account is a working copy of one quota that requests are charged to. The caller must write the status if it changed.
 // An Account is not safe for concurrent use.
 type Account struct {
-	quota placementv1.Quota
-	read  *placementv1.QuotaStatus
+	quota placementv1.Quota        // A copy, whose status has the charges.
+	read  *placementv1.QuotaStatus // The status before any charge.
 	rules *Rules
 }
 
-// NewAccount returns an account that starts with a copy of the quota.
+// NewAccount returns an account that starts with a copy of the quota. rules are the quota's compiled rules.
 func NewAccount(q placementv1.Quota, rules *Rules) *Account {
 	copied, _ := q.DeepCopyObject().(placementv1.Quota)
 	return &Account{quota: copied, read: q.QuotaStatus(), rules: rules}
@@ -54,8 +54,8 @@ func (a *Account) Changed() bool {
 	}) || !equality.Semantic.DeepEqual(a.read.Used, status.Used)
 }
 
-// ReleaseCharges reverts the charges for whose ids charge returns true, as if they had never been made. If another
-// request for the same change relies on a reverted charge, the charge moves to that request's reservation.
+// ReleaseCharges reverts the charges that the function charge selects by their ids, as if they had never been made. If another
+// request for the same change of an object relies on a reverted charge, the charge moves to that request's reservation.
 func (a *Account) ReleaseCharges(charge func(id string) bool) {
 	status := a.quota.QuotaStatus()
 	var kept, released []placementv1.Reservation
@@ -82,8 +82,8 @@ func sameChange(a, b placementv1.Reservation) bool {
 	return a.ObjectUID != "" && a.ObjectUID == b.ObjectUID && a.ObjectVersion == b.ObjectVersion && a.Resource == b.Resource
 }
 
-// Settle replaces the reservations by those that unsettled returns. The amounts of the removed ones stay in used,
-// because objects take them now.
+// Settle replaces the reservations in the status by those that unsettled returns. The amounts of the removed ones stay in status.used,
+// because existing objects take them now.
 func (a *Account) Settle(unsettled func(placementv1.Quota) []placementv1.Reservation) {
 	a.quota.QuotaStatus().Reservations = unsettled(a.quota)
 }
@@ -113,7 +113,8 @@ func (a *Account) alreadyCharged(r *Request) corev1.ResourceList {
 	return out
 }
 
-// charge adds what the request takes in addition to what is already charged.
+// charge charges the quota for a request: it adds to status.used what exceeds alreadyCharged of the requested amounts, and a reservation of
+// that for the request, until expires.
 func (a *Account) charge(r *Request, requested, alreadyCharged corev1.ResourceList, expires time.Time) {
 	a.extendReservations(r, expires)
 	more := upstream.RemoveZeros(upstream.SubtractWithNonNegativeResult(requested, upstream.Mask(alreadyCharged, upstream.ResourceNames(requested))))
@@ -198,8 +199,8 @@ func (r *Request) sameChangeAs(reserved *placementv1.Reservation) bool {
 		reserved.ObjectVersion == r.object.version && reserved.Resource == r.Resource.String()
 }
 
-// crowded reports whether a namespace has the maximum number of reservations in a quota that it shares with other
-// namespaces.
+// crowded reports whether a namespace has the maximum number of reservations in the quota, if that is a ClusterScopedQuota, which
+// namespaces share.
 func (a *Account) crowded(namespace string) bool {
 	if _, shared := a.quota.(*placementv1.ClusterScopedQuota); !shared {
 		return false
@@ -218,7 +219,7 @@ func (a *Account) full() bool {
 	return len(a.quota.QuotaStatus().Reservations) >= placementv1.MaxReservations
 }
 
-// subtract subtracts the amounts of those resources that from has. No result is negative.
+// subtract returns from without the amounts in what, of the resources that from has. No result is negative.
 func subtract(from, what corev1.ResourceList) corev1.ResourceList {
 	return upstream.SubtractWithNonNegativeResult(from, upstream.Mask(what, upstream.ResourceNames(from)))
 }

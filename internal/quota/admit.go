@@ -36,11 +36,11 @@ type Limit struct {
 	Rules  *Rules
 }
 
-// Denial is a reason to deny a request for good.
+// Denial is a reason to deny a request that a later attempt does not change.
 type Denial struct {
 	// Message has the wording of Kubernetes' ResourceQuota plug-in.
 	Message string
-	// By is the quota or LimitedResource that denies the request; nil if neither does.
+	// By is the quota or LimitedResource that denies the request; nil if the request is invalid by itself.
 	By runtime.Object
 }
 
@@ -65,16 +65,21 @@ func (v *Verdict) Allowed() bool { return len(v.Denied)+len(v.Pending) == 0 }
 
 // quotaResult is the result of checking a request against one quota.
 type quotaResult struct {
-	account         *Account
-	alreadyCharged  corev1.ResourceList
-	applies         bool
-	changes         bool
-	covered         coverage
-	requested       corev1.ResourceList
+	account *Account
+	// alreadyCharged are the amounts that are charged for the same change of the object.
+	alreadyCharged corev1.ResourceList
+	// applies reports whether the quota limits a resource of the object's type and its scopes match the object.
+	applies bool
+	// changes reports whether the request increases usage that the quota may count.
+	changes bool
+	covered coverage
+	// requested are the amounts, of the resources in hard, that the object takes in addition.
+	requested corev1.ResourceList
+	// denied and pending are the reasons to deny the request for good, or for now.
 	denied, pending []string
 }
 
-// coverage lists the resources and scopes that quotas cover for an object.
+// coverage lists the names of the resources and scopes that quotas cover for an object, as input for modules.
 type coverage struct {
 	resources, scopes []any
 }
@@ -133,8 +138,8 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 	return verdict, nil
 }
 
-// changes reports whether limits apply in full because the request changes usage. If enforced quotas apply, it must change the
-// usage that one of them counts. Otherwise it must change the usage of the object itself. So a quota that is not
+// changes reports whether limits apply in full because the request increases usage. If enforced quotas apply, the request must increase
+// the usage that one of them counts. Otherwise it must increase the usage of the object itself. So a quota that is not
 // enforced cannot allow what would be denied without that quota.
 func (r *Request) changes(results []*quotaResult) bool {
 	enforced := false
@@ -200,7 +205,8 @@ func (r *Request) checkQuota(ctx context.Context, account *Account) (*quotaResul
 	return out, nil
 }
 
-// change returns what the object takes in addition to what a quota with these rules already counts for it.
+// change returns the amounts that the object takes in addition to those that a quota with these rules already counts for it. tracked is
+// that of evaluateScopes.
 func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (corev1.ResourceList, error) {
 	if r.before != nil {
 		before, err := rules.evaluateScopes(ctx, r.before.scopes, tracked)
@@ -282,7 +288,7 @@ func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverag
 	return out, nil
 }
 
-// matchedScopes returns the scopes of a limit that match an object.
+// matchedScopes returns the scopes of a limit that match an object with the given scopes, as texts.
 func (l Limit) matchedScopes(ctx context.Context, scopes Scopes) ([]string, error) {
 	answer, err := l.Rules.admit.Evaluate(ctx, map[string]any{
 		"scopes": scopes.moduleInput(), "usage": map[string]any{}, "covered_resources": []any{}, "covered_scopes": []any{},
@@ -293,6 +299,7 @@ func (l Limit) matchedScopes(ctx context.Context, scopes Scopes) ([]string, erro
 	return messages(answer[ruleUncoveredScopes]), nil
 }
 
+// namesInput returns names as input for a module.
 func namesInput(names []corev1.ResourceName) []any {
 	out := make([]any, len(names))
 	for i, name := range names {
@@ -301,6 +308,7 @@ func namesInput(names []corev1.ResourceName) []any {
 	return out
 }
 
+// joinNames returns the sorted names, joined by commas.
 func joinNames(names []corev1.ResourceName) string {
 	out := make([]string, len(names))
 	for i, name := range names {

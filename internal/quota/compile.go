@@ -41,8 +41,8 @@ const maxCachedScopes = 256
 // is safe for concurrent use.
 type Compiler struct {
 	prepare  Prepare
-	byObject *lru.Cache
-	byDigest *lru.Cache
+	byObject *lru.Cache // Values of type *Rules by specVersion.
+	byDigest *lru.Cache // Values of type prepared by the digest of a module.
 }
 
 // NewCompiler returns a compiler that uses the engine's Prepare function.
@@ -50,13 +50,13 @@ func NewCompiler(p Prepare) *Compiler {
 	return &Compiler{prepare: p, byObject: lru.New(maxCachedModules), byDigest: lru.New(maxCachedModules)}
 }
 
-// specVersion identifies one version of a spec.
+// specVersion identifies one version of the spec of a stored object.
 type specVersion struct {
 	uid        types.UID
 	generation int64
 }
 
-// ruleNames are the names of the rules that are evaluated together, by the field of prepared that holds them.
+// ruleNames has, for each field of prepared, the names of the rules in a module that the field evaluates together.
 type ruleNames struct {
 	scope, admit, messages, count []string
 }
@@ -80,6 +80,7 @@ func (c *Compiler) Limit(ctx context.Context, l *placementv1.LimitedResource) (*
 	return c.rules(ctx, l, func() string { return generateLimit(&l.Spec) }, limitRuleNames)
 }
 
+// rules returns the compiled rules of a quota or limit. generate returns the text of its module.
 func (c *Compiler) rules(ctx context.Context, object interface {
 	runtime.Object
 	GetUID() types.UID
@@ -107,6 +108,7 @@ func (c *Compiler) rules(ctx context.Context, object interface {
 	return rules, nil
 }
 
+// compile compiles a module with a text and its digest, or returns the result of an equal one.
 func (c *Compiler) compile(ctx context.Context, digest, text string, names ruleNames) (prepared, error) {
 	if known, ok := c.byDigest.Get(digest); ok {
 		p, _ := known.(prepared)

@@ -46,14 +46,14 @@ type Devices struct {
 	Classes *extendedresourcecache.ExtendedResourceCache
 	// Settled reports whether Classes is complete. If it is nil, Classes always is.
 	Settled func() bool
-	// Pod returns a pod, and Claims the ResourceClaims whose ClaimOwner is a pod, with at least their names and creation
-	// times. With them, a claim that the scheduler creates
-	// for the extended resources of a pod is not counted twice. If Pod is nil, or either returns an error, a claim is
-	// counted whole.
+	// Pod returns a pod. Claims returns the ResourceClaims in a namespace whose ClaimOwner is owner, with at least their names and
+	// creation times. With both, what a pod takes is not counted again for a claim that the scheduler creates for its extended resources.
+	// If Pod is nil, or either returns an error, the whole claim is counted.
 	Pod    func(namespace, name string) (*corev1.Pod, error)
 	Claims func(namespace string, owner types.UID) ([]*resourcev1.ResourceClaim, error)
 }
 
+// evaluator returns Kubernetes' evaluator of ResourceClaims.
 func (d Devices) evaluator() upstream.Evaluator {
 	if d.Pod == nil {
 		return core.NewResourceClaimEvaluator(nil, d.Classes, nil, nil)
@@ -61,7 +61,7 @@ func (d Devices) evaluator() upstream.Evaluator {
 	return core.NewResourceClaimEvaluator(nil, d.Classes, podGetter(d.Pod), d.Claims)
 }
 
-// Settled reports whether the DeviceClasses are known. Until then, the types that a quota counts are not.
+// Settled reports whether all DeviceClasses are known. Until then, it is not known which types a quota counts.
 func (e *Evaluators) Settled() bool { return e.devices.Settled == nil || e.devices.Settled() }
 
 // podGetter makes a lister of a function that returns one pod. It can't list.
@@ -89,13 +89,13 @@ func (namespacedPodGetter) List(labels.Selector) ([]*corev1.Pod, error) { return
 // Get implements corev1listers.PodNamespaceLister.
 func (l namespacedPodGetter) Get(name string) (*corev1.Pod, error) { return l.get(l.namespace, name) }
 
-// CanRead reports whether objects in the version can be measured. The evaluator of ResourceClaims reads v1 only, so
+// CanRead reports whether the evaluators can measure objects of a type in its version. The evaluator of ResourceClaims reads v1 only, so
 // that API servers before 1.34 serve none that can be.
 func CanRead(r schema.GroupVersionResource) bool {
 	return r.GroupResource() != deviceClaims || r.Version == resourcev1.SchemeGroupVersion.Version
 }
 
-// ClaimOwner returns the UID of the pod for whose extended resources the scheduler created a claim; "" if there is none.
+// ClaimOwner returns the UID of the pod for whose extended resources the scheduler created the claim c; "" if it did not create c.
 func ClaimOwner(c metav1.Object) types.UID {
 	owner := metav1.GetControllerOfNoCopy(c)
 	if c.GetAnnotations()[resourcev1.ExtendedResourceClaimAnnotation] != "true" || owner == nil || owner.Kind != "Pod" || owner.APIVersion != "v1" {
@@ -104,8 +104,8 @@ func ClaimOwner(c metav1.Object) types.UID {
 	return owner.UID
 }
 
-// UnknownDeviceClasses returns the device classes in the names of hard that do not exist, sorted. It returns none until the DeviceClasses
-// are known.
+// UnknownDeviceClasses returns the names of the device classes that resource names in hard contain and that do not exist, sorted. It
+// returns none until all DeviceClasses are known.
 func (e *Evaluators) UnknownDeviceClasses(spec *placementv1.QuotaSpec) []string {
 	if !e.Settled() {
 		return nil
@@ -127,8 +127,8 @@ func (e *Evaluators) UnknownDeviceClasses(spec *placementv1.QuotaSpec) []string 
 // deviceName matches what is meant to be the name of devices of a DeviceClass: the class is in front of the domain, or behind the slash.
 var deviceName = regexp.MustCompile(`^(?:requests\.)?(?:(.+)\.)?deviceclass(?:es)?\.resource\.(?:k8s|kubernetes)\.io/(.+)$`)
 
-// meantDevices returns the name that is probably meant by one that is similar to a name of devices of a DeviceClass; "" for others, and
-// for a correct name.
+// meantDevices returns the correct form of a resource name that is probably meant to count devices of a DeviceClass, but does not; "" for a
+// correct name, and for one that means something else.
 func meantDevices(name corev1.ResourceName) string {
 	parts := deviceName.FindStringSubmatch(string(name))
 	if parts == nil {
@@ -194,8 +194,8 @@ func measuredClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 	return out
 }
 
-// claimUsage returns a function that measures ResourceClaims with the meter's own pods and claims, as they are at the
-// given time. The caller must hold the lock until the last call.
+// claimUsage returns a function that returns the amounts that a ResourceClaim takes, given the meter's own pods and claims at the
+// given time. The caller must hold m.mu until the last call of that function.
 func (m *Meter) claimUsage(now time.Time) func(*resourcev1.ResourceClaim) corev1.ResourceList {
 	type owner struct {
 		namespace string
@@ -232,8 +232,8 @@ func (m *Meter) claimUsage(now time.Time) func(*resourcev1.ResourceClaim) corev1
 	}
 }
 
-// ownerPod returns a pod for which the evaluator of ResourceClaims subtracts the same extended resources as for the pod
-// that was measured.
+// ownerPod returns a pod that stands for the measured pod e: the evaluator of ResourceClaims subtracts the same extended resources for
+// both.
 func (e *objectEntry) ownerPod(now time.Time) *corev1.Pod {
 	requests := corev1.ResourceList{}
 	for name, amount := range e.usageAt(now) {

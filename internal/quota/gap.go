@@ -73,7 +73,7 @@ func LimitsClass(spec *placementv1.LimitedResourceSpec, class string) bool {
 	})
 }
 
-// CoversClass reports whether a quota covers pods of a priority class in a namespace with the labels of.
+// CoversClass reports whether a quota covers pods of a priority class in a namespace, whose labels are in of.
 func CoversClass(q placementv1.Quota, class, namespace string, of map[string]string) bool {
 	return enforces(q.QuotaSpec()) && appliesIn(q, namespace, of) && slices.ContainsFunc(requirements(q.QuotaSpec()), func(r placementv1.ScopeRequirement) bool {
 		return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && matchesClass(r, class)
@@ -94,14 +94,14 @@ func LimitsEachPod(spec *placementv1.LimitedResourceSpec) []corev1.ResourceName 
 	})
 }
 
-// HasName reports whether an enforced quota of a namespace with the labels of has a name in hard, for pods of any class.
+// HasName reports whether a quota is enforced in a namespace, whose labels are in of, and has a resource name in hard, for pods of any
+// class.
 func HasName(q placementv1.Quota, name corev1.ResourceName, namespace string, of map[string]string) bool {
 	_, has := q.QuotaSpec().Hard[name]
 	return has && enforces(q.QuotaSpec()) && appliesIn(q, namespace, of)
 }
 
-// MayCoverName reports whether a quota covers a name that each pod takes, for some pods of a priority class in a namespace with the labels
-// of.
+// MayCoverName reports whether a quota covers a resource name for some pods of a priority class in a namespace, whose labels are in of.
 func MayCoverName(q placementv1.Quota, name corev1.ResourceName, class, namespace string, of map[string]string) bool {
 	return HasName(q, name, namespace, of) &&
 		!slices.ContainsFunc(requirements(q.QuotaSpec()), func(r placementv1.ScopeRequirement) bool {
@@ -109,7 +109,7 @@ func MayCoverName(q placementv1.Quota, name corev1.ResourceName, class, namespac
 		})
 }
 
-// appliesIn reports whether a quota counts objects of a namespace with the labels of.
+// appliesIn reports whether a quota counts objects in a namespace, whose labels are in of.
 func appliesIn(q placementv1.Quota, namespace string, of map[string]string) bool {
 	cluster, ok := q.(*placementv1.ClusterScopedQuota)
 	if !ok {
@@ -119,11 +119,12 @@ func appliesIn(q placementv1.Quota, namespace string, of map[string]string) bool
 	return err == nil && selector.Matches(labels.Set(of))
 }
 
+// enforces reports whether a quota is in mode Enforce, which is the default.
 func enforces(spec *placementv1.QuotaSpec) bool {
 	return spec.Mode == "" || spec.Mode == placementv1.ModeEnforce
 }
 
-// limitedNames returns the names in the quota's hard that are limited by the LimitedResource, sorted.
+// limitedNames returns the resource names in the hard amounts of spec that the LimitedResource limits for its type t, sorted.
 func (e *Evaluators) limitedNames(limit *placementv1.LimitedResource, t schema.GroupResource, spec *placementv1.QuotaSpec) []corev1.ResourceName {
 	var out []corev1.ResourceName
 	tracked := e.evaluatorFor(t).MatchingResources(slices.Sorted(maps.Keys(spec.Hard)))
@@ -136,7 +137,7 @@ func (e *Evaluators) limitedNames(limit *placementv1.LimitedResource, t schema.G
 	return slices.Compact(out)
 }
 
-// uncoveredNames returns the names that no enforced quota has in hard.
+// uncoveredNames returns those of the names that no enforced quota has in hard.
 func uncoveredNames(names []corev1.ResourceName, enforced []*placementv1.QuotaSpec) []string {
 	var out []string
 	for _, name := range names {
@@ -147,8 +148,8 @@ func uncoveredNames(names []corev1.ResourceName, enforced []*placementv1.QuotaSp
 	return out
 }
 
-// uncoveredScopes returns the scopes of a limit that a quota with the wanted scopes would cover for some object, but
-// that no enforced quota covers for that object.
+// uncoveredScopes returns, as texts, the scopes of a limit that a quota with the wanted scopes would cover for some object, but
+// that no enforced quota covers for that object. limited are all scopes of the limit.
 func uncoveredScopes(limited, wanted []placementv1.ScopeRequirement, enforced []*placementv1.QuotaSpec) []string {
 	var out []string
 	for _, r := range limited {

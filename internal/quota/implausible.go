@@ -89,6 +89,7 @@ func bareName(name corev1.ResourceName) corev1.ResourceName {
 	return corev1.ResourceName(text)
 }
 
+// implausibleBytes returns why an amount of bytes is implausible for a resource; "" if it is not.
 func implausibleBytes(bare corev1.ResourceName, amount resource.Quantity) string {
 	switch {
 	case !whole(amount, resource.Scale(0)):
@@ -100,6 +101,7 @@ func implausibleBytes(bare corev1.ResourceName, amount resource.Quantity) string
 	}
 }
 
+// implausibleCPU returns why an amount of CPU is implausible; "" if it is not.
 func implausibleCPU(amount resource.Quantity) string {
 	switch {
 	case !whole(amount, resource.Milli):
@@ -133,7 +135,8 @@ func unreachable(spec *placementv1.QuotaSpec, name corev1.ResourceName, counted 
 	return fmt.Sprintf("is never reached: no container requests more than its limit, and spec.hard[%s] is %s", limits, limit.String())
 }
 
-// countedToo returns the names under which whatever counts under a name of objects of the types counts with the same amount.
+// countedToo returns other resource names under which everything that counts under a name counts, too, with the same amount. counted are
+// the types of objects that the name counts.
 func countedToo(name corev1.ResourceName, counted []schema.GroupResource) []corev1.ResourceName {
 	var out []corev1.ResourceName
 	of := func(t schema.GroupResource) []corev1.ResourceName {
@@ -157,7 +160,7 @@ func countedToo(name corev1.ResourceName, counted []schema.GroupResource) []core
 	return out
 }
 
-// whole reports whether an amount is a multiple of a power of ten.
+// whole reports whether an amount is a whole number of units of a scale, such as resource.Milli.
 func whole(amount resource.Quantity, scale resource.Scale) bool {
 	rounded := amount.DeepCopy()
 	return rounded.RoundUp(scale)
@@ -173,8 +176,8 @@ func decimal(amount resource.Quantity) string {
 	return text
 }
 
-// Unstated returns an error that names the requests and limits that a pod does not state although a quota needs them; nil if there are
-// none, or if the quota has scopes.
+// Unstated returns an error that names the requests and limits that a pod must state because a quota counts them, but does not; nil if
+// there are none, or if the quota has scopes.
 func (e *Evaluators) Unstated(spec *placementv1.QuotaSpec, pod *corev1.Pod) error {
 	if len(requirements(spec)) > 0 {
 		return nil
@@ -183,7 +186,7 @@ func (e *Evaluators) Unstated(spec *placementv1.QuotaSpec, pod *corev1.Pod) erro
 	return evaluator.Constraints(evaluator.MatchingResources(slices.Collect(maps.Keys(spec.Hard))), pod)
 }
 
-// Extended returns the names of extended resources in a quota's hard, sorted, but for those of which DeviceClasses provide devices.
+// Extended returns the names of extended resources in a quota's hard, sorted, except those that a DeviceClass provides.
 func (e *Evaluators) Extended(spec *placementv1.QuotaSpec) (out []corev1.ResourceName) {
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
 		bare := bareName(name)

@@ -67,6 +67,8 @@ func (e *Evaluators) CheckMatchContains(spec *placementv1.LimitedResourceSpec) M
 	return out
 }
 
+// explainMatchContains returns a message about an entry that is part of none of the names. possible reports whether a name that users
+// choose may contain it.
 func explainMatchContains(t schema.GroupResource, part string, names []string, possible bool) string {
 	switch {
 	case strings.ContainsAny(part, "*?"):

@@ -60,7 +60,7 @@ var countAliases = map[schema.GroupResource]corev1.ResourceName{
 
 // Evaluators measure what objects take, with Kubernetes' quota evaluators. They are safe for concurrent use.
 type Evaluators struct {
-	special map[schema.GroupResource]upstream.Evaluator
+	special map[schema.GroupResource]upstream.Evaluator // Those that do not only count objects.
 	devices Devices
 }
 
@@ -75,6 +75,7 @@ func NewEvaluators(c clock.Clock, d Devices) *Evaluators {
 	}}
 }
 
+// evaluatorFor returns the evaluator of a type.
 func (e *Evaluators) evaluatorFor(resource schema.GroupResource) upstream.Evaluator {
 	if special, ok := e.special[resource]; ok {
 		return special
@@ -82,7 +83,7 @@ func (e *Evaluators) evaluatorFor(resource schema.GroupResource) upstream.Evalua
 	return generic.NewObjectCountEvaluator(resource, nil, countAliases[resource])
 }
 
-// Types returns the types of objects that the names in hard count, with these names, and the names that count nothing.
+// Types returns the types of objects that the names in hard count, each with the names that count it, and the names that count nothing.
 // Objects of several types can count under one name: a pod and a ResourceClaim can take the same extended resource.
 func (e *Evaluators) Types(spec *placementv1.QuotaSpec) (types map[schema.GroupResource][]corev1.ResourceName, untracked []corev1.ResourceName) {
 	types = map[schema.GroupResource][]corev1.ResourceName{}
@@ -136,14 +137,14 @@ func (e *Evaluators) counted(name corev1.ResourceName) []schema.GroupResource {
 	return nil
 }
 
-// counts reports whether the evaluator of a type counts under a resource name.
+// counts reports whether a type in special counts under a resource name.
 func (e *Evaluators) counts(t schema.GroupResource, name corev1.ResourceName) bool {
 	return len(e.special[t].MatchingResources([]corev1.ResourceName{name})) > 0
 }
 
 // Scopes are the properties of an object that the scopes of quotas read. Values are comparable.
 type Scopes struct {
-	resource                               schema.GroupResource
+	resource                               schema.GroupResource // The object's type.
 	terminating, bestEffort, crossAffinity bool
 	// classes are the names of the object's classes, sorted, each followed by a space.
 	classes string
@@ -174,12 +175,13 @@ func (s Scopes) moduleInput() map[string]any {
 	}
 }
 
-// measurement is what one object takes, with its scopes.
+// measurement has the amounts that one object takes, and its scopes.
 type measurement struct {
 	usage  corev1.ResourceList
 	scopes Scopes
 }
 
+// measure returns the amounts and scopes of an object, which has the Go type of newObject.
 func (e *Evaluators) measure(resource schema.GroupResource, object runtime.Object) (measurement, error) {
 	evaluator := e.evaluatorFor(resource)
 	usage, err := evaluator.Usage(object)
@@ -254,6 +256,7 @@ func newObject(resource schema.GroupResource) runtime.Object {
 	}
 }
 
+// decode decodes an object from JSON to the Go type of newObject.
 func decode(resource schema.GroupResource, raw []byte) (runtime.Object, error) {
 	object := newObject(resource)
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {

@@ -35,7 +35,7 @@ import (
 	"github.com/berth-dev/berth/internal/numeral"
 )
 
-// Meter stores what every existing object of the counted types takes. It is safe for concurrent use.
+// Meter stores the amounts that every existing object of the counted types takes. It is safe for concurrent use.
 type Meter struct {
 	evaluators *Evaluators
 	clock      clock.PassiveClock
@@ -52,7 +52,7 @@ type typeObjects struct {
 	objects map[string]map[string]*objectEntry
 	// deleted are the UIDs of objects that existed and were deleted, with the time when they may be forgotten.
 	deleted map[types.UID]time.Time
-	// revision changes whenever the amounts that the objects take change. No two states have the same revision.
+	// revision changes whenever the amounts that the objects take change. No two states of any types have the same revision.
 	revision uint64
 	// awaited are the UIDs of objects whose next version settles a reservation.
 	awaited map[types.UID]bool
@@ -61,7 +61,7 @@ type typeObjects struct {
 // objectEntry is one object.
 type objectEntry struct {
 	uid     types.UID
-	version string
+	version string // The resource version.
 	measurement
 	// lapses is the time from which the object only takes the amounts in lapsed; zero if there is no such time.
 	lapses time.Time
@@ -91,8 +91,8 @@ func NewMeter(e *Evaluators, c clock.PassiveClock) *Meter {
 // maxErrors is the maximum number of objects that an error of Replace names.
 const maxErrors = 10
 
-// Replace sets the complete content of a type. It omits objects that cannot be measured, and returns the errors of the
-// first maxErrors of them.
+// Replace replaces all objects of a type, which the meter has from then on. It omits objects that cannot be measured, and returns the
+// errors of the first maxErrors of them.
 func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.Unstructured) error {
 	var failed []error
 	next := &typeObjects{objects: map[string]map[string]*objectEntry{}, deleted: map[types.UID]time.Time{}, awaited: map[types.UID]bool{}}
@@ -174,14 +174,14 @@ func (m *Meter) Delete(resource schema.GroupResource, namespace, name string) bo
 	return true
 }
 
-// Drop removes a type with all its objects.
+// Drop removes a type with all its objects. The meter then ignores its objects until Replace.
 func (m *Meter) Drop(resource schema.GroupResource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.types, resource)
 }
 
-// ClassesChanged makes the next recount explain other amounts of ResourceClaims by a change of DeviceClasses.
+// ClassesChanged gives the ResourceClaims a new revision: DeviceClasses have changed, so that claims may take other amounts.
 func (m *Meter) ClassesChanged() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,11 +190,13 @@ func (m *Meter) ClassesChanged() {
 	}
 }
 
+// revise gives a type a new revision.
 func (m *Meter) revise(t *typeObjects) {
 	m.revisions++
 	t.revision = m.revisions
 }
 
+// put adds or replaces the entry of an object.
 func (t *typeObjects) put(namespace, name string, e *objectEntry) {
 	if t.objects[namespace] == nil {
 		t.objects[namespace] = map[string]*objectEntry{}
@@ -202,6 +204,7 @@ func (t *typeObjects) put(namespace, name string, e *objectEntry) {
 	t.objects[namespace][name] = e
 }
 
+// newEntry measures an object.
 func (m *Meter) newEntry(resource schema.GroupResource, o *unstructured.Unstructured) (*objectEntry, error) {
 	object := newObject(resource)
 	if _, special := m.evaluators.special[resource]; special {
@@ -249,9 +252,8 @@ func (m *Meter) Has(resource schema.GroupResource, namespace, name string, uid t
 	return t != nil && t.objects[namespace][name] != nil && t.objects[namespace][name].uid == uid
 }
 
-// Unsettled returns the reservations of a quota whose changes the meter has not seen yet and that may still come. The
-// amounts of the settled ones are counted with the existing objects. selects reports whether the quota counts a
-// namespace.
+// Unsettled returns those of a quota's reservations whose changes of objects may still come and have not reached the meter yet. The
+// amounts of the other ones are counted with the existing objects. selects reports whether the quota counts a namespace.
 func (m *Meter) Unsettled(reservations []placementv1.Reservation, selects func(namespace string) bool) []placementv1.Reservation {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -123,7 +123,7 @@ uncovered_scopes := [text |
 `
 )
 
-// generateQuota returns the module of a quota's spec. Equal specs give equal modules.
+// generateQuota returns the Rego of the module of a quota's spec. Equal specs give equal modules.
 func generateQuota(spec *placementv1.QuotaSpec) string {
 	var b strings.Builder
 	b.WriteString("package berth.quota\n\n# spec.hard\nhard := ")
@@ -170,7 +170,7 @@ func generateQuota(spec *placementv1.QuotaSpec) string {
 	return b.String()
 }
 
-// generateLimit returns the module of a LimitedResource's spec. Equal specs give equal modules.
+// generateLimit returns the Rego of the module of a LimitedResource's spec. Equal specs give equal modules.
 func generateLimit(spec *placementv1.LimitedResourceSpec) string {
 	var b strings.Builder
 	b.WriteString("package berth.limit\n")
@@ -193,8 +193,8 @@ func generateLimit(spec *placementv1.LimitedResourceSpec) string {
 	return b.String()
 }
 
-// writeScope writes a function that reports whether a scope matches an object. As in Kubernetes, the operator only
-// matters for scopes with class names. For the others, validation allows no operator but Exists.
+// writeScope writes a Rego function with a name that is true if a scope matches an object. path is that of the scope. As in Kubernetes, the
+// operator only matters for scopes with class names. For the others, validation allows no operator but Exists.
 func writeScope(b *strings.Builder, function, path string, r corev1.ScopedResourceSelectorRequirement) {
 	fmt.Fprintf(b, "\n# %s: %s %s", path, r.ScopeName, r.Operator)
 	if len(r.Values) > 0 {
@@ -221,6 +221,7 @@ func writeScope(b *strings.Builder, function, path string, r corev1.ScopedResour
 	}
 }
 
+// set returns a Rego set of strings.
 func set(values []string) string {
 	out := make([]string, len(values))
 	for i, v := range slices.Sorted(slices.Values(values)) {
@@ -236,6 +237,7 @@ func quoted(s string) string {
 	return string(text)
 }
 
+// digest returns the digest of a module's text, as in the status.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256:" + hex.EncodeToString(sum[:])

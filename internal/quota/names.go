@@ -36,7 +36,7 @@ import (
 
 // CheckSpec returns the mistakes for which the API server would refuse a ResourceQuota and that the schema of quotas does not find: names
 // in hard that are not for quotas, and scopes that do not apply to them. before is the spec before an update, whose mistakes may stay; nil
-// for a new quota.
+// for a new quota. served are used for suggestions.
 func CheckSpec(spec, before *placementv1.QuotaSpec, served *match.ServedTypes) field.ErrorList {
 	path := field.NewPath("spec")
 	var out field.ErrorList
@@ -70,6 +70,7 @@ func checkName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	return validation.ValidateResourceQuotaResourceName(core.ResourceName(name), path)
 }
 
+// hardOf returns the hard amounts of a spec, which may be nil.
 func hardOf(spec *placementv1.QuotaSpec) corev1.ResourceList {
 	if spec == nil {
 		return nil
@@ -77,7 +78,7 @@ func hardOf(spec *placementv1.QuotaSpec) corev1.ResourceList {
 	return spec.Hard
 }
 
-// sameScoping reports whether two specs have the same names and scopes.
+// sameScoping reports whether two specs have the same names in hard and the same scopes.
 func sameScoping(a, b *placementv1.QuotaSpec) bool {
 	scopesOf := func(spec *placementv1.QuotaSpec) []corev1.ResourceQuotaScope {
 		var out []corev1.ResourceQuotaScope
@@ -89,7 +90,7 @@ func sameScoping(a, b *placementv1.QuotaSpec) bool {
 	return slices.Equal(slices.Sorted(maps.Keys(a.Hard)), slices.Sorted(maps.Keys(b.Hard))) && slices.Equal(scopesOf(a), scopesOf(b))
 }
 
-// meantResource returns what to write in place of a name without a slash that is not for quotas.
+// meantResource returns the end of a message: what to write in place of a resource name without a slash that is not for quotas.
 func meantResource(name string, served *match.ServedTypes) string {
 	if meant, ok := suggest.Nearest(name, slices.Concat(standardNames, countedNames)); ok {
 		return "did you mean " + meant + "?"
@@ -106,7 +107,7 @@ var countedNames = []string{
 	"pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps", "persistentvolumeclaims",
 }
 
-// appliesTo says what a scope applies to.
+// appliesTo returns a list, for messages, of the resource names to which a scope applies.
 func appliesTo(scope corev1.ResourceQuotaScope) string {
 	switch scope {
 	case corev1.ResourceQuotaScopeBestEffort:
@@ -123,7 +124,7 @@ func checkScope(spec *placementv1.QuotaSpec, scope corev1.ResourceQuotaScope, pa
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
 		standard := helper.IsStandardQuotaResourceName(core.ResourceName(name)) && !strings.Contains(string(name), "/")
 		if standard && !helper.IsResourceQuotaScopeValidForResource(core.ResourceQuotaScope(scope), core.ResourceName(name)) {
-			return field.ErrorList{field.Invalid(path, scope, fmt.Sprintf("hard has a resource that this scope does not apply to (%s): it goes with %s", name,
+			return field.ErrorList{field.Invalid(path, scope, fmt.Sprintf("hard has a resource that this scope does not apply to (%s): the scope applies to %s", name,
 				appliesTo(scope)))}
 		}
 	}

@@ -33,6 +33,7 @@ func NamespaceSelector(s *placementv1.NamespaceSelector) (labels.Selector, error
 	return metav1.LabelSelectorAsSelector(orMatchAll(s.Upstream()))
 }
 
+// orMatchAll returns a selector, or one that selects everything in place of nil.
 func orMatchAll(s *metav1.LabelSelector) *metav1.LabelSelector {
 	if s == nil {
 		return &metav1.LabelSelector{}
@@ -40,9 +41,9 @@ func orMatchAll(s *metav1.LabelSelector) *metav1.LabelSelector {
 	return s
 }
 
-// CountedNamespaces returns the namespaces whose objects a quota counts: its own, or those that its selector selects,
-// without the namespace own of Berth itself and, for a ClusterScopedQuota, without kube-system. list returns the names
-// of the namespaces with matching labels.
+// CountedNamespaces returns the namespaces whose objects a quota counts: that of a ScopedQuota, or those that the selector of a
+// ClusterScopedQuota selects, except kube-system. Berth's own namespace, own, is never counted. list returns the names
+// of the namespaces that a selector selects.
 func CountedNamespaces(q placementv1.Quota, own string, list func(labels.Selector) ([]string, error)) (sets.Set[string], error) {
 	cluster, ok := q.(*placementv1.ClusterScopedQuota)
 	if !ok {

@@ -32,8 +32,8 @@ import (
 
 // Recount is the usage that a quota's status should report.
 type Recount struct {
-	// Used are the amounts that existing objects and the remaining reservations take. If the objects that a name counts
-	// are unknown, the name keeps the amount that was counted for the newest spec, or is absent.
+	// Used are the amounts that existing objects and the remaining reservations take. If the meter does not know all objects that a
+	// name counts, the name keeps its amount in the status if that was counted for the newest spec, and is absent otherwise.
 	Used corev1.ResourceList
 	// Reservations are the remaining reservations: those whose changes may still come.
 	Reservations []placementv1.Reservation
@@ -52,7 +52,7 @@ type Recount struct {
 // tally is a recount in progress.
 type tally struct {
 	Recount
-	// fromZero are the names that are counted from zero: all types that they count are known.
+	// fromZero reports for each name whether it is counted from zero, because the meter knows all types that it counts.
 	fromZero map[corev1.ResourceName]bool
 }
 
@@ -115,8 +115,9 @@ type foundObject struct {
 	takes corev1.ResourceList
 }
 
-// snapshot returns the objects to count and settles the reservations, atomically. taken are the amounts of reservations
-// for creates whose names existing objects have. They are not included in out.Used.
+// snapshot returns the objects to count, and sets in out the initial amounts and the remaining reservations, all of them for one state of
+// the meter. taken are the amounts, not included in out.Used, of reservations for creates of objects whose names existing objects have, by
+// the existing object.
 func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]corev1.ResourceName, w RecountInput, now time.Time,
 	out *tally) (entries []foundObject, taken map[*objectEntry]corev1.ResourceList) {
 	m.mu.Lock()
@@ -156,8 +157,9 @@ func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]c
 	return entries, taken
 }
 
-// beginType reports whether the amounts of a type are counted from zero. A type may only seem to be not served because
-// its API server does not respond now. So what was counted for it stays.
+// beginType reports whether the amounts of a type are counted from zero, and adds the type to Missing or Unserved otherwise. metered
+// reports whether the meter has the type. A type may only seem to be not served because its API server does not respond now. So what was
+// counted for it stays.
 func (r *Recount) beginType(q placementv1.Quota, t schema.GroupResource, names []corev1.ResourceName, metered bool, w RecountInput) (fromZero bool) {
 	status := q.QuotaStatus()
 	absent := !metered && w.NotServed(t)
@@ -189,14 +191,14 @@ func (t *tally) beginNames(q placementv1.Quota, names []corev1.ResourceName) {
 	}
 }
 
-// reservations keeps those reservations whose change may still come. The amounts under a name that is not counted from
-// zero are in Used already. They stay there, because the outcome is unknown until the type can be counted again.
+// reservations adds to out those of the quota's reservations whose change may still come, and their amounts. The amounts under a name that
+// is not counted from zero are in Used already. They stay there, because the outcome is unknown until the type can be counted again.
 //
 // No change of an object comes after its type was removed.
 //
-// A create with a name that is in use can succeed only after the object with that name has been deleted. So both
-// together take the larger of the two amounts. The amounts of such creates are returned by object. Since Used includes
-// only a part of them, no request may release them.
+// A create with a name that is in use can succeed only after the object with that name has been deleted. So both together take the larger
+// of the two amounts. The amounts of such creates are returned by object. Since Used includes only a part of them, no request may release
+// them.
 func (m *Meter) reservations(q placementv1.Quota, out *tally, types map[schema.GroupResource][]corev1.ResourceName, w RecountInput,
 	now time.Time) map[*objectEntry]corev1.ResourceList {
 	taken := map[*objectEntry]corev1.ResourceList{}
@@ -223,7 +225,8 @@ func (m *Meter) reservations(q placementv1.Quota, out *tally, types map[schema.G
 	return taken
 }
 
-// nameHolder returns the counted object whose name a reservation's create needs; nil if there is none.
+// nameHolder returns the existing object, in a counted namespace, with the name of the object that a reservation's create is for; nil if
+// there is none.
 func (m *Meter) nameHolder(r *placementv1.Reservation, w RecountInput) *objectEntry {
 	t := m.types[schema.ParseGroupResource(r.Resource)]
 	if t == nil || r.ObjectVersion != "" || r.Name == "" || !w.Selects(r.Namespace) {
@@ -243,7 +246,7 @@ func (m *Meter) settled(r *placementv1.Reservation, selects func(namespace strin
 // Expired reports whether the reservation has expired, so that its change can no longer come.
 func Expired(r placementv1.Reservation, now time.Time) bool { return !now.Before(r.Expires.Time) }
 
-// addObject adds what an object takes.
+// addObject adds what an object takes of the resources in names.
 func (t *tally) addObject(o foundObject, names []corev1.ResourceName, now time.Time) {
 	if o.lapses.After(now) {
 		t.setNext(o.lapses)
@@ -279,4 +282,5 @@ func (r *Recount) setNext(t time.Time) {
 	}
 }
 
+// equal reports whether two lists have the same resources with equal amounts.
 func equal(a, b corev1.ResourceList) bool { return upstream.Equals(a, b) }

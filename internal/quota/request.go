@@ -45,11 +45,11 @@ type Request struct {
 
 	subresource string
 	object      objectIdentity
-	current     measurement
-	// before is the measurement of the old object; nil if nothing was charged for it.
+	current     measurement // The measurement of the object that the request would store.
+	// before is the measurement of the old object; nil if there is none, so that nothing was charged for it.
 	before    *measurement
 	evaluator upstream.Evaluator
-	content   runtime.Object
+	content   runtime.Object // The object that the request would store.
 	// input is the part of the input for limits that is the same for all limits.
 	input map[string]any
 }
@@ -57,6 +57,7 @@ type Request struct {
 // objectIdentity identifies a version of an object. Requests with the same identity lead to at most one change: the
 // create of the object with this UID, or an update that starts from this version.
 type objectIdentity struct {
+	// version is the resource version from which an update starts; "" for a create.
 	name, uid, version string
 }
 
@@ -115,7 +116,8 @@ func (e *Evaluators) NewRequest(chargeID string, r *admissionv1.AdmissionRequest
 	return out, nil
 }
 
-// readOld measures what is already charged. For an update that creates its object, the old object has no version.
+// readOld measures the old object of an update, and sets before and object.version. For an update that creates its object, the old object
+// has no version, and both stay empty.
 func (r *Request) readOld(e *Evaluators, old runtime.Object) error {
 	if old == nil {
 		return fmt.Errorf("unable to get previous usage since prior version of object was not found")
@@ -136,6 +138,7 @@ func (r *Request) readOld(e *Evaluators, old runtime.Object) error {
 	return nil
 }
 
+// setInput sets the input that is the same for all limits.
 func (r *Request) setInput() {
 	r.input = map[string]any{
 		"scopes": r.current.scopes.moduleInput(),
@@ -151,7 +154,7 @@ func (r *Request) delta() corev1.ResourceList {
 	return upstream.SubtractWithNonNegativeResult(r.current.usage, r.before.usage)
 }
 
-// limitInput returns the common input with additional members. It changes its argument.
+// limitInput adds the input that is the same for all limits to more, and returns more.
 func (r *Request) limitInput(more map[string]any) map[string]any {
 	maps.Copy(more, r.input)
 	return more

@@ -36,16 +36,16 @@ type Rules struct {
 
 // prepared holds the parts of Rules that quotas with equal specs share. Each part evaluates several rules together.
 type prepared struct {
-	// scope decides whether a quota applies and what it covers. admit decides whether a request exceeds it, and messages
-	// provides the messages. count decides whether an object counts. A limit only has admit.
+	// scope decides whether a quota applies and what it covers. admit decides whether a request exceeds the quota, and messages
+	// provides the messages. count decides whether an object counts. A limit has only admit, which decides what quotas do not cover.
 	scope, admit, messages, count policy.Rules
 	// scoped caches the results of scope by scopedKey, which has its variable input. There are few different ones.
 	scoped *lru.Cache
 }
 
-// evaluateUsage evaluates whether the new usage would exceed the quota. If it would, or if current usage is unknown,
-// evaluateUsage also evaluates the messages. messageInput is the additional input for the messages. Its resource lists
-// are converted to amounts.
+// evaluateUsage evaluates whether the usage sum, which includes the request, exceeds the quota. If so, it returns the reasons to deny the
+// request. If the current usage of some names is unknown, it returns why the request is pending instead. messageInput is additional input
+// for these messages, whose resource lists it converts.
 func (r *Rules) evaluateUsage(ctx context.Context, unknown []corev1.ResourceName, sum corev1.ResourceList,
 	messageInput map[string]any) (pending, denied []string, err error) {
 	input := map[string]any{"sum": amounts(sum)}
@@ -75,39 +75,40 @@ func (r *Rules) evaluateUsage(ctx context.Context, unknown []corev1.ResourceName
 // scopedKey identifies the input of a quota's module for an object's scopes.
 type scopedKey struct {
 	Scopes
-	tracked string
+	tracked string // The tracked names, for ResourceClaims only.
 }
 
-// scoped is the result of a quota's module for an object's scopes.
-type scoped struct {
+// scopeResult is the result of a quota's module for an object's scopes.
+type scopeResult struct {
+	// applies reports whether the quota limits a resource of the object's type and matches the scopes.
 	applies bool
 	covered coverage
 }
 
-// evaluateScopes evaluates a quota's module for an object's scopes. tracked are the quota's resources for the object's
-// type.
-func (r *Rules) evaluateScopes(ctx context.Context, scopes Scopes, tracked []any) (scoped, error) {
+// evaluateScopes evaluates a quota's module for an object's scopes. tracked are the names in the quota's hard that count objects of the
+// object's type.
+func (r *Rules) evaluateScopes(ctx context.Context, scopes Scopes, tracked []any) (scopeResult, error) {
 	key := scopedKey{Scopes: scopes}
 	if scopes.resource == deviceClaims {
 		// Which resources are tracked depends on the DeviceClasses, too.
 		key.tracked = fmt.Sprint(tracked)
 	}
 	if known, ok := r.scoped.Get(key); ok {
-		answer, _ := known.(scoped)
+		answer, _ := known.(scopeResult)
 		return answer, nil
 	}
 	answer, err := r.scope.Evaluate(ctx, map[string]any{"tracks": tracked, "scopes": scopes.moduleInput()})
 	if err != nil {
-		return scoped{}, err
+		return scopeResult{}, err
 	}
-	out := scoped{applies: answer[ruleApplies] == true}
+	out := scopeResult{applies: answer[ruleApplies] == true}
 	out.covered.resources, _ = answer[ruleCoveredResources].([]any)
 	out.covered.scopes, _ = answer[ruleCoveredScopes].([]any)
 	r.scoped.Add(key, out)
 	return out, nil
 }
 
-// counts evaluates whether objects with these scopes count.
+// counts reports whether the quota counts objects with these scopes.
 func (r *Rules) counts(ctx context.Context, scopes Scopes) (bool, error) {
 	answer, err := r.count.Evaluate(ctx, map[string]any{"scopes": scopes.moduleInput()})
 	if err != nil {

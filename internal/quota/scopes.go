@@ -42,7 +42,7 @@ type ScopeProblems struct {
 	CountsNothing string
 }
 
-// CheckScopes returns what a quota's scopes prevent it from counting, whatever objects exist.
+// CheckScopes returns the names in a quota's hard that the quota's scopes prevent it from counting, whatever objects exist.
 func (e *Evaluators) CheckScopes(spec *placementv1.QuotaSpec) ScopeProblems {
 	scopes := requirements(spec)
 	if len(scopes) == 0 {
@@ -57,7 +57,7 @@ func (e *Evaluators) CheckScopes(spec *placementv1.QuotaSpec) ScopeProblems {
 		}
 		for _, name := range types[t] {
 			out.Uncounted = append(out.Uncounted, fmt.Sprintf("spec.hard[%s]: %s do not have the scope %s, so that nothing of them is counted: "+
-				"make another quota of it", name, t, scope))
+				"move the name to a quota without the scope", name, t, scope))
 		}
 		delete(types, t)
 	}
@@ -67,7 +67,7 @@ func (e *Evaluators) CheckScopes(spec *placementv1.QuotaSpec) ScopeProblems {
 	return out
 }
 
-// requirements returns all scopes of a quota, including those without an operator.
+// requirements returns all scopes of a quota: those of spec.scopes, with the operator Exists, and those of spec.scopeSelector.
 func requirements(spec *placementv1.QuotaSpec) []placementv1.ScopeRequirement {
 	var out []placementv1.ScopeRequirement
 	for _, scope := range spec.Scopes {
@@ -79,7 +79,7 @@ func requirements(spec *placementv1.QuotaSpec) []placementv1.ScopeRequirement {
 	return out
 }
 
-// missingScope returns the first scope that objects of a type do not have. It returns false if they have all.
+// missingScope returns the first scope among the requirements that no object of a type has. It returns false if the type has all of them.
 func missingScope(t schema.GroupResource, requirements []placementv1.ScopeRequirement) (corev1.ResourceQuotaScope, bool) {
 	has := Scopes{resource: t}.moduleInput()
 	for _, r := range requirements {
@@ -125,8 +125,7 @@ func satisfiable(requirements []placementv1.ScopeRequirement) bool {
 // unnamedClass stands for any class that the requirements do not name. No class can have this name.
 const unnamedClass = "/"
 
-// classesOf returns the classes that the requirements distinguish: "" for none, unnamed for any other, and those they
-// name.
+// classesOf returns the classes that the requirements distinguish: "" for no class, those that they name, and unnamedClass for any other.
 func classesOf(requirements []placementv1.ScopeRequirement) []string {
 	out := []string{"", unnamedClass}
 	for _, r := range requirements {

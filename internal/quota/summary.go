@@ -44,7 +44,7 @@ const (
 var summaryOrder = []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceCPU, corev1.ResourceRequestsMemory,
 	corev1.ResourceMemory}
 
-// Summary shows used and hard of the first resources, for example "pods: 3/10, requests.cpu: 1500m/4, +2 more".
+// Summary returns a text with used and hard of the most important resources, for example "pods: 3/10, requests.cpu: 1500m/4, +2 more".
 func Summary(hard, used corev1.ResourceList) string {
 	names := slices.SortedFunc(maps.Keys(hard), func(a, b corev1.ResourceName) int {
 		if x, y := rank(a), rank(b); x != y {
@@ -76,6 +76,7 @@ func Summary(hard, used corev1.ResourceList) string {
 	return summary
 }
 
+// rank returns the position of a resource name in summaryOrder; names that are not in it have the last one.
 func rank(name corev1.ResourceName) int {
 	if i := slices.Index(summaryOrder, name); i >= 0 {
 		return i

@@ -48,7 +48,7 @@ func UnknownClasses(scope corev1.ResourceQuotaScope, requirements []placementv1.
 	return slices.Compact(out)
 }
 
-// UnknownStorageClasses returns the storage classes in the names of hard that are not among the known ones, sorted.
+// UnknownStorageClasses returns the storage classes that resource names in hard contain and that are not among the known ones, sorted.
 func UnknownStorageClasses(spec *placementv1.QuotaSpec, known []string) []string {
 	var out []string
 	for name := range spec.Hard {

@@ -48,11 +48,11 @@ type hook struct {
 	// selector selects namespaces. It is nil if the hook is for one namespace, which is in namespace.
 	selector  *metav1.LabelSelector
 	namespace string
-	types     []schema.GroupResource
+	types     []schema.GroupResource // The types that are counted or limited.
 	// pods are CEL expressions. For each counted or limited pod, one of them is true. nil means that any pod may be
 	// counted.
 	pods   []string
-	owners []Key
+	owners []Key // The objects that need the hook.
 }
 
 // Webhooks renders the webhooks for the types of objects that quotas count, in the namespaces of these quotas, and for
@@ -85,6 +85,7 @@ func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placem
 	return groupHooks(hooks, ownNamespace)
 }
 
+// typesOf returns the types that a quota counts, sorted.
 func (e *Evaluators) typesOf(spec *placementv1.QuotaSpec) []schema.GroupResource {
 	types, _ := e.Types(spec)
 	return slices.SortedFunc(maps.Keys(types), compareTypes)
@@ -107,8 +108,8 @@ func failurePolicy(mode placementv1.Mode) admissionregistrationv1.FailurePolicyT
 	return admissionregistrationv1.Fail
 }
 
-// podsOfQuota returns a CEL expression that is true for the pods that a quota may count. All of its scopes must match
-// them.
+// podsOfQuota returns one CEL expression, which is true for the pods that a quota may count by its scopes of priority classes; nil if it
+// has no such scopes.
 func podsOfQuota(spec *placementv1.QuotaSpec) []string {
 	var all []string
 	for _, scope := range spec.Scopes {
@@ -129,7 +130,7 @@ func podsOfQuota(spec *placementv1.QuotaSpec) []string {
 	return []string{strings.Join(all, " && ")}
 }
 
-// podsOfLimit returns CEL expressions, one of which is true for each pod that a limit may match by any of its scopes.
+// podsOfLimit returns CEL expressions, one of which is true for each pod that a limit may match; nil if it may match any pod.
 func podsOfLimit(spec *placementv1.LimitedResourceSpec) []string {
 	if len(spec.MatchContains) > 0 {
 		return nil
@@ -206,7 +207,7 @@ func (e *Evaluators) scopedHooks(quotas []placementv1.ScopedQuota, ownNamespace 
 // maxPods bounds the length of the pod expressions of one webhook, in bytes. Beyond it, the webhook receives all pods.
 const maxPods = 4096
 
-// join extends h so that it also covers what other covers.
+// join adds the types, pods, and owners of another hook to h.
 func (h *hook) join(other hook) {
 	switch mine, others := slices.Contains(h.types, pods), slices.Contains(other.types, pods); {
 	case others && !mine, others && other.pods == nil:

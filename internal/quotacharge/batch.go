@@ -40,7 +40,7 @@ const batchTimeout = 7 * time.Second
 // processes the queue.
 type batch struct {
 	*Charger
-	queue   string
+	queue   string // The key of the queue.
 	waiters []*waiter
 	// charges holds the IDs of the charges of the waiters.
 	charges map[string]bool
@@ -110,8 +110,9 @@ func (b *batch) charge(ctx context.Context) (stored bool, err error) {
 	}
 }
 
-// decide decides every request of a batch. It returns how fresh the data must be for the decisions to be valid. A
-// stale cache must not cause a denial, and must not admit a request because it lacks a quota or a limit.
+// decide decides every request of a batch. It returns how fresh the data must be for the decisions to be valid: if fresher than that of the
+// round, the caller must decide again. A stale cache must not cause a denial, and must not admit a request because it lacks a quota or a
+// limit.
 func (b *batch) decide(ctx context.Context, r *round) (needed freshness) {
 	expires := b.Clock.Now().Add(b.ReservationTTL)
 	for _, w := range b.waiters {
@@ -140,8 +141,8 @@ func (b *batch) decide(ctx context.Context, r *round) (needed freshness) {
 	return needed
 }
 
-// decide decides one request. It returns by how many quotas and limits the request was decided. An error or panic must
-// not affect the other requests of the batch.
+// decide decides one request. A charge for it lasts until expires. considered is the number of quotas and limits by which it was decided.
+// An error or panic must not affect the other requests of the batch.
 func (r *round) decide(ctx context.Context, w *waiter, expires time.Time) (verdict *quota.Verdict, considered int, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -180,8 +181,8 @@ func endDecisionSpan(span trace.Span, read freshness, verdict *quota.Verdict, co
 	span.End()
 }
 
-// store stores the charges of a round. Each traced request gets a span of its own for that. The calls to the API server
-// belong to the span of the first one.
+// store writes the charges of a round to the quotas. It returns the number of writes, and how many of them conflicted. Each traced request
+// gets a span of its own for that. The calls to the API server belong to the span of the first one.
 func (b *batch) store(ctx context.Context, r *round, attempt int) (writes, conflicts int, err error) {
 	var spans []trace.Span
 	calls := ctx

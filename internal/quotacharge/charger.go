@@ -35,7 +35,7 @@ import (
 )
 
 // errContended is returned if a charge could not be stored in time because of concurrent charges.
-var errContended = errors.New("the quota is being changed by too many others")
+var errContended = errors.New("too many other requests are changing the quota")
 
 // errUnreachable marks errors outside of Berth.
 var errUnreachable = errors.New("quotas can't be read or charged now")
@@ -55,7 +55,7 @@ func unreachable(err error) error {
 	return fmt.Errorf("%w: %w", errUnreachable, err)
 }
 
-// panicError logs a panic and returns the error for the client.
+// panicError logs the value of a panic and returns the error for the client.
 func panicError(ctx context.Context, panicked any) error {
 	ctrllog.FromContext(ctx).Error(fmt.Errorf("panic: %v", panicked), "Deciding", "stack", string(debug.Stack()))
 	return errors.New("an internal error; the operator's log has more")
@@ -126,7 +126,7 @@ func (c *Charger) Forget(uid types.UID) {
 	delete(c.written, uid)
 }
 
-// recordWritten keeps a quota as this process wrote it.
+// recordWritten stores a quota as this process wrote it, for newest.
 func (c *Charger) recordWritten(q placementv1.Quota) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

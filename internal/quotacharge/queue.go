@@ -29,17 +29,17 @@ import (
 type waiter struct {
 	// context is the caller's context. When it ends, the caller does not need the decision any more.
 	context   context.Context
-	charge    string
+	charge    string // The ID of the charge.
 	namespace string
-	request   *quota.Request
+	request   *quota.Request // Nil for a charge that must be released.
 	// verdict and err belong to the goroutine that processes the queue until it closes done.
 	verdict *quota.Verdict
 	err     error
 	done    chan struct{}
 }
 
-// queueKey returns the key of the queue of a namespace's requests: the namespace, or the UIDs of the quotas that it
-// shares.
+// queueKey returns the key of the queue of a namespace's requests: the UIDs of the ClusterScopedQuotas that select the namespace, or the
+// name of the namespace if there are none.
 func (c *Charger) queueKey(ctx context.Context, namespace string) (string, error) {
 	shared, err := c.beginRound(cached, nil).clusterQuotas(ctx, namespace)
 	if err != nil || len(shared) == 0 {

@@ -47,7 +47,7 @@ func (f freshness) String() string {
 	return [...]string{cached: "cached", reread: "reread", relisted: "relisted"}[f]
 }
 
-// list lists objects, which must not be modified.
+// list reads a list of objects, which must not be modified, as fresh as the round requires. kinds names them in errors.
 func (r *round) list(ctx context.Context, kinds string, list client.ObjectList, options ...client.ListOption) error {
 	reader := r.Cached
 	if r.freshness == relisted {

@@ -37,9 +37,11 @@ type round struct {
 	*Charger
 	freshness freshness
 	// released holds the IDs of charges that are reverted in every working copy.
-	released            map[string]bool
-	clusterList         *placementv1.ClusterScopedQuotaList
-	limitList           *placementv1.LimitedResourceList
+	released map[string]bool
+	// clusterList and limitList are nil until they are read.
+	clusterList *placementv1.ClusterScopedQuotaList
+	limitList   *placementv1.LimitedResourceList
+	// accounts are the working copies by the UID of the quota.
 	accounts            map[types.UID]*quota.Account
 	accountsByNamespace map[string][]*quota.Account
 	limitsByKey         map[limitKey][]quota.Limit
@@ -94,8 +96,8 @@ func (r *round) accountsIn(ctx context.Context, namespace string) ([]*quota.Acco
 	return accounts, nil
 }
 
-// rereadAll gets from the API server the quotas that have no working copy yet. It leaves out those that do not exist or do
-// not select the namespace any more.
+// rereadAll returns the quotas as they are in the API server now, except those that have a working copy. It leaves out those that do not
+// exist or do not select the namespace any more.
 func (r *round) rereadAll(ctx context.Context, namespace string, quotas []placementv1.Quota) ([]placementv1.Quota, error) {
 	fresh, failed := slices.Clone(quotas), make([]error, len(quotas))
 	var wg sync.WaitGroup
@@ -111,7 +113,7 @@ func (r *round) rereadAll(ctx context.Context, namespace string, quotas []placem
 	return slices.DeleteFunc(fresh, func(q placementv1.Quota) bool { return q == nil }), nil
 }
 
-// limitsFor returns the LimitedResources for a type in a namespace.
+// limitsFor returns the LimitedResources for a type in a namespace, with their compiled rules.
 func (r *round) limitsFor(ctx context.Context, namespace string, resource schema.GroupResource) ([]quota.Limit, error) {
 	key := limitKey{namespace, resource}
 	if known, ok := r.limitsByKey[key]; ok {
@@ -158,6 +160,7 @@ func (r *round) write(ctx context.Context) (writes, conflicts int, err error) {
 	return writes, conflicts, err
 }
 
+// writeQuota writes the status of a quota.
 func (r *round) writeQuota(ctx context.Context, q placementv1.Quota) error {
 	if err := r.Writer.Update(ctx, q); err != nil {
 		return fmt.Errorf("charging quota %s: %w", q.GetName(), err)

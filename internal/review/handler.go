@@ -61,7 +61,7 @@ type Handler struct {
 	decider Decider
 	webhook *admission.Webhook
 	memory  *Memory
-	timeout time.Duration
+	timeout time.Duration // The time for reading and deciding a request; see New.
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -147,12 +147,12 @@ func readAll(body io.Reader, announced, limit int64) ([]byte, error) {
 	}
 	out, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err == nil && int64(len(out)) > limit {
-		err = fmt.Errorf("it has no Content-Length and more than %d bytes", limit)
+		err = fmt.Errorf("the body has no Content-Length and more than %d bytes", limit)
 	}
 	return out, err
 }
 
-// unread responds to a request of which it reads only the fields before the objects.
+// unread responds, for the given reason, to a request without a decision, of which it reads only the fields before the objects.
 func (h *Handler) unread(ctx context.Context, w http.ResponseWriter, body io.Reader, reason *apierrors.StatusError) {
 	head, err := readHead(body)
 	if err != nil {
@@ -162,7 +162,7 @@ func (h *Handler) unread(ctx context.Context, w http.ResponseWriter, body io.Rea
 	answerEarly(ctx, w, body, h.withoutDecision(reason).Handle(ctx, admission.Request{AdmissionRequest: *head}))
 }
 
-// withoutDecision responds to requests that the decider does not decide.
+// withoutDecision returns a webhook that responds to requests by the decider's method HandleUnread, with the given reason.
 func (h *Handler) withoutDecision(reason *apierrors.StatusError) *admission.Webhook {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
 		return h.decider.HandleUnread(ctx, req, reason)
@@ -177,7 +177,7 @@ type lenient struct{ admission.Handler }
 
 // HandleUnread implements Decider.
 func (lenient) HandleUnread(_ context.Context, _ admission.Request, err *apierrors.StatusError) admission.Response {
-	return admission.Allowed("").WithWarnings("Berth did not check this: " + err.ErrStatus.Message)
+	return admission.Allowed("").WithWarnings("Berth did not check this request: " + err.ErrStatus.Message)
 }
 
 // answerEarly responds to a client that is still sending, and reads and discards the rest of the request. A client that
@@ -232,7 +232,7 @@ func Named(req admission.Request) *unstructured.Unstructured {
 	return out
 }
 
-// Denied returns a denial with the given code, reason, message, and details.
+// Denied returns a response that denies a request, with the code, reason, message, and details of the given status.
 func Denied(status metav1.Status) admission.Response {
 	status.Status = metav1.StatusFailure
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &status}}

@@ -43,7 +43,7 @@ const (
 // Memory limits the bytes of reviews that are in memory at once, for all handlers that share it. It is safe for
 // concurrent use.
 type Memory struct {
-	// Large and small reviews have limits of their own, so that many large reviews do not delay small ones.
+	// small and large limit the bytes of small and of large reviews, so that many large reviews do not delay small ones.
 	small, large *semaphore.Weighted
 }
 

@@ -41,7 +41,7 @@ func List(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-// NewQuota returns a quota of one resource with the given usage.
+// NewQuota returns a quota of one resource with the given hard amount and usage.
 func NewQuota(name, resourceName, hard, used string) *placementv1.ScopedQuota {
 	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, UID: types.UID("uid-" + name), Generation: 1}}
 	q.Spec.Hard = List(resourceName, hard)
