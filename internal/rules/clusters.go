@@ -29,7 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// renderClusters renders which clusters the rule chooses, and the denial of objects for which it finds too few.
+// renderClusters renders the Rego rules for the clusters that the rule chooses, and for the denial of objects for which it finds too few.
 func (r *ruleText) renderClusters() {
 	var require []requirement
 	for i, q := range r.rule.Require {
@@ -97,7 +97,7 @@ var (
 	repelling  = []string{string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectNoExecute), effectNoSelect, effectNoSelectIfNew}
 )
 
-// Repels reports whether a taint of a cluster repels the objects that a rule decides, as the module does that the rule is compiled to.
+// Repels reports whether a rule does not tolerate a taint, so that its module places no object in a cluster with the taint.
 func Repels(rule placementv1.Rule, key, value, effect string) bool {
 	return !slices.Contains(preferring, effect) && !slices.ContainsFunc(rule.Tolerate, func(t placementv1.RuleToleration) bool {
 		return (t.Key == "" || t.Key == key) && (t.Effect == "" || t.Effect == effect) && (t.Operator == corev1.TolerationOpExists || t.Value == value)
@@ -107,7 +107,7 @@ func Repels(rule placementv1.Rule, key, value, effect string) bool {
 // harmlessEffects is the Rego set of preferring.
 var harmlessEffects = set(quoted(preferring))
 
-// NotTerminating is the Rego expression that is true of a cluster that is not being deleted.
+// NotTerminating is the Rego expression that is true for a cluster that is not being deleted.
 const NotTerminating = "cluster.terminating == false"
 
 // renderEligible renders the names of the eligible clusters. What does not depend on the object has a Rego rule of its own, which is
@@ -168,8 +168,8 @@ func (r *ruleText) renderScores() {
 // chooses reports whether the rule chooses among the eligible clusters.
 func (r *ruleText) chooses() bool { return r.rule.Limit > 0 || r.rule.Spread != nil }
 
-// scored returns the Rego term for the eligible clusters that the functions of the engine choose from: their scores, or only their names
-// if no cluster is preferred. OPA computes such a term at once, and it is remembered.
+// scored returns the name of the Rego rule with the eligible clusters, from which the functions of the engine choose: their scores by name,
+// or only their names if the rule has no preferences.
 func (r *ruleText) scored() string {
 	if len(r.rule.Prefer) == 0 {
 		return r.name(partEligible)
@@ -177,7 +177,7 @@ func (r *ruleText) scored() string {
 	return r.name("score")
 }
 
-// options returns the Rego object with the fields of the rule that limit a choice, as far as they are set.
+// options returns a Rego object with those fields of the rule that are set and limit which clusters the functions of the engine choose.
 func (r *ruleText) options() string {
 	var out []string
 	add := func(name string, value, otherwise int32) {
@@ -212,9 +212,9 @@ func (r *ruleText) renderChosen() {
 	}
 }
 
-// Ranking returns a Rego expression that lists the eligible clusters of a rule as objects, best first. They have the members name, score,
-// level, and preferences: for each preference what the cluster gets of its weight (gain), and the values that are compared (values), of
-// which there is one or none. ok is false if the rule chooses all eligible clusters without weights, or gives none.
+// Ranking returns a Rego expression whose value lists the eligible clusters of a rule as objects, best first. They have the members name,
+// score, level, and preferences. For each preference, that has the part of the weight that the cluster gets (gain), and a list with the
+// value that is compared, or none (values). ok is false if the rule chooses all eligible clusters without weights, or gives no clusters.
 func Ranking(rule placementv1.Rule) (expression string, ok bool) {
 	r := &ruleText{generator: &generator{helpers: map[string]bool{}}, rule: rule}
 	if !choosesClusters(rule) || !r.chooses() && rule.Weights == "" {
@@ -273,7 +273,8 @@ func (r *ruleText) renderSpread() {
 	r.renderMember(partChosen, "clusters")
 }
 
-// renderMember renders a Rego rule with a set of a choice in domains. The set is empty if there is no choice.
+// renderMember renders a Rego rule with one of the sets that a choice in domains has, whose name is member. The set is empty if there is no
+// choice.
 func (r *ruleText) renderMember(part, member string) {
 	r.printf("\ndefault %s := set()\n\n%s := %s.%s\n", r.name(part), r.name(part), r.name("choice"), member)
 }
@@ -283,7 +284,7 @@ func (r *ruleText) countsDomains() bool {
 	return r.rule.Spread != nil && max(r.rule.Spread.MinDomains, r.rule.Spread.MinClusters) > 1
 }
 
-// renderContract renders the clusters that the rule gives.
+// renderContract renders the rule clusters of the decision contract.
 func (r *ruleText) renderContract() {
 	value := r.name(partChosen)
 	switch {
@@ -297,7 +298,7 @@ func (r *ruleText) renderContract() {
 	r.printf("clusters := %s if {\n%s\n}\n", value, r.decided())
 }
 
-// renderDenial renders what each cluster lacks, and the denial.
+// renderDenial renders the Rego rules for what each cluster lacks, and for the denial of objects for which the rule finds too few clusters.
 func (r *ruleText) renderDenial(require []requirement, repelled, repelling string) {
 	var lacks []item
 	add := func(path *field.Path, l lack) {

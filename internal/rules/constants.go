@@ -26,20 +26,21 @@ import (
 // Compared is a requirement or a preference of a rule.
 type Compared struct {
 	placementv1.Requirement
-	// Field is the field of the requirement.
+	// Field is the path of the requirement or preference.
 	Field *field.Path
-	// Preferred reports whether it is a preference, and OfNodes whether it is of nodes and not of clusters.
+	// Preferred reports whether it is a preference, and OfNodes whether it is for nodes and not for clusters.
 	Preferred, OfNodes bool
 }
 
 // DocumentScores is where the findings in a policy have the scores of a cluster. data.clusters[name] does not have them.
 const DocumentScores = "scores"
 
-// Key is the key of a member of clusters that rules read.
+// Key is the key of a label or annotation, or the name of a property or score, that rules read of clusters.
 type Key struct {
-	// Field is the field of the rules.
+	// Field is the path of the field of a rule that has the key.
 	Field *field.Path
-	// Document is the field of data.clusters[name] that has the member: "labels", "annotations", or "properties"; or DocumentScores.
+	// Document is the field of data.clusters[name] that has the key: "labels", "annotations", or "properties"; or DocumentScores. Name is
+	// the key.
 	Document, Name string
 }
 
@@ -73,6 +74,7 @@ func Spreads(rules []placementv1.Rule) (out []Key) {
 // Key returns the key that the comparison reads; ok is false if it reads a field or a resource.
 func (c Compared) Key() (key Key, ok bool) { return keyOf(c.Subject, c.Field) }
 
+// keyOf returns the key of a subject, which is at the given path; ok is false if the subject is a field or a resource.
 func keyOf(s placementv1.Subject, at *field.Path) (key Key, ok bool) {
 	for _, one := range []struct{ name, document, key string }{
 		{"label", "labels", s.Label}, {"annotation", "annotations", s.Annotation}, {"property", "properties", s.Property}, {"score", DocumentScores, s.Score},
@@ -84,8 +86,8 @@ func keyOf(s placementv1.Subject, at *field.Path) (key Key, ok bool) {
 	return Key{}, false
 }
 
-// Path returns the path of the compared value below data.clusters[name], or in a node: of a list, the members are compared. Free
-// quantities, of which clusters have only the parts, have the path of what is allocatable. Scores are below DocumentScores.
+// Path returns the path of the compared value below data.clusters[name], or in a node. If there is a list, its items are compared. The path
+// of a free quantity, which clusters do not have, is that of the allocatable quantity. The path of a score is below DocumentScores.
 func (c Compared) Path() []string {
 	switch s := c.Subject; {
 	case c.OfNodes && s.Field != placementv1.ClusterFieldName:
@@ -119,7 +121,7 @@ func (c Compared) Noun() string {
 	return "field " + string(c.Requirement.Field)
 }
 
-// Ordered reports whether the comparison is by order, and as what it reads values then.
+// Ordered returns the type that a comparison by order reads values as. ok reports whether the comparison is by order.
 func (c Compared) Ordered() (as placementv1.ValueType, ok bool) {
 	return valueType(c.Requirement), requirementIsOrdered(c.Operator) || c.Proportional()
 }
@@ -127,7 +129,7 @@ func (c Compared) Ordered() (as placementv1.ValueType, ok bool) {
 // Proportional reports whether the clusters are compared with each other, and not with values.
 func (c Compared) Proportional() bool { return isProportional(c.Operator) }
 
-// Reads reports whether a comparison by order can read a value of a cluster.
+// Reads reports whether a comparison by order can read a text as a value of a type.
 func Reads(as placementv1.ValueType, text string) bool {
 	switch as {
 	case placementv1.ValueTypeVersion:

@@ -32,23 +32,25 @@ import (
 	"github.com/berth-dev/berth/internal/numeral"
 )
 
-// condition is what a part of a rule demands of a value. Conditions with equal subjects are about the same value.
+// condition is what a part of a rule demands of a value of an object, a cluster, or a node. Conditions with equal subjects are about the
+// same value.
 type condition struct {
-	at      *field.Path
-	subject string
-	// entry is how a manifest begins an entry about the value, as in "field: region". list is where such entries are.
+	at      *field.Path // The path of the part of the rule.
+	subject string      // The name of the value, such as "label env".
+	// entry is the beginning of an entry about the value in a manifest, such as "field: region". list is the field that has such entries.
 	entry, list string
 	operator    placementv1.RequirementOperator
-	// values are what the value is compared with. They are nil if they depend on the object.
+	// values are what the value is compared with; nil if that depends on the object. as is the type that an operator of order reads them as.
 	values []string
 	as     placementv1.ValueType
-	// many reports whether there can be several values, of which In needs one.
+	// many reports whether a cluster can have several such values, so that In needs only one of them to be listed.
 	many bool
 	// integers reports whether only integers are compared.
 	integers bool
 }
 
-// requirementConditions returns the conditions of the requirements of a rule.
+// requirementConditions returns the conditions of the requirements of a rule, which are at the path. nodes reports whether the rule is for
+// nodes.
 func requirementConditions(require []placementv1.Requirement, path *field.Path, nodes bool) []condition {
 	out := make([]condition, len(require))
 	for i, q := range require {
@@ -64,7 +66,7 @@ func requirementConditions(require []placementv1.Requirement, path *field.Path, 
 	return out
 }
 
-// subjectOf returns the field of a subject that is set, and its value.
+// subjectOf returns the name of the field of a subject that is set, such as "label", and the field's value.
 func subjectOf(s placementv1.Subject) (kind, name string) {
 	for _, one := range []struct{ kind, name string }{
 		{"label", s.Label}, {"annotation", s.Annotation}, {"property", s.Property}, {"allocatable", s.Allocatable}, {"free", s.Free}, {"score", s.Score},
@@ -93,6 +95,7 @@ func selectorConditions(s *metav1.LabelSelector, path *field.Path) []condition {
 	return out
 }
 
+// annotationConditions returns the conditions on annotations of objects.
 func annotationConditions(annotations []placementv1.AnnotationRequirement, path *field.Path) []condition {
 	out := make([]condition, len(annotations))
 	for i, a := range annotations {
@@ -102,8 +105,8 @@ func annotationConditions(annotations []placementv1.AnnotationRequirement, path 
 	return out
 }
 
-// contradictions warns of conditions that no value meets together with those before it, once for each value. whose is what has the
-// value, and consequence what follows for the rule.
+// contradictions warns, once for each subject, of a condition that no value meets together with those before it. whose is the noun for what
+// has the value, and consequence what follows for the rule.
 func (v *validator) contradictions(conditions []condition, whose, consequence string) {
 	together := map[string][]condition{}
 	for _, c := range conditions {
@@ -132,9 +135,9 @@ func (v *validator) contradictions(conditions []condition, whose, consequence st
 	}
 }
 
-// Unmatched returns a warning for each part of a rule's condition that no object meets that a policy matches. A policy also matches an
-// update if only the labels before it are selected. So a rule with deny or warn can be for updates that change such a label, and its
-// objectSelector causes no warning.
+// Unmatched returns a warning for each part of a rule's condition that contradicts the match of the policy, so that no matched object meets
+// it. A policy also matches an update if only the labels before the update are selected. So a rule with deny or warn can be for updates
+// that change such a label, and its objectSelector causes no warning.
 func Unmatched(rules []placementv1.Rule, match placementv1.Match) []string {
 	v, path, matchPath := &validator{}, field.NewPath("spec", "rules"), field.NewPath("spec", "match")
 	for i, rule := range rules {
@@ -164,7 +167,7 @@ func Unmatched(rules []placementv1.Rule, match placementv1.Match) []string {
 	return v.warnings
 }
 
-// MayOverlap reports whether an object may meet the conditions of two rules. It does not look into expressions.
+// MayOverlap reports whether one object may meet the conditions of two rules. It ignores their CEL expressions.
 func MayOverlap(a, b *placementv1.RuleCondition) bool {
 	if a == nil || b == nil {
 		return true
@@ -185,7 +188,7 @@ func MayOverlap(a, b *placementv1.RuleCondition) bool {
 	return true
 }
 
-// alternative returns what the author probably meant by a condition that contradicts others.
+// alternative returns the end of a message that suggests what to write in place of a condition that contradicts others.
 func (c condition) alternative(others []condition) string {
 	isList := func(c condition) bool { return c.operator == placementv1.OperatorIn && c.values != nil }
 	if len(others) != 1 || !isList(c) || !isList(others[0]) {
@@ -202,7 +205,7 @@ func (c condition) alternative(others []condition) string {
 // maxSuggested is the maximum number of values in a suggestion.
 const maxSuggested = 8
 
-// canBeMet reports whether a value, or a missing one, can meet all conditions. They have one subject.
+// canBeMet reports whether some value, or a missing one, can meet all of the conditions, which have the same subject.
 func canBeMet(conditions []condition) bool {
 	isAbsent := func(c condition) bool { return c.operator == placementv1.OperatorDoesNotExist }
 	needsValue := func(c condition) bool { return !isAbsent(c) && c.operator != placementv1.OperatorNotIn }
@@ -230,7 +233,7 @@ func canBeMet(conditions []condition) bool {
 	return true
 }
 
-// rejects reports whether a value does not meet the condition.
+// rejects reports whether a value is certain not to meet the condition.
 func (c condition) rejects(value string) bool {
 	switch {
 	case c.values == nil:
@@ -249,24 +252,27 @@ func (c condition) rejects(value string) bool {
 	return false
 }
 
-// valid reports whether the operator can read the value of the condition, which is refused otherwise.
+// valid reports whether the operator can read the values of the condition. Otherwise, validation refuses the rule.
 func (c condition) valid() bool {
 	return !requirementIsOrdered(c.operator) || c.values == nil || len(c.values) == 1 && readable(c.as, c.values[0])
 }
 
+// isLower reports whether the condition is a lower bound.
 func (c condition) isLower() bool {
 	return c.operator == placementv1.OperatorGt || c.operator == placementv1.OperatorGte
 }
 
+// isUpper reports whether the condition is an upper bound.
 func (c condition) isUpper() bool {
 	return c.operator == placementv1.OperatorLt || c.operator == placementv1.OperatorLte
 }
 
+// isStrict reports whether the condition is a bound that a value must not equal.
 func (c condition) isStrict() bool {
 	return c.operator == placementv1.OperatorGt || c.operator == placementv1.OperatorLt
 }
 
-// outOfRange reports whether a lower bound among the conditions is above an upper one.
+// outOfRange reports whether the conditions have a lower and an upper bound that no value meets together.
 func outOfRange(conditions []condition) bool {
 	for _, lower := range conditions {
 		for _, upper := range conditions {
@@ -279,7 +285,7 @@ func outOfRange(conditions []condition) bool {
 	return false
 }
 
-// excludes reports whether no value is above the condition, a lower bound, and below another one.
+// excludes reports whether no value meets both the condition, which is a lower bound, and an upper bound.
 func (c condition) excludes(upper condition) bool {
 	order := compareAs(c.as, c.values[0], upper.values[0])
 	if order > 0 || order == 0 && (c.isStrict() || upper.isStrict()) {
@@ -293,7 +299,7 @@ func (c condition) excludes(upper condition) bool {
 	return lowErr == nil && highErr == nil && high-low == 1
 }
 
-// readable reports whether Gt and its like can read a value.
+// readable reports whether Gt, Gte, Lt, and Lte can read a text as a value of a type.
 func readable(as placementv1.ValueType, value string) bool {
 	switch as {
 	case placementv1.ValueTypeVersion:
@@ -305,7 +311,7 @@ func readable(as placementv1.ValueType, value string) bool {
 	}
 }
 
-// compareAs compares two readable values, as cmp.Compare does.
+// compareAs compares two readable values of a type. The result is that of cmp.Compare.
 func compareAs(as placementv1.ValueType, a, b string) int {
 	switch as {
 	case placementv1.ValueTypeVersion:

@@ -24,7 +24,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Required returns the requirements of a rule that gives clusters, with their fields; none of another rule.
+// Required returns the requirements of the i-th rule of a list, with their paths; none if the rule does not give clusters.
 func Required(list []placementv1.Rule, i int) []Compared {
 	if !choosesClusters(list[i]) {
 		return nil
@@ -37,8 +37,8 @@ func Required(list []placementv1.Rule, i int) []Compared {
 	return out
 }
 
-// MayMeet reports whether a cluster that has these values at Path may meet the comparison. It returns true if that depends on the object,
-// or on what changes at any time: whether the cluster is ready, what is free in it, and its scores.
+// MayMeet reports whether a cluster that has these values at the path Path may meet the requirement or preference. It returns true if that
+// depends on the object, or on what changes at any time: whether the cluster is ready, its free resources, and its scores.
 func (c Compared) MayMeet(values []string) bool {
 	if c.ValueFrom != nil && len(values) > 0 || c.Requirement.Field == placementv1.ClusterFieldReady || c.Free != "" ||
 		c.Score != "" {
@@ -59,7 +59,7 @@ func (c Compared) MayMeet(values []string) bool {
 	return slices.ContainsFunc(values, func(v string) bool { return !order.rejects(v) })
 }
 
-// CanBeMet reports whether some value can meet all of the requirements about it.
+// CanBeMet reports whether no requirements on the same value of clusters contradict each other.
 func CanBeMet(require []placementv1.Requirement) bool {
 	all := requirementConditions(require, nil, false)
 	return !slices.ContainsFunc(all, func(c condition) bool {

@@ -36,8 +36,8 @@ var opposites = map[placementv1.RequirementOperator]placementv1.RequirementOpera
 	placementv1.OperatorLt: placementv1.OperatorGte, placementv1.OperatorGte: placementv1.OperatorLt,
 }
 
-// impliedBy reports whether each value that meets all of the conditions meets this one, too. It returns false if that depends on the
-// object.
+// impliedBy reports whether each value that meets all conditions in all on c's subject meets c, too. It returns false if that depends on
+// the object.
 func (c condition) impliedBy(all []condition) bool {
 	isOrdered := requirementIsOrdered(c.operator)
 	about := slices.DeleteFunc(slices.Clone(all), func(a condition) bool { return a.subject != c.subject || !a.valid() })
@@ -65,7 +65,7 @@ func AppliesWithin(narrow, wide *placementv1.RuleCondition) bool {
 		match.SelectorImplies(annotationSelector(narrow.Annotations), annotationSelector(wide.Annotations))
 }
 
-// annotationSelector returns a selector with the requirements on annotations.
+// annotationSelector returns requirements on annotations as a label selector, to compare them as such.
 func annotationSelector(annotations []placementv1.AnnotationRequirement) *metav1.LabelSelector {
 	out := &metav1.LabelSelector{}
 	for _, a := range annotations {
@@ -74,8 +74,8 @@ func annotationSelector(annotations []placementv1.AnnotationRequirement) *metav1
 	return out
 }
 
-// fallbacks warns of rules that get only objects for which an earlier rule found no cluster, and that find none either, because they
-// require at least as much.
+// fallbacks warns of a rule that gets only objects for which an earlier rule found no cluster, and that requires at least as much of
+// clusters, so that it finds none either.
 func (v *validator) fallbacks(rules []placementv1.Rule, path *field.Path) {
 	for i, rule := range rules {
 		if !choosesClusters(rule) {
@@ -107,7 +107,8 @@ func eligibleWithin(narrow, wide placementv1.Rule) bool {
 	return !slices.ContainsFunc(narrow.Tolerate, func(t placementv1.RuleToleration) bool { return !slices.Contains(wide.Tolerate, t) })
 }
 
-// preferences warns of preferences that make no difference, because all eligible clusters meet them, or none does.
+// preferences warns of preferences that have no effect, because all eligible clusters or nodes meet them, or none does. nodes reports
+// whether the rule is for nodes.
 func (v *validator) preferences(rule placementv1.Rule, path *field.Path, nodes bool) {
 	if !nodes && !choosesBest(rule) && rule.Weights == "" {
 		return

@@ -29,7 +29,7 @@ import (
 // metadataName is the only field that node affinities can match.
 const metadataName = "metadata.name"
 
-// nodeLabel returns the key of the node label that a field stands for; "" for the name.
+// nodeLabel returns the key of the label of nodes that a subject stands for; "" for the name of a node.
 func nodeLabel(s placementv1.Subject) string {
 	switch s.Field {
 	case placementv1.ClusterFieldRegion:
@@ -41,7 +41,7 @@ func nodeLabel(s placementv1.Subject) string {
 	}
 }
 
-// renderNodes renders what the pods get of a rule over nodes.
+// renderNodes renders the scheduling fields that pods get by a rule for nodes.
 func (r *ruleText) renderNodes() {
 	var require []requirement
 	for i, q := range r.rule.Require {
@@ -82,7 +82,7 @@ func (r *ruleText) renderNodes() {
 	r.renderNodeSpread()
 }
 
-// nodeTerm returns a term of a node selector.
+// nodeTerm returns a Rego object that is a term of a node selector, with the given match expressions and match fields.
 func nodeTerm(expressions, fields []item) string {
 	var members []string
 	if len(expressions) > 0 {
@@ -116,8 +116,8 @@ func (r *ruleText) renderNodePreferences() {
 // anyInteger is a number that all integers of nodes are less than.
 const anyInteger = "9223372036854775807"
 
-// nodeOperator returns the operator of node affinities, which have only Gt and Lt, and the number that is compared. The values of
-// labels are not negative.
+// nodeOperator returns how a node affinity, which has only Gt and Lt of the operators of order, compares with n as the operator does. The
+// values of labels are not negative.
 func nodeOperator(operator placementv1.RequirementOperator, n int64) (affinity placementv1.RequirementOperator, number string) {
 	switch {
 	case operator == placementv1.OperatorGte && n == 0:
@@ -131,10 +131,11 @@ func nodeOperator(operator placementv1.RequirementOperator, n int64) (affinity p
 	}
 }
 
-// nodeComparedName is the name of the Rego rule with the operator of the node affinity and the object's value, as nodes can have it.
+// nodeComparedName is the name of the Rego rule with the operator and the values of the node affinity for the object's value. It is
+// undefined for a value that no node can have.
 func (q requirement) nodeComparedName() string { return q.name("compared_" + q.suffix) }
 
-// nodeValue returns the pattern of the values that nodes can have, and what such a value must be.
+// nodeValue returns the regular expression of the values that nodes can have, and what such a value must be, for messages.
 func (q requirement) nodeValue() (pattern, form string) {
 	switch {
 	case q.ordered():
@@ -186,7 +187,7 @@ func (q requirement) renderNodeDenial() {
 	q.printf("\nerrors contains concat(\"\", [%s, %s]) if {\n%s\nnot %s\n}\n", quote(prefix), q.invalidValue(form), decides, q.nodeComparedName())
 }
 
-// nodeExpression returns the requirement of a node selector.
+// nodeExpression returns the requirement as a Rego object that is a requirement of a node selector.
 func (q requirement) nodeExpression() string {
 	key := nodeLabel(q.Subject)
 	if q.Field == placementv1.ClusterFieldName {

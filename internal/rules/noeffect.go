@@ -33,7 +33,7 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// constants warns of expressions that have the same value for every object, or whose comparisons are not what they seem to be.
+// constants warns of CEL expressions that have the same value for every object, or whose comparisons do not test what they seem to test.
 func (v *validator) constants(rules []placementv1.Rule, path *field.Path) {
 	for i, rule := range rules {
 		if rule.When == nil || rule.When.Expression == "" {
@@ -61,7 +61,7 @@ func (v *validator) constants(rules []placementv1.Rule, path *field.Path) {
 	}
 }
 
-// order warns of preferences, and of minGain, that make no difference to which clusters are chosen.
+// order warns of prefer, weights, and minGain of a rule if they have no effect on which clusters it chooses.
 func (v *validator) order(rule placementv1.Rule, path *field.Path) {
 	const limits = "Set limit, or maxDomains or maxClusters of spread"
 	if !choosesBest(rule) {
@@ -92,7 +92,7 @@ func choosesBest(rule placementv1.Rule) bool {
 	return rule.Limit > 0 || rule.Spread != nil && (rule.Spread.MaxDomains > 0 || rule.Spread.MaxClusters > 0)
 }
 
-// scores returns the highest score that preferences give, and the smallest difference between two scores.
+// scores returns the highest score that preferences can give a cluster, and the smallest difference between two such scores.
 func scores(prefer []placementv1.Preference) (sum, step int32) {
 	possible := sets.New[int32](0)
 	for _, p := range prefer {
@@ -113,9 +113,9 @@ func scores(prefer []placementv1.Preference) (sum, step int32) {
 	return sum, step
 }
 
-// Volatile returns the preferences for the most or the least of what is free in a cluster, or of a score, of rules without minGain, and of
-// rules that give weights. Free quantities change with each pod, and scores with each report, so that such a rule chooses another cluster
-// for an object whenever that is a little better, or other weights.
+// Volatile returns the preferences for the most or the least of a free resource or of a score, in rules that choose clusters without
+// minGain and in rules that give weights. Free resources change with each pod, and scores with each report. So such a rule chooses another
+// cluster for an object whenever that is a little better, or gives other weights.
 func Volatile(rules []placementv1.Rule) []Compared {
 	var out []Compared
 	for i, rule := range rules {
@@ -132,7 +132,7 @@ func Volatile(rules []placementv1.Rule) []Compared {
 	return out
 }
 
-// impossible warns of conditions that contradict each other, so that no object or no cluster meets them.
+// impossible warns of parts of a rule that contradict each other, so that no object, namespace, cluster, or node meets them.
 func (v *validator) impossible(rule placementv1.Rule, path *field.Path) {
 	if w := rule.When; w != nil {
 		at, never := path.Child("when"), fmt.Sprintf("rule %s never applies", rule.Name)
@@ -150,7 +150,7 @@ func (v *validator) impossible(rule placementv1.Rule, path *field.Path) {
 	v.contradictions(requirementConditions(rule.Require, path.Child("require"), nodes), whose, consequence)
 }
 
-// unlikely warns of values that clusters are not expected to have.
+// unlikely warns of values in a rule that no cluster is expected to have, and of effects that no taint that repels objects has.
 func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 	if rule.Candidates == placementv1.RuleCandidatesNodes {
 		return
@@ -176,12 +176,12 @@ func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 	}
 }
 
-// listed warns of a comparison with a list of Berth's own, which no value of a cluster equals.
+// listed warns of a comparison with an annotation of Berth that has a list, which no value of a cluster equals.
 func (v *validator) listed(q placementv1.Requirement, path *field.Path) {
 	lists := []string{placementv1.ClustersAnnotation, placementv1.ClusterSharesAnnotation, placementv1.RequestedAnnotation}
 	if q.ValueFrom != nil && slices.Contains(lists, q.ValueFrom.Annotation) {
 		v.warn(path.Child("valueFrom", "annotation"), "no value of a cluster equals %s, which is a list in JSON. The clusters that a developer lists there "+
-			"narrow what policies allow without a requirement", q.ValueFrom.Annotation)
+			"narrow what policies allow, and need no requirement for that", q.ValueFrom.Annotation)
 	}
 }
 
@@ -191,7 +191,7 @@ var bytesOf = []string{string(corev1.ResourceMemory), string(corev1.ResourceStor
 // fewBytes is less than any cluster has.
 var fewBytes = resource.MustParse("1Mi")
 
-// fewerBytes warns of a number of bytes whose unit is missing.
+// fewerBytes warns of an amount of bytes that is so small that its unit is probably missing.
 func (v *validator) fewerBytes(q placementv1.Requirement, path *field.Path) {
 	name := q.Allocatable + q.Free
 	if !slices.Contains(bytesOf, name) && !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {

@@ -21,8 +21,9 @@ import "strings"
 // maxPath limits the length of what ObjectPath returns, in bytes. Kinds and names of objects are shorter.
 const maxPath = 1 << 10
 
-// ObjectPath returns the value of the Rego rule language.RuleObjectPath for an input. ok is false for an object whose fields do not have
-// the types that they have in Kubernetes, and for one that has no such value.
+// ObjectPath returns the path of an object, such as "Deployment/shop/web", as the Rego rule language.RuleObjectPath has it for an input.
+// The order of equally good clusters depends on it. ok is false for an object whose fields do not have the types that they have in
+// Kubernetes, or whose path is too long.
 func ObjectPath(input map[string]any) (path string, ok bool) {
 	metadata, _ := input["metadata"].(map[string]any)
 	kind, ok := input["kind"].(string)
@@ -40,8 +41,8 @@ func ObjectPath(input map[string]any) (path string, ok bool) {
 	return rankedKind + "/" + namespace + "/" + name, true
 }
 
-// rankedAs returns the kind and name in the path of an object: those of its controller if a controller makes objects of the kind from
-// its template.
+// rankedAs returns the kind and name in the path of an object: those of its controller if the object is of a kind that controllers create
+// from a template, so that all objects of a workload have one path. ok is false if the fields that it reads are invalid.
 func rankedAs(kind string, metadata map[string]any) (rankedKind, name string, ok bool) {
 	switch kind {
 	case "ControllerRevision", "Job", "Pod", "ReplicaSet":
@@ -94,7 +95,7 @@ func controllerOf(metadata map[string]any) (controller map[string]any, ok bool) 
 	return nil, true
 }
 
-// optionalText returns a text that an object may have. ok is false if it has something else there.
+// optionalText returns the text in a field that an object may have; "" if it does not have the field. ok is false if the value is no text.
 func optionalText(object map[string]any, name string) (text string, ok bool) {
 	value, present := object[name]
 	if !present {

@@ -54,19 +54,19 @@ const functionInvalid = "invalid"
 type operand struct {
 	// ref is the Rego expression of the value, with the variables name and cluster.
 	ref string
-	// exists is true if there is a value.
+	// exists is the Rego expression that is true if there is a value.
 	exists string
-	// list reports whether the value is a list of values.
+	// list reports whether the value is a list, such as the zones of a cluster.
 	list bool
 	// boolean reports whether the value is a boolean.
 	boolean bool
-	// mixed reports whether the value may be a number or a boolean beside a string.
+	// mixed reports whether the value may be a number or a boolean as well as a string.
 	mixed bool
 	// noun names the value in a denial.
 	noun string
 }
 
-// nounOf names the value of a subject in a denial.
+// nounOf returns the name of a subject in a denial, as in "label env".
 func nounOf(s placementv1.Subject) string {
 	switch {
 	case s.Label != "":
@@ -85,6 +85,7 @@ func nounOf(s placementv1.Subject) string {
 	return string(s.Field)
 }
 
+// operandOf returns the operand for the subject of a requirement, a preference, or a spread.
 func (g *generator) operandOf(s placementv1.Subject) operand {
 	noun := nounOf(s)
 	member := func(document, key string) operand {
@@ -124,17 +125,17 @@ func (g *generator) operandOf(s placementv1.Subject) operand {
 	}
 }
 
-// requirement renders a requirement of clusters.
+// requirement renders a requirement or a preference of a rule.
 type requirement struct {
 	*ruleText
 	placementv1.Requirement
 	path *field.Path
-	// value is the suffix of the names of the Rego rules for the object's value.
+	// suffix is the suffix, such as "require_1", of the names of the Rego rules that belong to the requirement.
 	suffix string
 	operand
 }
 
-// requirementOf returns the renderer of a requirement in the list of the given field.
+// requirementOf returns the renderer of q, the i-th entry of the rule's field list, "require" or "prefer".
 func (r *ruleText) requirementOf(list string, i int, q placementv1.Requirement) requirement {
 	return requirement{
 		ruleText: r, Requirement: q, path: r.path.Child(list).Index(i),
@@ -156,15 +157,16 @@ func (q requirement) ordered() bool {
 // proportional reports whether clusters get a part of the weight of the preference in proportion to their values.
 func (q requirement) proportional() bool { return isProportional(q.Operator) }
 
+// isProportional reports whether an operator is Most or Least, which compare the clusters with each other.
 func isProportional(operator placementv1.RequirementOperator) bool {
 	return operator == placementv1.OperatorMost || operator == placementv1.OperatorLeast
 }
 
-// gainName is the name of the Rego rule with what the clusters get in proportion to their values.
+// gainName is the name of the Rego rule with the parts of the weight that clusters get in proportion to their values.
 func (q requirement) gainName() string { return q.name("gain_" + q.suffix) }
 
-// renderGains renders what the eligible clusters get of the weight of a preference in proportion to their values. A value that is missing,
-// or can't be read, has no part in it.
+// renderGains renders the Rego rule with the part of the weight of a preference that each eligible cluster gets in proportion to its value.
+// A cluster whose value is missing, or can't be read, gets none.
 func (q requirement) renderGains(weight int32) {
 	lowest, highest := int32(0), weight
 	if q.Operator == placementv1.OperatorLeast {
@@ -192,9 +194,10 @@ func (q requirement) gain(weight int32) string {
 	return fmt.Sprintf("[%d | %s]", weight, body)
 }
 
-// as returns how the values are read.
+// as returns the type that an operator of order reads the values as.
 func (q requirement) as() placementv1.ValueType { return valueType(q.Requirement) }
 
+// valueType returns the type that an operator of order reads the values of a requirement as.
 func valueType(q placementv1.Requirement) placementv1.ValueType {
 	switch {
 	case q.As != "":
@@ -208,10 +211,10 @@ func valueType(q placementv1.Requirement) placementv1.ValueType {
 	}
 }
 
-// valueName is the name of the Rego rule with the object's value, as a text.
+// valueName is the name of the Rego rule with the value of the object that valueFrom names, as a text.
 func (q requirement) valueName() string { return q.name("value_" + q.suffix) }
 
-// comparedName is the name of the Rego rule with the object's value, as it is compared.
+// comparedName is the name of the Rego rule with the value of the object, converted to the type that is compared.
 func (q requirement) comparedName() string {
 	if !q.ordered() {
 		return q.valueName()
@@ -237,7 +240,7 @@ func (q requirement) renderValue() {
 // readsObject reports whether the requirement reads a value of the object as a number, a quantity, or a version.
 func (q requirement) readsObject() bool { return q.fromObject() && q.ordered() }
 
-// renderUnreadable renders the error of objects with a value that can't be read.
+// renderUnreadable renders the error for an object whose value can't be read as the type that is compared.
 func (q requirement) renderUnreadable() {
 	if !q.readsObject() {
 		return
@@ -254,7 +257,7 @@ func (q requirement) invalidValue(form string) string {
 	return fmt.Sprintf("%s(%s, %s, %s)", q.use(functionInvalid), quote(objectPath(q.ValueFrom)), q.valueName(), quote(form))
 }
 
-// objectPath returns the path of the object's value.
+// objectPath returns the path of a label or annotation of the object, for messages.
 func objectPath(from *placementv1.ObjectValue) string {
 	metadata := field.NewPath("metadata")
 	if from.Label != "" {
@@ -263,6 +266,7 @@ func objectPath(from *placementv1.ObjectValue) string {
 	return metadata.Child("annotations").Key(from.Annotation).String()
 }
 
+// objectRef returns the Rego reference to a label or annotation of the object.
 func objectRef(from *placementv1.ObjectValue) string {
 	if from.Label != "" {
 		return fmt.Sprintf("input.metadata.labels[%s]", quote(from.Label))
@@ -270,7 +274,7 @@ func objectRef(from *placementv1.ObjectValue) string {
 	return fmt.Sprintf("input.metadata.annotations[%s]", quote(from.Annotation))
 }
 
-// objectNoun names the object's value in a denial.
+// objectNoun returns the name of a label or annotation of the object in a denial.
 func objectNoun(from *placementv1.ObjectValue) string {
 	if from.Label != "" {
 		return "label " + from.Label
@@ -278,7 +282,7 @@ func objectNoun(from *placementv1.ObjectValue) string {
 	return "annotation " + from.Annotation
 }
 
-// converter returns the name of the Rego function that converts values to what is compared.
+// converter returns the name of the Rego function that converts values to the type that is compared.
 func (q requirement) converter() string {
 	switch q.as() {
 	case placementv1.ValueTypeVersion:
@@ -299,8 +303,8 @@ func (q requirement) precondition() string {
 	return q.comparedName()
 }
 
-// met returns the expression that is true if a cluster meets the requirement, given the precondition. It has no variables but name
-// and cluster.
+// met returns the Rego expression that is true if a cluster meets the requirement, provided that the precondition is true. Its only
+// variables are name and cluster.
 func (q requirement) met() string {
 	switch q.Operator {
 	case placementv1.OperatorExists:
@@ -330,11 +334,11 @@ func (q requirement) met() string {
 	return fmt.Sprintf("%s %s %s", left, symbol, value)
 }
 
-// unmet returns the negation of met.
+// unmet returns the Rego expression that is true if a cluster does not meet the requirement.
 func (q requirement) unmet() string { return negated(q.met()) }
 
-// negated returns the negation of an expression, and the expression of its negation. OPA evaluates what is passed to a function or
-// to `in` before the negation. So `not` alone would be undefined for a value that is missing, and not true.
+// negated returns the negation of a Rego expression; of a negation, it returns the negated expression. OPA evaluates what is passed to a
+// function or to `in` before the negation. So `not` alone would be undefined for a value that is missing, and not true.
 func negated(expression string) string {
 	if rest, isNegated := strings.CutPrefix(expression, negation); isNegated {
 		return strings.TrimSuffix(rest, negationEnd)
@@ -353,7 +357,7 @@ const (
 	negationEnd = "]) == 0"
 )
 
-// isOneOf returns the expression that is true if the cluster's value is one of the values.
+// isOneOf returns the Rego expression that is true if the cluster's value is one of the values that In and NotIn compare with.
 func (q requirement) isOneOf() string {
 	values := set(q.constants())
 	if q.fromObject() {
@@ -389,7 +393,7 @@ func (q requirement) constants() []string {
 	return out
 }
 
-// canonicalNumber returns the Rego number that is printed as the text.
+// canonicalNumber returns the Rego number that OPA prints as the text; false if there is none.
 func canonicalNumber(text string) (string, bool) {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || !numbers.MatchString(text) || strconv.FormatFloat(n, 'f', -1, 64) != text {
@@ -425,10 +429,10 @@ func plainNumber(text string) string {
 	return whole
 }
 
-// lack is something that a cluster lacks: the Rego expression of its text, and the expression that is true of clusters that lack it.
+// lack is a reason why a cluster is not eligible: the Rego expression of its text, and the one that is true for clusters with the reason.
 type lack struct{ text, condition string }
 
-// lacks returns what clusters lack that do not meet the requirement. The first one that is true counts.
+// lacks returns the reasons why clusters do not meet the requirement. For each cluster, the first one whose condition is true counts.
 func (q requirement) lacks() []lack {
 	var out []lack
 	if q.fromObject() && q.ValueFrom.Default == nil {
@@ -437,7 +441,7 @@ func (q requirement) lacks() []lack {
 	return append(out, lack{q.reason(), q.unmet()})
 }
 
-// reason returns the Rego expression of what a cluster lacks that does not meet the requirement.
+// reason returns the Rego expression of the text that says why a cluster does not meet the requirement.
 func (q requirement) reason() string {
 	switch {
 	case q.Reason != "":
@@ -450,8 +454,8 @@ func (q requirement) reason() string {
 	}
 }
 
-// Unmet words what a cluster lacks that does not meet a requirement, as a denial of the object does, such as "label pci-level not at least
-// 3". The object is as its developer requested it. Unmet returns nothing if the object lacks the value to compare with.
+// Unmet returns why a cluster does not meet a requirement, in the words of a denial, such as "label pci-level not at least 3". object is
+// the object as its developer requested it. Unmet returns "" if the object lacks the value to compare with.
 func Unmet(q placementv1.Requirement, object map[string]any) string {
 	if q.Reason != "" {
 		return q.Reason
@@ -475,7 +479,8 @@ func Unmet(q placementv1.Requirement, object map[string]any) string {
 	return strings.TrimPrefix(text, "with ")
 }
 
-// wording words what is wrong with clusters that do not meet the requirement, after their number.
+// wording returns the words that follow the number of clusters that do not meet the requirement in a denial, such as "with label env not
+// prod". values are the values that are compared, as one text, and n is their number.
 func (q requirement) wording(values string, n int) string {
 	switch q.Operator {
 	case placementv1.OperatorExists:

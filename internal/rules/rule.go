@@ -32,10 +32,11 @@ import (
 type ruleText struct {
 	*generator
 	rule placementv1.Rule
-	path *field.Path
-	text strings.Builder
+	path *field.Path     // The path of the rule.
+	text strings.Builder // The Rego of the rule.
 }
 
+// newRuleText renders the rule at a path.
 func newRuleText(g *generator, path *field.Path, rule placementv1.Rule) *ruleText {
 	r := &ruleText{generator: g, rule: rule, path: path}
 	r.renderWhen()
@@ -50,7 +51,7 @@ func newRuleText(g *generator, path *field.Path, rule placementv1.Rule) *ruleTex
 	return r
 }
 
-// selects reports whether a rule selects clusters or nodes.
+// selects reports whether a rule has a field that selects clusters or nodes.
 func selects(rule placementv1.Rule) bool {
 	return len(rule.Require) > 0 || len(rule.Tolerate) > 0 || len(rule.Prefer) > 0 || rule.Spread != nil || rule.Limit > 0
 }
@@ -60,9 +61,10 @@ func choosesClusters(rule placementv1.Rule) bool {
 	return rule.Candidates != placementv1.RuleCandidatesNodes && selects(rule)
 }
 
-// name returns the name of one of the Rego rules that belong to the rule.
+// name returns the name of one of the Rego rules that belong to the rule, such as "eligible_NAME" for the part "eligible".
 func (r *ruleText) name(what string) string { return nameOf(what, r.rule.Name) }
 
+// nameOf returns the name of a Rego rule that belongs to the rule with a name, whose hyphens become underscores.
 func nameOf(what, rule string) string { return what + "_" + strings.ReplaceAll(rule, "-", "_") }
 
 // Names of Rego rules of rendered modules.
@@ -85,16 +87,16 @@ func Applies(rule string) string { return nameOf(partApplies, rule) }
 // Chosen returns the name of the Rego rule with the names of the clusters that a rule chooses.
 func Chosen(rule string) string { return nameOf(partChosen, rule) }
 
-// Lacking returns the Rego expression of the first thing that the cluster name lacks, as a text. It is undefined for clusters that are
-// eligible for a rule.
+// Lacking returns the Rego expression of a text that says why the cluster in the variable name is not eligible for a rule. It is undefined
+// for clusters that are eligible.
 func Lacking(rule string) string {
 	return fmt.Sprintf("%s(%s[name], set())", functionLackText, nameOf(partLacks, rule))
 }
 
-// printf adds lines to the text. Paragraphs begin with the comment of comment.
+// printf adds formatted lines to the text. Each paragraph begins with the comment that the method comment adds.
 func (r *ruleText) printf(text string, args ...any) { fmt.Fprintf(&r.text, text, args...) }
 
-// comment begins a paragraph that comes from a field of the rule.
+// comment begins a paragraph with a comment that names the field of the rule from which the paragraph comes, and has the text.
 func (r *ruleText) comment(path *field.Path, text string) {
 	if text != "" {
 		text = ": " + text
@@ -102,7 +104,7 @@ func (r *ruleText) comment(path *field.Path, text string) {
 	r.printf("\n# %s%s\n", path, text)
 }
 
-// applies returns the expressions that are true of the objects that the rule applies to.
+// applies returns Rego expressions that are all true for an object that the rule applies to; none if it applies to all objects.
 func (r *ruleText) applies() []string {
 	if len(r.when()) == 0 {
 		return nil
@@ -110,21 +112,21 @@ func (r *ruleText) applies() []string {
 	return []string{r.name(partApplies)}
 }
 
-// finds returns an expression that is true if the rule finds enough clusters.
+// finds returns the Rego expression that is true if the rule finds enough clusters.
 func (r *ruleText) finds() string { return fmt.Sprintf("count(%s) > 0", r.name(partChosen)) }
 
-// readsObject reports whether the rule for clusters has to read a value of the object.
+// readsObject reports whether the rule for clusters reads a value of the object as a number, a quantity, or a version.
 func (r *ruleText) readsObject() bool {
 	return choosesClusters(r.rule) && slices.ContainsFunc(r.rule.Require, func(q placementv1.Requirement) bool {
 		return requirement{Requirement: q}.readsObject()
 	})
 }
 
-// unreadable returns an expression that is true of objects with a value that the rule can't read. The rule must read one.
+// unreadable returns the Rego expression that is true for an object with a value that the rule can't read. readsObject must be true.
 func (r *ruleText) unreadable() string { return fmt.Sprintf("count(%s) > 0", r.name(partUnreadable)) }
 
-// decided returns the expressions that are true of the objects that the rule decides, and finds enough clusters for, or that have what
-// the rule requires of nodes.
+// decided returns Rego expressions that are all true for an object that the rule decides, if the rule finds enough clusters for it, or if
+// it has the values that a rule for nodes compares with.
 func (r *ruleText) decided() string {
 	out := "decides == " + quote(r.rule.Name)
 	switch {
@@ -137,6 +139,7 @@ func (r *ruleText) decided() string {
 	return out
 }
 
+// renderWhen renders the Rego rule that is true if the rule applies to the object; none if the rule has no condition.
 func (r *ruleText) renderWhen() {
 	expressions := r.when()
 	if len(expressions) == 0 {
@@ -146,7 +149,7 @@ func (r *ruleText) renderWhen() {
 	r.printf("%s if {\n%s\n}\n", r.name(partApplies), strings.Join(expressions, "\n"))
 }
 
-// when returns the expressions of the rule's condition.
+// when returns Rego expressions that are all true for an object that meets the rule's condition.
 func (r *ruleText) when() []string {
 	when := r.rule.When
 	if when == nil {
@@ -166,7 +169,7 @@ func (r *ruleText) when() []string {
 	return out
 }
 
-// selector returns the expressions that are true if a selector matches labels.
+// selector returns Rego expressions that are all true if a selector matches the labels in the Rego term labels.
 func selector(labels string, s *metav1.LabelSelector) []string {
 	if s == nil {
 		return nil
@@ -181,7 +184,7 @@ func selector(labels string, s *metav1.LabelSelector) []string {
 	return out
 }
 
-// keyRequirement returns the expression that is true if an operator holds for the value of a key.
+// keyRequirement returns the Rego expression that is true if the value of a key in a document meets an operator.
 func keyRequirement(document, key string, operator metav1.LabelSelectorOperator, values []string) string {
 	at := fmt.Sprintf("%s[%s]", document, quote(key))
 	switch operator {
@@ -196,7 +199,7 @@ func keyRequirement(document, key string, operator metav1.LabelSelectorOperator,
 	}
 }
 
-// renderSettings renders what the objects get that the rule decides.
+// renderSettings renders the annotations, labels, and scheduling fields that the rule sets.
 func (r *ruleText) renderSettings() {
 	s := r.rule.Set
 	if s == nil {
@@ -214,7 +217,7 @@ func (r *ruleText) renderSettings() {
 	}
 }
 
-// renderMap renders the members of an object.
+// renderMap renders the Rego rule document, whose value is an object with the given values. term returns the Rego term of a value.
 func renderMap[T ~string](r *ruleText, path *field.Path, document string, values map[string]T, term func(string) string) {
 	if len(values) == 0 {
 		return

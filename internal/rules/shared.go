@@ -251,7 +251,7 @@ var dependsOn = map[string][]string{
 	functionAmount:          {functionQuantity},
 }
 
-// sharedText returns the shared functions and rules that the rules use.
+// sharedText returns the Rego of the shared functions and rules that are used.
 func (g *generator) sharedText() string {
 	for _, one := range shared {
 		if g.helpers[one.name] {

@@ -39,7 +39,7 @@ const (
 type part struct{ literal, placeholder string }
 
 // parseTemplate splits a text at its placeholders. It returns an error about the first invalid one. The parameter clusters permits
-// the placeholders of clusters.
+// the placeholders {clusters} and {clusters:json}.
 func parseTemplate(text string, clusters bool) ([]part, error) {
 	var out []part
 	var literal strings.Builder
@@ -74,6 +74,7 @@ func parseTemplate(text string, clusters bool) ([]part, error) {
 	return out, nil
 }
 
+// checkPlaceholder returns an error for an unknown placeholder, and for one of clusters that is not permitted.
 func checkPlaceholder(name string, clusters bool) error {
 	switch name {
 	case placeholderKind, placeholderNamespace, placeholderName:
@@ -93,7 +94,7 @@ func checkPlaceholder(name string, clusters bool) error {
 		"{clusters:json}; write {{ for a brace", name)
 }
 
-// template returns the Rego expression of a text.
+// template returns the Rego expression of a text with placeholders.
 func (r *ruleText) template(text string) string {
 	// validate has checked the text.
 	parts, _ := parseTemplate(text, true)
@@ -111,6 +112,7 @@ func (r *ruleText) template(text string) string {
 	return fmt.Sprintf(`concat("", [%s])`, strings.Join(terms, ", "))
 }
 
+// placeholder returns the Rego expression of a placeholder.
 func (r *ruleText) placeholder(name string) string {
 	switch name {
 	case placeholderKind:
@@ -132,8 +134,8 @@ func (r *ruleText) placeholder(name string) string {
 	return fmt.Sprintf("object_text_%d", slices.Index(r.objectTexts, name)+1)
 }
 
-// Without returns a text for an object that lacks some of the labels and annotations that the text has placeholders for, and which of them:
-// those that it does not have. All other placeholders stand for "x".
+// Without returns the text that an object gets which has only those labels and annotations for which has returns true, with "x" in place of
+// the values of all other placeholders. lacks are the labels and annotations in the text's placeholders that the object does not have.
 func Without(text string, has func(placementv1.ObjectValue) bool) (out string, lacks []placementv1.ObjectValue) {
 	// validate has checked the text.
 	parts, _ := parseTemplate(text, true)
@@ -156,7 +158,7 @@ func Without(text string, has func(placementv1.ObjectValue) bool) (out string, l
 	return out, lacks
 }
 
-// objectTextOf returns where a label or annotation of the object is that a text has a placeholder for.
+// objectTextOf returns the Rego reference to the label or annotation of the object that a placeholder names.
 func objectTextOf(placeholder string) string {
 	if key, isLabel := strings.CutPrefix(placeholder, placeholderLabel); isLabel {
 		return objectRef(&placementv1.ObjectValue{Label: key})

@@ -86,12 +86,13 @@ func versionNumbers(text string) []string {
 	return out
 }
 
-// validator collects what the schema of the API can't say about rules.
+// validator collects warnings about rules, and the errors in rules that the schema of the API does not find.
 type validator struct {
 	warnings []string
 	errs     field.ErrorList
 }
 
+// validate returns the warnings about rules, which are at the path, and the errors in them.
 func validate(rules []placementv1.Rule, path *field.Path) (warnings []string, errs field.ErrorList) {
 	v := &validator{}
 	for i, rule := range rules {
@@ -103,14 +104,17 @@ func validate(rules []placementv1.Rule, path *field.Path) (warnings []string, er
 	return v.warnings, v.errs
 }
 
+// fail adds an error about an invalid value.
 func (v *validator) fail(path *field.Path, value any, format string, args ...any) {
 	v.errs = append(v.errs, field.Invalid(path, value, fmt.Sprintf(format, args...)))
 }
 
+// forbid adds an error about a field that must not be set so.
 func (v *validator) forbid(path *field.Path, format string, args ...any) {
 	v.errs = append(v.errs, field.Forbidden(path, fmt.Sprintf(format, args...)))
 }
 
+// warn adds a warning about a field.
 func (v *validator) warn(path *field.Path, format string, args ...any) {
 	v.warnings = append(v.warnings, fmt.Sprintf("%s: %s", path, fmt.Sprintf(format, args...)))
 }
@@ -120,11 +124,12 @@ func appliesToAll(w *placementv1.RuleCondition) bool {
 	return w == nil || len(w.Annotations) == 0 && w.Expression == "" && isEmpty(w.ObjectSelector) && isEmpty(w.NamespaceSelector)
 }
 
+// isEmpty reports whether a selector selects everything.
 func isEmpty(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// reachable refuses rules that can never decide an object.
+// reachable refuses rules that can never decide an object, and warns of those that probably never do, because of an earlier rule.
 func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
 	for i, rule := range rules {
 		for j, earlier := range rules[:i] {
@@ -136,7 +141,8 @@ func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
 				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) applies to all objects. Give it a condition in when, or move it to the end",
 					rule.Name, earlier.Name, path.Index(j))
 			case equality.Semantic.DeepEqual(earlier.When, rule.When):
-				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) has the same condition; make one of the two", rule.Name, earlier.Name, path.Index(j))
+				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) has the same condition. Merge the two rules, or change a condition",
+					rule.Name, earlier.Name, path.Index(j))
 			case AppliesWithin(rule.When, earlier.When):
 				v.warn(path.Index(i), "rule %s is never reached: rule %s (%s) applies to each object to which it applies. Move it before that rule",
 					rule.Name, earlier.Name, path.Index(j))
@@ -148,6 +154,7 @@ func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
 	}
 }
 
+// rule checks a rule. last reports whether no rule follows.
 func (v *validator) rule(rule placementv1.Rule, path *field.Path, last bool) {
 	if w := rule.When; w != nil {
 		v.when(*w, path.Child("when"))
@@ -218,6 +225,7 @@ func (v *validator) nodeTolerations(tolerations []placementv1.RuleToleration, pa
 	}
 }
 
+// when checks the condition of a rule.
 func (v *validator) when(w placementv1.RuleCondition, path *field.Path) {
 	options := metav1validation.LabelSelectorValidationOptions{}
 	v.errs = append(v.errs, metav1validation.ValidateLabelSelector(w.ObjectSelector, options, path.Child("objectSelector"))...)
@@ -232,6 +240,7 @@ func (v *validator) when(w placementv1.RuleCondition, path *field.Path) {
 	}
 }
 
+// key checks the key of a label or annotation, or the name of a resource.
 func (v *validator) key(path *field.Path, key string) {
 	for _, problem := range validation.IsQualifiedName(key) {
 		v.fail(path, key, "%s", problem)
@@ -248,7 +257,7 @@ func (v *validator) required(q placementv1.Requirement, path *field.Path, nodes 
 	v.requirement(q, path, nodes)
 }
 
-// requirement checks a requirement or a preference that compares with values.
+// requirement checks a requirement, or a preference with another operator than Most and Least. nodes reports whether it is for nodes.
 func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nodes bool) {
 	v.subject(q.Subject, path)
 	if from := q.ValueFrom; from != nil {
@@ -282,7 +291,7 @@ func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nod
 	}
 }
 
-// subject checks the keys of what is compared.
+// subject checks the keys and names in the subject of a requirement or a preference.
 func (v *validator) subject(s placementv1.Subject, path *field.Path) {
 	for _, one := range []struct{ name, key string }{
 		{"label", s.Label}, {"annotation", strings.ToLower(s.Annotation)}, {"allocatable", s.Allocatable}, {"free", s.Free},
@@ -299,14 +308,14 @@ func (v *validator) subject(s placementv1.Subject, path *field.Path) {
 	}
 }
 
-// property refuses names of properties that OPA's formatter can't write.
+// property refuses a name of a property or a score that OPA's formatter can't write.
 func (v *validator) property(path *field.Path, name string) {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(name) {
 		v.fail(path, name, "must have printable characters only")
 	}
 }
 
-// amount checks a requirement of a quantity of clusters.
+// amount checks a requirement of an allocatable or free quantity.
 func (v *validator) amount(q placementv1.Requirement, path *field.Path) {
 	switch {
 	case q.Operator == placementv1.OperatorIn || q.Operator == placementv1.OperatorNotIn:
@@ -337,6 +346,7 @@ func (v *validator) compared(q placementv1.Requirement, path *field.Path) {
 	}
 }
 
+// requirementIsOrdered reports whether an operator is Gt, Gte, Lt, or Lte.
 func requirementIsOrdered(operator placementv1.RequirementOperator) bool {
 	return requirement{Requirement: placementv1.Requirement{Operator: operator}}.ordered()
 }
@@ -364,7 +374,7 @@ func (v *validator) proportional(q placementv1.Requirement, path *field.Path, no
 	}
 }
 
-// comparable checks a value that Gt, Gte, Lt, or Lte compare with.
+// comparable checks that Gt, Gte, Lt, and Lte can read a value as a type.
 func (v *validator) comparable(path *field.Path, value string, as placementv1.ValueType) {
 	switch as {
 	case placementv1.ValueTypeVersion:
@@ -389,7 +399,7 @@ func (v *validator) comparable(path *field.Path, value string, as placementv1.Va
 	}
 }
 
-// nodeRequirement checks what node affinities can't express.
+// nodeRequirement refuses a requirement that a node affinity can't express. ordered reports whether its operator compares by order.
 func (v *validator) nodeRequirement(q placementv1.Requirement, path *field.Path, ordered bool) {
 	if nodeLabel(q.Subject) == "" && q.Field != placementv1.ClusterFieldName {
 		v.forbid(path, "nodes have labels and the fields name, region and zone")
@@ -421,6 +431,7 @@ func (v *validator) nodeRequirement(q placementv1.Requirement, path *field.Path,
 	}
 }
 
+// spread checks the spread of a rule.
 func (v *validator) spread(rule placementv1.Rule, path *field.Path, nodes bool) {
 	s := rule.Spread
 	if s == nil {
@@ -444,6 +455,7 @@ func (v *validator) spread(rule placementv1.Rule, path *field.Path, nodes bool) 
 	}
 }
 
+// settings checks the labels, annotations, and node selectors that a rule sets. clusters reports whether the rule gives clusters.
 func (v *validator) settings(rule placementv1.Rule, path *field.Path, clusters bool) {
 	s := rule.Set
 	if s == nil {
@@ -479,7 +491,7 @@ func (v *validator) settings(rule placementv1.Rule, path *field.Path, clusters b
 	}
 }
 
-// template checks a text with placeholders, and returns its parts.
+// template checks a text with placeholders, and returns its parts. clusters is that of parseTemplate.
 func (v *validator) template(path *field.Path, text string, clusters bool) []part {
 	parts, err := parseTemplate(text, clusters)
 	if err != nil {
@@ -487,11 +499,12 @@ func (v *validator) template(path *field.Path, text string, clusters bool) []par
 		return nil
 	}
 	if found := doubled.FindStringSubmatch(text); found != nil {
-		v.warn(path, "%s stands for the text {%s}, because doubled braces stand for themselves. Placeholders have single braces, such as {name}", found[1], found[2])
+		v.warn(path, "%s stands for the text {%s}, because doubled braces stand for single ones. Placeholders have single braces, such as {name}", found[1], found[2])
 	}
 	return parts
 }
 
+// labelValue checks the value of a label.
 func (v *validator) labelValue(path *field.Path, value string) {
 	for _, problem := range validation.IsValidLabelValue(value) {
 		v.fail(path, value, "%s", problem)

@@ -67,7 +67,7 @@ func TestInvalidRules(t *testing.T) {
 			[]string{"spec.rules[1]: Forbidden: rule b is never reached: rule a (spec.rules[0]) applies to all objects"}},
 		"AfterEmptySelector": {`[{name: a, limit: 1, when: {objectSelector: {}}}, {name: b, warn: w}]`, []string{"rule b is never reached"}},
 		"AfterTheSame": {`[{name: a, limit: 1, when: {objectSelector: {matchLabels: {a: b}}}}, {name: b, warn: w, when: {objectSelector: {matchLabels: {a: b}}}}]`,
-			[]string{"rule b is never reached: rule a (spec.rules[0]) has the same condition; make one of the two"}},
+			[]string{"rule b is never reached: rule a (spec.rules[0]) has the same condition. Merge the two rules, or change a condition"}},
 		"Nothing":            {`[{name: a}]`, []string{"spec.rules[0]: Forbidden: rule a decides nothing"}},
 		"NodesWithNothing":   {`[{name: a, candidates: Nodes}]`, []string{"rule a decides nothing"}},
 		"NothingWithMessage": {`[{name: a, message: m, when: {objectSelector: {matchLabels: {a: b}}}}, {name: b, warn: w}]`, []string{"rule a gives no clusters"}},
@@ -118,7 +118,7 @@ func TestWarnings(t *testing.T) {
 		"ClustersInLabel": {`[{name: a, limit: 2, set: {labels: {a: "{clusters}"}}}]`,
 			"spec.rules[0].set.labels[a]: objects with several clusters can't be decided, because a label can't have a comma: write {clusters} to an annotation, or set limit: 1"},
 		"DoubledBraces": {`[{name: a, deny: "no {{ name }} here"}]`,
-			"spec.rules[0].deny: {{ name }} stands for the text { name }, because doubled braces stand for themselves. Placeholders have single braces, such as {name}"},
+			"spec.rules[0].deny: {{ name }} stands for the text { name }, because doubled braces stand for single ones. Placeholders have single braces, such as {name}"},
 		"MinGainOfWeights": {`[{name: a, minGain: 5, weights: Score, prefer: [{weight: 9, label: a, operator: Exists}]}]`, "spec.rules[0].minGain: " + better},
 		"MinGainTooHigh": {`[{name: a, minGain: 31, limit: 1, prefer: [{weight: 10, label: a, operator: Exists}, {weight: 20, label: b, operator: Exists}]}]`,
 			"spec.rules[0].minGain: is more than the sum of all weights, which is 30: all eligible clusters are equally good, and prefer chooses none of them first. Lower it, or remove prefer"},
@@ -141,7 +141,7 @@ func TestWarnings(t *testing.T) {
 		"TrueAlone": {`[{name: a, when: {expression: "true"}, warn: w}, {name: b, warn: w}]`,
 			"spec.rules[0].when.expression: is true for every object: rule a applies to all objects, and the rules after it are never reached. Compare a field of object, as in object.metadata.name == 'shop'"},
 		"ListOfClusters": {`[{name: a, require: [{field: name, operator: In, valueFrom: {annotation: placement.berth.dev/clusters}}]}]`,
-			"spec.rules[0].require[0].valueFrom.annotation: no value of a cluster equals placement.berth.dev/clusters, which is a list in JSON. The clusters that a developer lists there narrow what policies allow without a requirement"},
+			"spec.rules[0].require[0].valueFrom.annotation: no value of a cluster equals placement.berth.dev/clusters, which is a list in JSON. The clusters that a developer lists there narrow what policies allow, and need no requirement for that"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -66,7 +66,7 @@ type Step struct {
 	Allowed bool `json:"allowed"`
 	// Message is a part of the expected message.
 	Message string `json:"message"`
-	// Used is the expected usage after the step, by the name of the quota.
+	// Used is the expected usage of each quota whose status the step writes, by name.
 	Used map[string]corev1.ResourceList `json:"used"`
 }
 

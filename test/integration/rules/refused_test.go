@@ -90,7 +90,7 @@ match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deplo
 	Entry("that are unreachable", "rules: [{name: a, limit: 1}, {name: b, limit: 2}]",
 		`spec.rules[1]: Forbidden: rule b is never reached: rule a (spec.rules[0]) applies to all objects. Give it a condition in when, or move it to the end`),
 	Entry("with the condition of another", "rules: [{name: a, when: {expression: 'true'}, limit: 1}, {name: b, when: {expression: 'true'}, limit: 2}]",
-		`spec.rules[1]: Forbidden: rule b is never reached: rule a (spec.rules[0]) has the same condition; make one of the two`),
+		`spec.rules[1]: Forbidden: rule b is never reached: rule a (spec.rules[0]) has the same condition. Merge the two rules, or change a condition`),
 	Entry("with the name of another", "rules: [{name: a, when: {expression: 'true'}, limit: 1}, {name: a, limit: 2}]",
 		`spec.rules[1]: Duplicate value: {"name":"a"}`),
 	Entry("that deny and decide", "rules: [{name: a, deny: never, limit: 1}]",
@@ -167,7 +167,7 @@ var _ = Describe("Warnings about rules", func() {
 		Entry("of expressions", "[{name: a, when: {expression: '1 > 2'}, limit: 1}]",
 			"spec.rules[0].when.expression: is false for every object: rule a never applies. Compare a field of object, as in object.metadata.name == 'shop'"),
 		Entry("of placeholders", "[{name: a, deny: 'no {{ name }}'}]",
-			"spec.rules[0].deny: {{ name }} stands for the text { name }, because doubled braces stand for themselves. Placeholders have single braces, such as {name}"),
+			"spec.rules[0].deny: {{ name }} stands for the text { name }, because doubled braces stand for single ones. Placeholders have single braces, such as {name}"),
 	)
 
 	It("are in the status", func(ctx SpecContext) {
