@@ -35,17 +35,18 @@ import (
 // Input is a policy that compiles, with the types of the objects that it reads.
 type Input struct {
 	Spec placementv1.PlacementPolicySpec
-	// Binding has the paths of the replicated types in `data`.
+	// Binding has the paths in `data` of the replicated types that the policy reads.
 	Binding *policy.Binding
 	// Kinds are the kinds that the policy matches; empty for any kind. An expression is a finding only if it is wrong
 	// for each of them, because the type checker does not understand how a policy distinguishes kinds.
 	Kinds []Kind
-	// Objects are the types of replicated objects. Objects of a missing type may have any fields.
+	// Objects are the types, as of Rego values, of the objects of replicated resource types. Objects of a type that is missing may have
+	// any fields.
 	Objects map[schema.GroupVersionResource]types.Type
-	// Known are the findings of the policy's compilation.
+	// Known are the findings that the compilation of the policy has already made.
 	Known []lint.Finding
 
-	// optional has the positions of references that may be undefined.
+	// optional has the positions of references to fields that a policy may read although they do not exist; see optionalReads.
 	optional map[lint.Position]bool
 }
 
@@ -53,25 +54,26 @@ type Input struct {
 type Kind struct {
 	// Resource is the resource type of the kind, possibly in one of several versions. It is empty for AnyObject.
 	Resource schema.GroupResource
-	Type     types.Type
+	Type     types.Type // The type of its objects.
 }
 
-// Finding is an expression that can't have the value that its author intended.
+// Finding is a message about an expression that can't have the value that its author intended.
 type Finding struct {
 	lint.Position
 	Message string
-	// Rule is the contract rule that can't have a value because of the finding; empty if there is none.
+	// Rule is a contract rule of which a definition can't have a value because of the finding; empty if there is none.
 	Rule string
-	// Warned reports whether the warnings of policy.Module already contain the finding.
+	// Warned reports whether the warnings of the compiled policy (policy.Module) already contain the finding.
 	Warned bool
-	// suggests reports whether the message has a suggestion.
+	// suggests reports whether the message suggests what is meant.
 	suggests bool
-	// holds reports whether the expression may be true nevertheless, such as a comparison that is always true.
+	// holds reports whether the expression may be true nevertheless, such as a comparison that is always true. Then it does not keep a
+	// rule from having a value.
 	holds bool
 }
 
-// Text returns the message with the position in the file of a policy of that name. Findings in rules have no position: their message names
-// the field.
+// Text returns the message. It begins with the position, such as "NAME.rego:3:5: ", where name is the policy's name. Findings in rules have
+// no position: their message names the field.
 func (f Finding) Text(name string) string {
 	if f.Row == 0 {
 		return f.Message
@@ -135,8 +137,8 @@ func Check(in Input) Result {
 	return Result{Findings: found[:min(len(found), MaxFindings)], Total: len(found), Impossible: impossible}
 }
 
-// checkKinds returns the findings for each kind. The parameter members reports whether the policy uses the operator
-// `in`. If onlyCommon is true, only findings that all kinds share matter, so it stops at the first kind without
+// checkKinds returns a list of findings for each kind, in the order of in.Kinds. The parameter members reports whether the policy uses the
+// operator `in`. If onlyCommon is true, only findings that all kinds share matter, so it stops at the first kind without
 // findings.
 func checkKinds(in Input, onlyCommon, members bool) ([][]Finding, error) {
 	each := make([][]Finding, 0, len(in.Kinds))
@@ -158,7 +160,7 @@ func checkKinds(in Input, onlyCommon, members bool) ([][]Finding, error) {
 	return each, nil
 }
 
-// common returns the findings at positions at which both lists have one. It prefers a message with a suggestion.
+// common returns a finding for each position at which both lists have one: that of a, unless only that of b has a suggestion.
 func common(a, b []Finding) []Finding {
 	var out []Finding
 	for _, f := range a {
@@ -174,8 +176,8 @@ func common(a, b []Finding) []Finding {
 	return out
 }
 
-// checkKind returns the type checker's findings for one type of `input`, and the clauses of contract rules whose value
-// can never be valid.
+// checkKind returns the findings for one type of `input`: those of the type checker, and those about definitions of contract rules whose
+// value can never be valid.
 func checkKind(in Input, input types.Type) ([]Finding, error) {
 	operators := comparisons{}
 	compiler, err := compile(in, input, nil, operators.unify)
@@ -239,7 +241,7 @@ const (
 	anyName   = "any"
 )
 
-// typed returns a reference to one of the documents below typeRoot.
+// typed returns a reference to the document below typeRoot with a name. at is the location of the reference.
 func typed(name string, at *ast.Location) ast.Ref {
 	root := ast.NewTerm(ast.DefaultRootDocument.Value).SetLocation(at)
 	return ast.Ref{root, ast.StringTerm(typeRoot).SetLocation(at), ast.StringTerm(name).SetLocation(at)}
@@ -270,7 +272,7 @@ func replaceWhole(m *ast.Module, known []document) {
 	})
 }
 
-// wholeDocument returns the beginning of a reference that names all of `input` or of a known document. It returns other
+// wholeDocument returns the part of a reference that names `input` or a known document, without the path in it. It returns other
 // references unchanged.
 func wholeDocument(ref ast.Ref, known []document) ast.Ref {
 	switch {
@@ -286,8 +288,8 @@ func wholeDocument(ref ast.Ref, known []document) ast.Ref {
 	return ref
 }
 
-// module returns a module with one rule, whose value has the document's type because it is the result of a builtin
-// function declared with that type.
+// module returns a module with one rule, which defines the document. The rule's value has the document's type because it is the result of
+// the builtin function with the given name, which is declared with that type.
 func (d document) module(function string, version placementv1.RegoVersion) (*ast.Module, error) {
 	m, err := policy.ParseRego("document.rego", "package document\n\nvalue := "+function+"()\n", version)
 	if err != nil {
@@ -323,16 +325,17 @@ func optionalReads(source *ast.Module) map[lint.Position]bool {
 	return out
 }
 
+// readsOwnData reports whether a reference is to a document in spec.data.
 func readsOwnData(ref ast.Ref) bool {
 	name, ok := language.Part(ref, 1)
 	return ok && ref[0].Equal(ast.DefaultRootDocument) && !slices.Contains(language.Roots, name)
 }
 
-// comparisons has the operators of a policy's comparisons, keyed by position.
+// comparisons has the operators of the comparisons in a policy's Rego, by position.
 type comparisons map[lint.Position]string
 
-// unify is a compiler stage that replaces comparison operators with equality, which requires operands of one type. The
-// result is not evaluated.
+// unify is a compiler stage that records comparison operators in o, and replaces them with equality, which requires operands of one type.
+// The result is not evaluated.
 func (o comparisons) unify(c *ast.Compiler) *ast.Error {
 	for _, module := range c.Modules {
 		ast.WalkExprs(module, func(e *ast.Expr) bool {
@@ -355,13 +358,14 @@ var compared = []string{
 	ast.NotEqual.Name, ast.LessThan.Name, ast.LessThanEq.Name, ast.GreaterThan.Name, ast.GreaterThanEq.Name,
 }
 
+// isNull reports whether a term is null.
 func isNull(t *ast.Term) bool {
 	_, ok := t.Value.(ast.Null)
 	return ok
 }
 
-// findings converts the type checker's errors to findings, in their order. It returns an error if the policy can't be
-// checked. References at optional positions may be undefined, unless a field was probably misspelt.
+// findings converts the type checker's errors to findings, in their order. It returns an error if one of them is no error of types, so that
+// the policy can't be checked. References at optional positions may be undefined, unless a field was probably misspelt.
 func findings(errs ast.Errors, operators comparisons, optional map[lint.Position]bool) ([]Finding, error) {
 	var out []Finding
 	for _, err := range errs {

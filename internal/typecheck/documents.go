@@ -36,7 +36,7 @@ import (
 type document struct {
 	// path is the path below `data`.
 	path []string
-	tpe  types.Type
+	tpe  types.Type // The type of the value.
 }
 
 var (
@@ -56,6 +56,7 @@ func objectOf(fields map[string]types.Type) *types.Object {
 	return types.NewObject(static, nil)
 }
 
+// byName returns the type of an object that has fields with any names, all of the type t.
 func byName(t types.Type) types.Type {
 	return types.NewObject(nil, types.NewDynamicProperty(types.S, t))
 }
@@ -90,7 +91,7 @@ var AnyObject types.Type = types.NewObject([]*types.StaticProperty{
 	types.NewStaticProperty("metadata", metadata),
 }, types.NewDynamicProperty(types.S, types.A))
 
-// documents returns the paths in `data` whose types are known for a bound policy.
+// documents returns the paths in `data` for which the types of the values are known.
 func documents(in Input) []document {
 	var out []document
 	for _, bound := range in.Binding.Paths {
@@ -113,11 +114,12 @@ func documents(in Input) []document {
 	return append(out, ownDocuments(in.Spec.Data)...)
 }
 
+// namespaced reports whether a replicated resource type of a bound policy is namespaced.
 func namespaced(b *policy.Binding, resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(b.Resources, func(r policy.Resource) bool { return r.GroupVersionResource == resource && r.Namespaced })
 }
 
-// replicated returns the type of the replicated part of an object. See replication.Strip.
+// replicated returns the type of the part of an object that is replicated, given the type of the object; see replication.Strip.
 func replicated(resource schema.GroupResource, t types.Type) types.Type {
 	switch {
 	case resource == schema.GroupResource{Resource: "secrets"}:
@@ -132,7 +134,7 @@ func replicated(resource schema.GroupResource, t types.Type) types.Type {
 // secretPayload are the fields of Secrets that are never replicated.
 var secretPayload = []string{"data", "stringData"}
 
-// ownDocuments returns the types of the documents in spec.data.
+// ownDocuments returns the documents in spec.data, with their types.
 func ownDocuments(data *apiextensionsv1.JSON) []document {
 	if data == nil {
 		return nil
@@ -179,7 +181,8 @@ func typeOf(value any) types.Type {
 	}
 }
 
-// hides reports whether a document is at or above the package of a module. Two modules can't both define rules there.
+// hides reports whether the path of a document is the beginning of a reference below `data`, such as the package of a module: a module that
+// defines the document and the module with that package can't both be compiled.
 func (d document) hides(pkg ast.Ref) bool {
 	for i, name := range d.path {
 		if at, ok := language.Part(pkg, i+1); !ok || at != name {

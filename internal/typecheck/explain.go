@@ -29,8 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// explain returns the message for an error of the type checker. The parameter operator is the comparison operator at
-// the error's position; empty if there is no comparison. The result ok is false if the error is not a mistake. The
+// explain returns the message for an error of the type checker. The parameter operator is the comparison operator other than == at
+// the error's position; empty if there is none. The result ok is false if the error is not a mistake of the author. The
 // result holds is true if the expression may be true nevertheless.
 //
 // OPA assumes that all fields of an object exist, so that two objects with different fields are never equal. In a
@@ -65,7 +65,7 @@ func explain(err *ast.Error, operator string) (message string, holds, ok bool) {
 // order has the types in the order in which Rego sorts values of different types. The first four are those of scalars.
 var order = []string{"null", "a boolean", "a number", "a string", "an array", "an object", "a set"}
 
-// outcome describes the result of a comparison of values of different types, and reports whether it may be true.
+// outcome returns a text about the result of a comparison of values of different types. holds reports whether the result may be true.
 func outcome(left types.Type, operator string, right types.Type) (text string, holds bool) {
 	l, r := slices.Index(order, policy.DescribeType(left)), slices.Index(order, policy.DescribeType(right))
 	switch {
@@ -81,8 +81,8 @@ func outcome(left types.Type, operator string, right types.Type) (text string, h
 	return "it is always false", false
 }
 
-// original returns a reference as it is written in the policy, and the corresponding position in it. Variables that the
-// compiler generated, as for `some x in collection`, become `_` or are removed at the end.
+// original returns a compiled reference as it is written in the policy, and the index in that which corresponds to the index pos in ref.
+// Variables that the compiler generated, as for `some x in collection`, become `_` or are removed at the end.
 func original(ref ast.Ref, pos int) (ast.Ref, int) {
 	out := make(ast.Ref, len(ref))
 	for i, term := range ref {
@@ -107,6 +107,7 @@ func original(ref ast.Ref, pos int) (ast.Ref, int) {
 	return append(ast.Ref{ast.InputRootDocument}, out[len(prefix):]...), max(0, pos-len(prefix)+1)
 }
 
+// explainMissing returns the message about a reference to a field that does not exist.
 func explainMissing(d *ast.RefErrInvalidDetail) string {
 	ref, pos := original(d.Ref, d.Pos)
 	parent := ref[:pos]
@@ -127,7 +128,8 @@ func explainMissing(d *ast.RefErrInvalidDetail) string {
 // didYouMean is the start of a suggestion.
 const didYouMean = "did you mean"
 
-// hint returns what the author of a reference probably meant; "" if unknown.
+// hint returns the end of a message about a reference whose part with index pos names a missing field: what the author probably meant, or
+// which fields there are; "" for nothing.
 func hint(ref ast.Ref, pos int, fields []string) string {
 	name := string(ref[pos].Value.(ast.String))
 	if ref[:pos].Equal(ast.InputRootRef) {
@@ -157,7 +159,7 @@ func hint(ref ast.Ref, pos int, fields []string) string {
 	return ""
 }
 
-// transposed returns a field that equals the name after two adjacent characters are swapped.
+// transposed returns a field that equals the name after two adjacent characters are swapped; false if there is none.
 func transposed(name string, fields []string) (string, bool) {
 	for i := range len(name) - 1 {
 		swapped := name[:i] + name[i+1:i+2] + name[i:i+1] + name[i+2:]
@@ -171,6 +173,7 @@ func transposed(name string, fields []string) (string, bool) {
 // maxListed is the maximum number of fields that a message lists.
 const maxListed = 8
 
+// names returns those of the values that are strings.
 func names(values []ast.Value) []string {
 	var out []string
 	for _, v := range values {
@@ -200,7 +203,7 @@ func sourceOf(at *ast.Location) string {
 	return line
 }
 
-// possible reports whether a value can have both types, whatever fields objects have.
+// possible reports whether one value can have both types. All types of objects count as one type, and so do all types of arrays.
 func possible(a, b types.Type) bool {
 	a, b = policy.PlainType(a), policy.PlainType(b)
 	if x, ok := a.(types.Any); ok {

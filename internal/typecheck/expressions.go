@@ -34,8 +34,8 @@ func HasExpressions(rules []placementv1.Rule) bool {
 	return slices.ContainsFunc(rules, func(r placementv1.Rule) bool { return r.When != nil && r.When.Expression != "" })
 }
 
-// CheckRules returns the findings in the CEL expressions of rules: fields that objects of none of the kinds have. Their messages name the
-// field of the rule. It finds nothing if no kind is known.
+// CheckRules returns the findings in the CEL expressions of rules: fields of the object that no object of the kinds has. Their messages
+// name the field of the rule that has the expression. It finds nothing if no kind is known.
 func CheckRules(rules []placementv1.Rule, kinds []Kind) Result {
 	var found []Finding
 	for i, rule := range rules {
@@ -51,8 +51,8 @@ func CheckRules(rules []placementv1.Rule, kinds []Kind) Result {
 	return Result{Findings: found[:min(len(found), MaxFindings)], Total: len(found)}
 }
 
-// lackingIn says that objects of none of the kinds have a path; "" if those of one kind may have it. It prefers a message with a
-// suggestion.
+// lackingIn returns a message that no object of the kinds has a field at a path; "" if objects of one kind may have it. It prefers a
+// message with a suggestion.
 func lackingIn(kinds []Kind, path []string) (message string) {
 	for _, kind := range kinds {
 		next := lacking(kind.Type, path)
@@ -66,7 +66,7 @@ func lackingIn(kinds []Kind, path []string) (message string) {
 	return message
 }
 
-// lacking says that objects of a type do not have a path; "" if they may have it.
+// lacking returns a message that no object of a type has a field at a path; "" if it may have one.
 func lacking(t types.Type, path []string) string {
 	for i, name := range path {
 		next := types.Select(t, name)
@@ -88,8 +88,8 @@ func lacking(t types.Type, path []string) string {
 	return ""
 }
 
-// meantBy returns the path that is probably meant by one whose i-th name the type does not have: with a level more, or with a similar name.
-// It returns nil if there is none.
+// meantBy returns the path that is probably meant by a path whose i-th name is missing: with an additional name before that one, or with a
+// similar name in its place; nil if there is none. t is the type that lacks the name, and fields are the names that it has.
 func meantBy(t types.Type, fields, path []string, i int) []string {
 	for _, between := range fields {
 		if inner := types.Select(t, between); slices.Contains(fieldsOf(inner), path[i]) {
@@ -106,7 +106,7 @@ func meantBy(t types.Type, fields, path []string, i int) []string {
 	return slices.Concat(path[:i], []string{near}, path[i+1:])
 }
 
-// fieldsOf returns the names of the known fields of an object's type, sorted; nil for another type.
+// fieldsOf returns the sorted names of the known fields of a type of objects; nil for another type.
 func fieldsOf(t types.Type) []string {
 	var out []string
 	switch t := t.(type) {

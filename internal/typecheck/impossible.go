@@ -26,8 +26,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
-// locate sets the Rule of each finding that prevents a definition of a contract rule from ever having a value. It
-// returns the contract rules that have no other definitions, in the contract's order.
+// locate sets the field Rule of each finding that prevents a definition of a contract rule from ever having a value. It
+// returns the contract rules of which no definition can ever have a value, in the contract's order.
 func locate(module *ast.Module, findings []Finding) []string {
 	if len(findings) == 0 {
 		return nil
@@ -81,8 +81,9 @@ func hasValueAnyway(rule *ast.Rule) bool {
 	return rule.Default || rule.Head.RuleKind() == ast.MultiValue || len(rule.Head.Ref()) > 1
 }
 
-// failure reports whether a rule's body or head can never have a value, and returns the position of the finding that
-// causes this. The position is zero if the cause is a helper.
+// failure reports whether a rule can never have a value because of its body or head, and returns the position of the finding that
+// causes this. The position is zero if the cause is a helper without a value. broken are the positions of findings, and dead the names of
+// the helpers without a value.
 func failure(pkg ast.Ref, rule *ast.Rule, broken map[lint.Position]bool, dead map[string]bool) (lint.Position, bool) {
 	if rule.Else != nil {
 		if _, found := failure(pkg, rule.Else, broken, dead); !found {
@@ -104,7 +105,7 @@ func failure(pkg ast.Ref, rule *ast.Rule, broken map[lint.Position]bool, dead ma
 	return failureIn(pkg, rule.Head, broken, dead)
 }
 
-// visible returns the helpers without a value, except those that the rule's variables hide.
+// visible returns the names in dead, except those that variables of the rule hide.
 func visible(rule *ast.Rule, dead map[string]bool) map[string]bool {
 	out := maps.Clone(dead)
 	hide := func(x any) {
@@ -137,8 +138,8 @@ func visible(rule *ast.Rule, dead map[string]bool) map[string]bool {
 	return out
 }
 
-// failureIn searches a node for a finding, or for a helper without a value, that prevents the node from having a value.
-// It skips comprehensions and negations, which do not.
+// failureIn searches a node of the syntax tree for a finding, or for a helper without a value, that prevents the node from having a value.
+// It skips comprehensions and negations, which have a value anyway. at is the position of the finding; zero for a helper.
 func failureIn(pkg ast.Ref, node any, broken map[lint.Position]bool, dead map[string]bool) (at lint.Position, found bool) {
 	look := func(location *ast.Location) {
 		if location != nil && !found && broken[lint.PositionOf(location)] {

@@ -28,7 +28,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
-// asksMembers reports whether a policy uses the operator `in` outside of `some`, where `in` declares variables.
+// asksMembers reports whether a policy tests with the operator `in` whether a value is a member. In `some x in y`, `in` is no operator.
 func asksMembers(source *ast.Module) bool {
 	asks := false
 	eachOperator(source, func(operator string) { asks = asks || operator == ast.Member.Name })
@@ -51,14 +51,14 @@ func eachOperator(source *ast.Module, f func(operator string)) {
 	})
 }
 
-// memberships has the uses of the operator `in` in a policy, keyed by position.
+// memberships has the uses of the operator `in` in a policy.
 type memberships struct {
-	at map[lint.Position]membership
+	at map[lint.Position]membership // The uses by position.
 	// assigned maps variables to the references that are assigned to them.
 	assigned map[ast.Var]ast.Ref
 	// rewritten maps the compiler's variables to their names in the policy.
 	rewritten map[ast.Var]ast.Var
-	pkg       ast.Ref
+	pkg       ast.Ref // The package of the policy.
 }
 
 // membership is an expression `element in collection`.
@@ -66,8 +66,8 @@ type membership struct {
 	element, collection *ast.Term
 }
 
-// replaceOperators is a compiler stage that replaces each operator `in` by the function operands. The type checker then reports an
-// error for it that contains the types of its operands.
+// replaceOperators is a compiler stage that records each use of the operator `in` in m, and replaces the operator by the function operands.
+// The type checker then reports an error that contains the types of the operands.
 func (m *memberships) replaceOperators(c *ast.Compiler) *ast.Error {
 	module := c.Modules[textFile]
 	m.pkg, m.rewritten = module.Package.Path, c.RewrittenVars
@@ -87,8 +87,8 @@ func (m *memberships) replaceOperators(c *ast.Compiler) *ast.Error {
 	return nil
 }
 
-// withMembers adds the findings about the operator `in` to the findings of a kind. The operator tests the values of a
-// collection. A new finding replaces the type checker's finding at the same position.
+// withMembers returns the findings of a kind, together with those about the operator `in`, which tests the values of a
+// collection. A new finding replaces the one in found at the same position.
 func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error) {
 	m := &memberships{at: map[lint.Position]membership{}, assigned: map[ast.Var]ast.Ref{}}
 	compiler, err := compile(in, input, []*ast.Builtin{operands}, m.replaceOperators)
@@ -115,8 +115,8 @@ func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error)
 	return sorted(found), nil
 }
 
-// explain returns why an expression probably does not test what its author intended; "" if it may. The result holds is
-// true if the expression may be true nevertheless.
+// explain returns a message that a use of `in` probably does not test what its author intended; "" for others. element and collection are
+// the types of its operands. The result holds is true if the expression may be true nevertheless.
 func (m *memberships) explain(asked membership, element, collection types.Type, at *ast.Location) (message string, holds bool) {
 	if collection == nil {
 		return "", false
@@ -149,7 +149,7 @@ func (m *memberships) explain(asked membership, element, collection types.Type, 
 	return fmt.Sprintf("%s; "+didYouMean+" %s, or %s in object.keys(%s)?", message, append(slices.Clone(ref), ast.StringTerm(string(name))), name, ref), holds
 }
 
-// ofScalar returns the error for a collection that has no members; "" for other collections.
+// ofScalar returns a message about a use of `in` whose right side is a string, a number, or another value without members; "" for others.
 func (m *memberships) ofScalar(asked membership, collection types.Type, expression string) string {
 	each, isUnion := policy.PlainType(collection).(types.Any)
 	if !isUnion {
@@ -171,6 +171,7 @@ func (m *memberships) ofScalar(asked membership, collection types.Type, expressi
 	return text
 }
 
+// isAny reports whether a type is unknown or allows every value.
 func isAny(t types.Type) bool {
 	either, ok := policy.PlainType(t).(types.Any)
 	return t == nil || ok && len(either) == 0

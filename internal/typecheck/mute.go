@@ -26,10 +26,9 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// mute returns findings for the matched resource types for which the policy can never produce a result. For each kind
-// of such a type, every contract rule needs an expression that can never have a value. Types whose first such
-// expression is at the same position share a finding. The findings do not prevent any rule from having a value for
-// other types.
+// mute returns findings about the matched resource types for whose objects no contract rule can ever have a value. each are the findings
+// for each kind, and shared those that all kinds share. Types for which the first cause is at the same position share a finding. The
+// findings do not prevent any rule from having a value for other types.
 func mute(source *ast.Module, kinds []Kind, each [][]Finding, shared []Finding) []Finding {
 	var out []Finding
 	var named [][]string
@@ -51,14 +50,14 @@ func mute(source *ast.Module, kinds []Kind, each [][]Finding, shared []Finding) 
 		named[i] = append(named[i], name)
 	}
 	for i := range out {
-		out[i].Message = fmt.Sprintf("the policy can never say anything of %s: %s", strings.Join(named[i], ", "), out[i].Message)
+		out[i].Message = fmt.Sprintf("the policy can never decide an object of %s: %s", strings.Join(named[i], ", "), out[i].Message)
 		out[i].Rule, out[i].holds = "", true
 	}
 	return out
 }
 
-// muteCause returns the first finding that prevents the policy from producing a result for objects of a type. The
-// result ok is false if the policy may produce one for the objects of at least one version.
+// muteCause returns the first finding that prevents all contract rules from having a value for objects of the resource type of a kind. The
+// result ok is false if one of them may have a value for objects of some version.
 func muteCause(source *ast.Module, kind Kind, kinds []Kind, each [][]Finding, shared []Finding) (cause Finding, ok bool) {
 	for i := range kinds {
 		if kinds[i].Resource != kind.Resource {
@@ -75,7 +74,8 @@ func muteCause(source *ast.Module, kind Kind, kinds []Kind, each [][]Finding, sh
 	return cause, ok
 }
 
-// causeOf prefers a finding in a contract rule to one in a helper. It ignores findings that all kinds share.
+// causeOf returns the first of the findings that prevents a contract rule from having a value, preferably in the contract rule itself and
+// not in a helper; false if there is none. It ignores the findings that all kinds share.
 func causeOf(found, shared []Finding) (Finding, bool) {
 	own := func(f Finding) bool { return !f.holds && !slices.ContainsFunc(shared, f.samePosition) }
 	i := slices.IndexFunc(found, func(f Finding) bool { return own(f) && f.Rule != "" })
@@ -95,7 +95,7 @@ func contractRules(source *ast.Module) []string {
 	})
 }
 
-// readsKind reports whether a policy may distinguish kinds by input.kind or input.apiVersion.
+// readsKind reports whether a policy reads input.kind or input.apiVersion, so that it may distinguish kinds.
 func readsKind(source *ast.Module) bool {
 	reads := false
 	ast.WalkRefs(source, func(ref ast.Ref) bool {

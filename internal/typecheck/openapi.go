@@ -74,13 +74,13 @@ type openAPISchema struct {
 
 // converter converts the schemas of one document. The types share their parts.
 type converter struct {
-	schemas map[string]*openAPISchema
-	done    map[string]types.Type
+	schemas map[string]*openAPISchema // By the name of the component.
+	done    map[string]types.Type     // The types of the components that are converted.
 	// open has the components that enclose the current schema. A component that occurs again is recursive.
 	open map[string]bool
 }
 
-// component returns the type of a named component.
+// component returns the type of the component with a name; any for one that is missing or recursive.
 func (c *converter) component(name string) types.Type {
 	if t, ok := c.done[name]; ok {
 		return t
@@ -164,6 +164,7 @@ func (c *converter) combined(s *openAPISchema) types.Type {
 	return out
 }
 
+// object converts a schema of objects.
 func (c *converter) object(s *openAPISchema) types.Type {
 	var static []*types.StaticProperty
 	for name, property := range s.Properties {
@@ -205,7 +206,7 @@ func without(t types.Type, names ...string) types.Type {
 	return types.NewObject(static, object.DynamicProperties())
 }
 
-// replaced returns an object's type with another type for one field.
+// replaced returns an object's type in which f has converted the type of the field with a name. Other types are returned unchanged.
 func replaced(t types.Type, name string, f func(types.Type) types.Type) types.Type {
 	object, ok := t.(*types.Object)
 	if !ok {

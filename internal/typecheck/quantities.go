@@ -31,6 +31,7 @@ import (
 // be a string or a number, so only this very value denotes a quantity.
 var quantity = types.NewAny(types.S, types.N)
 
+// isQuantity reports whether a type is the type quantity.
 func isQuantity(t types.Type) bool {
 	either, ok := t.(types.Any)
 	return ok && len(either) > 0 && &either[0] == &quantity[0]
@@ -49,9 +50,9 @@ var operands = func() *ast.Builtin {
 	return &ast.Builtin{Name: "berth.typecheck.operands", Decl: types.NewFunction([]types.Type{never, never}, types.B)}
 }()
 
-// quantities returns the comparisons in which a policy orders quantities as text. A comparison counts if an operand is
-// a quantity for at least one of the matched kinds. If byKind is true, the policy tests the kind of its input, and the
-// operand must be a quantity for all of them: the comparison may be made for some kinds only.
+// quantities returns findings about comparisons by order in which an operand is a quantity, which is text, for at least one of the matched
+// kinds. If byKind is true, the policy tests the kind of its input, so that a comparison may be made for some kinds only: the operand must
+// then be a quantity for all of them.
 func quantities(in Input, source *ast.Module, byKind bool) []Finding {
 	if !orders(source) {
 		return nil
@@ -76,7 +77,7 @@ func quantities(in Input, source *ast.Module, byKind bool) []Finding {
 	return out
 }
 
-// orders reports whether a policy orders values without checking their types.
+// orders reports whether a policy compares values by order, and never tests the type of a value.
 func orders(source *ast.Module) bool {
 	ordered, asked := false, false
 	eachOperator(source, func(operator string) {
@@ -86,8 +87,8 @@ func orders(source *ast.Module) bool {
 	return ordered && !asked
 }
 
-// replaceOperators is a compiler stage that replaces each operator that orders values by the function operands. The type checker then
-// reports an error for it that contains the types of the values.
+// replaceOperators is a compiler stage that records each operator of order in o, and replaces it by the function operands. The type checker
+// then reports an error that contains the types of the operands.
 func (o comparisons) replaceOperators(c *ast.Compiler) *ast.Error {
 	ast.WalkExprs(c.Modules[textFile], func(e *ast.Expr) bool {
 		if !e.IsCall() {
@@ -102,7 +103,7 @@ func (o comparisons) replaceOperators(c *ast.Compiler) *ast.Error {
 	return nil
 }
 
-// quantityFindings converts the errors at comparisons with a quantity operand to findings.
+// quantityFindings converts those errors of the type checker to findings that are at comparisons with an operand that is a quantity.
 func quantityFindings(errs ast.Errors, operators comparisons) []Finding {
 	var out []Finding
 	for _, err := range errs {

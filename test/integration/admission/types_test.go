@@ -64,12 +64,12 @@ var _ = Describe("the types of a policy", Label("versions"), func() {
 		Entry("nothing in what is right", `annotations["a"] := input.metadata.labels.tier`+"\n"+`errors contains "no" if input.spec.replicas > 3`),
 	)
 
-	It("name a type of which the policy can never say anything, and leave the policy ready", func(ctx SpecContext) {
+	It("name a type of which the policy can never decide an object, and leave the policy ready", func(ctx SpecContext) {
 		p := framework.NewPolicy(framework.NewName("mute"), rego(`errors contains "no" if input.spec.containers[0].image == "x"`), "apps", "deployments", f.NewNamespace(ctx, nil))
 		p.Spec.Match.ResourceRules = append(p.Spec.Match.ResourceRules, placementv1.ResourceRule{
 			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"},
 		})
-		Expect(apply(ctx, p)).To(ContainSubstring(`.rego:3:25: the policy can never say anything of deployments.apps: input.spec.containers`))
+		Expect(apply(ctx, p)).To(ContainSubstring(`.rego:3:25: the policy can never decide an object of deployments.apps: input.spec.containers`))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompiled).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeErrors))
 		f.AwaitReady(ctx, p.Name)
