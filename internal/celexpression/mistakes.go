@@ -44,8 +44,8 @@ func Mistakes(expression string) []string {
 
 // mistakes collects messages about what is probably wrong with an expression.
 type mistakes struct {
-	info  *ast.SourceInfo
-	texts []string
+	info  *ast.SourceInfo // Of the parsed expression.
+	texts []string        // The messages.
 	// joined has the IDs of the && and || expressions that were already examined, some as parts of a larger one with the same operator.
 	joined map[int64]bool
 }

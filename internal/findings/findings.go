@@ -89,18 +89,22 @@ func Texts(name string, list []Finding) []string {
 	return out
 }
 
+// mistake returns a finding of level Mistake with a formatted message.
 func mistake(format string, args ...any) Finding {
 	return Finding{Message: fmt.Sprintf(format, args...)}
 }
 
+// mistakeAt returns a finding of level Mistake at a position in spec.rego.
 func mistakeAt(at lint.Position, message string) Finding {
 	return Finding{Position: at, Message: message}
 }
 
+// advice returns a finding of level Advice with a formatted message.
 func advice(format string, args ...any) Finding {
 	return Finding{Message: fmt.Sprintf(format, args...), Level: Advice}
 }
 
+// notice returns a finding of level Notice with a formatted message.
 func notice(format string, args ...any) Finding {
 	return Finding{Message: fmt.Sprintf(format, args...), Level: Notice}
 }
@@ -186,9 +190,9 @@ type Policy struct {
 	Name string
 	// Spec is the spec as it is stored, without defaults.
 	Spec    placementv1.PlacementPolicySpec
-	Matcher *match.Matcher
-	Module  *policy.Module
-	Binding *policy.Binding
+	Matcher *match.Matcher  // The compiled spec.match.
+	Module  *policy.Module  // The compiled rules or Rego.
+	Binding *policy.Binding // The resource types that the module's plural names are bound to.
 }
 
 var specPath = field.NewPath("spec")

@@ -155,6 +155,7 @@ func ruleOf(resources []schema.GroupResource) string {
 	return fmt.Sprintf("{apiGroups: [%s], apiVersions: [%s], resources: [%s]}", strings.Join(groups, ", "), version, strings.Join(names, ", "))
 }
 
+// join returns the resources, such as deployments.apps, joined by commas.
 func join(resources []schema.GroupResource) string {
 	names := make([]string, len(resources))
 	for i, r := range resources {

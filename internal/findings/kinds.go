@@ -29,7 +29,7 @@ import (
 
 // typeField is a field of objects that identifies their type: kind or apiVersion.
 type typeField struct {
-	name string
+	name string // "kind" or "apiVersion".
 	// of returns the value of the field in objects of a type.
 	of func(match.ServedType) string
 	// served reports whether any served type has the value.

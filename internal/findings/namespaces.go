@@ -68,7 +68,7 @@ func (f *Finder) findingsOfNamespaces(ctx context.Context, module *policy.Module
 
 // expression is a CEL expression of a policy, and its field.
 type expression struct {
-	at   *field.Path
+	at   *field.Path // The path of the expression's field.
 	text string
 }
 

@@ -34,7 +34,7 @@ import (
 
 // setter is a policy that sets fields of objects.
 type setter struct {
-	name     string
+	name     string // The name of the policy.
 	priority int32
 	sources  []source
 }
@@ -44,9 +44,9 @@ type source struct {
 	// rule is the name of the rule; "" for Rego.
 	rule  string
 	match placementv1.Match
-	// selects is the condition of the rule together with the selectors of match. before are the conditions of the rules before the rule.
+	// selects is the condition of the rule together with the selectors of match.
 	selects placementv1.RuleCondition
-	before  []placementv1.RuleCondition
+	before  []placementv1.RuleCondition // The conditions of the rules before the rule.
 	// always reports whether the source decides each object that the policy matches.
 	always bool
 	// values are the values that the source sets, by field.
@@ -97,8 +97,8 @@ const (
 
 // fieldValue is a text that a policy sets, which may have placeholders.
 type fieldValue struct {
-	at   place
-	text string
+	at   place  // Where the policy sets the text.
+	text string // May have placeholders.
 }
 
 // sourcesOf returns the parts of an enforced policy that set fields; none of a policy that does not compile.

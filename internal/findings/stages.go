@@ -215,16 +215,17 @@ func unintendedOverlaps(list []placementv1.RolloutStage) [][]bool {
 
 // namedNamespaces counts namespaces, and keeps the first maxNamed of them in the order of their names.
 type namedNamespaces struct {
-	count int
-	first []stagedNamespace
+	count int               // The number of all namespaces.
+	first []stagedNamespace // The first maxNamed ones by name.
 }
 
 // stagedNamespace is a namespace and the index of the stage that it belongs to.
 type stagedNamespace struct {
 	name  string
-	stage int
+	stage int // The index of its stage.
 }
 
+// add counts a namespace. stage is the index of the stage that it belongs to.
 func (n *namedNamespaces) add(name string, stage int) {
 	n.count++
 	at, _ := slices.BinarySearchFunc(n.first, name, func(s stagedNamespace, name string) int { return cmp.Compare(s.name, name) })

@@ -49,17 +49,15 @@ type mentions struct {
 
 // comparison compares a value of clusters or nodes.
 type comparison struct {
-	// at is the place of the comparison in the policy, and each has the places of the values, in their order.
-	at   place
-	each []place
-	// noun names what is compared, as in "label env", and path is its path in a cluster or node. If there is a list at the path, its items
-	// are compared.
-	noun string
+	at   place   // The place of the comparison in the policy.
+	each []place // The places of the values, in their order.
+	noun string  // Names what is compared, as in "label env".
+	// path is the path in a cluster or node of what is compared. If there is a list at the path, its items are compared.
 	path []string
-	// operator is empty for a comparison in Rego. as is the type that an operator of order reads values as; "" for other operators.
+	// operator is empty for a comparison in Rego.
 	operator placementv1.RequirementOperator
-	as       placementv1.ValueType
-	values   []string
+	as       placementv1.ValueType // The type that an operator of order reads values as; "" for other operators.
+	values   []string              // The values that the policy compares with.
 	// given reports whether the values are names of clusters that the policy gives.
 	given bool
 	// free reports whether a free quantity of a resource is compared. path is then the path of the allocatable quantity.
@@ -76,10 +74,10 @@ type comparison struct {
 // key is a key in a document of clusters or nodes that a policy names, such as the key of a label or the name of a property.
 type key struct {
 	rules.Key
-	at place
-	// none is a clause about what follows while no cluster or node has the key; "" if an author may mean that. noEffect reports whether what
-	// names the key then has no effect.
-	none     string
+	at place // Where the policy names the key.
+	// none is a clause about what follows while no cluster or node has the key; "" if an author may mean that.
+	none string
+	// noEffect reports whether what names the key has no effect while no cluster or node has the key.
 	noEffect bool
 }
 
@@ -202,7 +200,7 @@ func (m *mentions) add(c rules.Compared) {
 type population struct {
 	// noun is what one of them is called.
 	noun    string
-	members []map[string]any
+	members []map[string]any // The clusters or nodes.
 }
 
 // findings returns the findings in what a policy compares with the population.
@@ -673,7 +671,7 @@ func (f *Finder) findingsOfClasses(ctx context.Context, spec placementv1.Placeme
 
 // setting is a constant value that a policy sets in a node selector or as a priority class.
 type setting struct {
-	at place
+	at place // Where the policy sets it.
 	// field is the field of a pod spec, and key the key in it; empty for a field without keys.
 	field, key, value string
 	// namespaces selects the namespaces in which the policy sets it.

@@ -38,8 +38,8 @@ const (
 // resource type, and by one label that the Matcher requires of the object or of its namespace. It is immutable and safe
 // for concurrent use. A changed copy shares the unchanged parts.
 type Index[T comparable] struct {
-	matcher func(T) *Matcher
-	types   *iradix.Tree[*bucket[T]]
+	matcher func(T) *Matcher         // Returns the Matcher of an item.
+	types   *iradix.Tree[*bucket[T]] // The buckets by typeKey.
 	// rest are the items that are not in types because their rules name too many types.
 	rest []T
 }
@@ -48,15 +48,16 @@ type Index[T comparable] struct {
 type bucket[T comparable] struct {
 	// always are the items that cannot be looked up by a label.
 	always []T
-	// labelled are the other items, by the key of labelKey. byNamespace are those of them that are indexed by a label of
-	// the namespace. They may match any cluster-scoped object, to which namespace selectors do not apply.
-	labelled    *iradix.Tree[[]T]
+	// labelled are the other items, by the key of labelKey.
+	labelled *iradix.Tree[[]T]
+	// byNamespace are the items in labelled that are indexed by a label of the namespace. They may match any cluster-scoped
+	// object, to which namespace selectors do not apply.
 	byNamespace []T
 }
 
 // required is a label of an object or its namespace that must have one of several values.
 type required struct {
-	ofNamespace bool
+	ofNamespace bool // Whether it is a label of the namespace.
 	// keys are the index keys of the label with each of the values.
 	keys [][]byte
 }
@@ -242,8 +243,8 @@ func without[T comparable](list []T, item T) []T {
 
 // Candidates are the items whose rules select one resource type.
 type Candidates[T comparable] struct {
-	buckets []*bucket[T]
-	rest    []T // The candidates that are in no bucket.
+	buckets []*bucket[T] // Those for the type itself and for wildcards.
+	rest    []T          // The candidates that are in no bucket.
 }
 
 // CandidatesFor returns the items whose matchers select the resource type, as SelectsResource reports it.

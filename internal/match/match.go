@@ -67,9 +67,9 @@ type Object struct {
 type Matcher struct {
 	// match is the match without the selectors and conditions that do not compile, and with the rules of withExplicitVersions.
 	match      placementv1.Match
-	namespaces labels.Selector
-	objects    labels.Selector
-	conditions *conditions
+	namespaces labels.Selector // The namespace selector.
+	objects    labels.Selector // The object selector.
+	conditions *conditions     // Nil for none.
 	// required are the labels that the selectors require of namespaces and objects; see the function requirements.
 	required []required
 	// needsGuard reports whether the rules cover requests that no policy matches; see the function needsGuard.

@@ -43,7 +43,7 @@ type PolicyWebhook struct {
 // SharedWebhook is a webhook of the configuration with the policies that share it.
 type SharedWebhook struct {
 	Webhook  admissionregistrationv1.MutatingWebhook
-	Policies []string
+	Policies []string // The names of the policies, sorted.
 }
 
 // sharingKey is what policies must have in common to share a webhook, whatever their resource rules are. The API server
@@ -56,9 +56,10 @@ type sharingKey struct {
 	NamespaceSelector requirementList
 	ObjectSelector    requirementList
 	MatchConditions   []admissionregistrationv1.MatchCondition
-	// Versions are the API versions that each rule names. If rules differ in them, it is nil, and Rules has all rules.
+	// Versions are the API versions that each resource rule names; nil if the rules differ in them.
 	Versions []string
-	Rules    []placementv1.ResourceRule
+	// Rules are all resource rules if they differ in their versions; nil otherwise.
+	Rules []placementv1.ResourceRule
 	// Guarded reports whether the policies need the guard; see needsGuard.
 	Guarded bool `json:",omitempty"`
 	// Subresources separates webhooks for subresources from webhooks for objects.
@@ -73,9 +74,9 @@ type mergedShape struct {
 	// ResourceRules are the rules as texts of ruleText.
 	ResourceRules []string
 	// OfNamespace reports whether the requirement that may differ is in the namespace selector; if not, it is in the object
-	// selector. Key is the key of its label. The selector in sharingKey lacks the requirement.
+	// selector. The selector in sharingKey lacks the requirement.
 	OfNamespace bool
-	Key         string
+	Key         string // The key of the label in that requirement.
 }
 
 // draftWebhook is a webhook for policies with the same sharingKey, before draftUnion merges it with others.
@@ -255,6 +256,7 @@ func webhookName(failure placementv1.FailurePolicy, key string) string {
 	return strings.ToLower(string(failure)) + "-" + hex.EncodeToString(sum[:6]) + "." + placementv1.GroupVersion.Group
 }
 
+// newWebhook returns a webhook with the selectors and conditions of a key, without client configuration.
 func newWebhook(name string, key sharingKey, rules []admissionregistrationv1.RuleWithOperations, ownNamespace string) admissionregistrationv1.MutatingWebhook {
 	conditions := key.MatchConditions
 	if key.Guarded {

@@ -58,9 +58,9 @@ func IsGlob(expression string) bool { return globs.MatchString(expression) }
 
 // Excess is the error of a regular expression that exceeds a limit.
 type Excess struct {
-	// Size and Limit are in units of Unit, a noun in the plural.
+	// Size and Limit are in units of Unit.
 	Size, Limit int
-	Unit        string
+	Unit        string // A noun in the plural, such as "states".
 	// WithText reports whether the limit concerns the expression together with the text.
 	WithText bool
 }

@@ -95,6 +95,7 @@ func clusterLabels(cluster map[string]any) map[string]string {
 	return out
 }
 
+// validLabel reports whether a node may have a label.
 func validLabel(key, value string) bool {
 	return len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
 }

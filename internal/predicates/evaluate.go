@@ -141,18 +141,16 @@ type evaluation struct {
 	snapshot, world *Snapshot
 	evaluated       *atomic.Int64 // The counter Set.evaluated.
 
-	// state is the state that plugins prepared. skipped marks the plugins, by index, that do not apply to the pod.
-	state   fwk.CycleState
-	skipped []bool
+	state   fwk.CycleState // The state that the plugins prepared.
+	skipped []bool         // Whether a plugin does not apply to the pod, by its index.
 	// rejected is the status with which a plugin's PreFilter rejected all candidates; nil if none did.
 	rejected *fwk.Status
 	// named are the names of the candidates to which each plugin's PreFilter restricted the search, by the plugin's index; nil for
-	// all. narrowing are the names of the plugins that restricted it.
-	named     []sets.Set[string]
-	narrowing sets.Set[string]
-	// podCopy is the pod as a pod that is already on a node. maxReplicas is the maximum replica count to try on one candidate.
-	podCopy     *framework.PodInfo
-	maxReplicas int
+	// all.
+	named       []sets.Set[string]
+	narrowing   sets.Set[string]   // The names of the plugins that restricted the search.
+	podCopy     *framework.PodInfo // The pod as a pod that is already on a node.
+	maxReplicas int                // The maximum replica count to try on one candidate.
 }
 
 // report evaluates the candidates of the report's query and sets the report's verdicts.

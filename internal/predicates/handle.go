@@ -45,7 +45,7 @@ import (
 type handle struct {
 	fwk.Handle
 
-	world lister
+	world lister // The lister of the current snapshot.
 }
 
 func (h *handle) SnapshotSharedLister() fwk.SharedLister { return &h.world }
@@ -125,6 +125,7 @@ func (n namespaces) Namespaces() corev1informers.NamespaceInformer { return n }
 
 func (n namespaces) Lister() corev1listers.NamespaceLister { return n }
 
+// List returns the namespaces of the current snapshot that a selector selects.
 func (n namespaces) List(selector labels.Selector) ([]*corev1.Namespace, error) {
 	var out []*corev1.Namespace
 	for _, namespace := range n.world.namespaces {
@@ -135,6 +136,7 @@ func (n namespaces) List(selector labels.Selector) ([]*corev1.Namespace, error) 
 	return out, nil
 }
 
+// Get returns a namespace of the current snapshot, or an error that it is not found.
 func (n namespaces) Get(name string) (*corev1.Namespace, error) {
 	if namespace, ok := n.world.namespace(name); ok {
 		return namespace, nil

@@ -52,8 +52,8 @@ type NodeCache struct {
 	changedNodes []string
 	// nodesAddedOrRemoved reports whether a node was added or removed since the current snapshot.
 	nodesAddedOrRemoved bool
-	pods                *btree.BTree[record] // By namespace and name.
-	shapes              shapes
+	pods                *btree.BTree[record]      // By namespace and name.
+	shapes              shapes                    // The parts that pods share.
 	namespaces          map[string]namespaceEntry // By name.
 	// sorted are the namespaces in the order of a snapshot. It is nil if it has to be computed.
 	sorted []*corev1.Namespace
@@ -82,7 +82,7 @@ func (h *host) known() bool { return h.info.Node() != nil }
 
 // namespaceEntry is a namespace with the digest of its projection.
 type namespaceEntry struct {
-	key       digest
+	key       digest // The digest of the namespace's projection.
 	namespace *corev1.Namespace
 }
 

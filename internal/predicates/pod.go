@@ -35,11 +35,10 @@ import (
 // pod is a pod on a node, reduced to the fields that predicates read. It is immutable.
 type pod struct {
 	object corev1.Pod
-	info   framework.PodInfo
+	info   framework.PodInfo // What the scheduler derives from object.
 
-	// shape and labels are shared: pods with equal ones have the same pointers.
-	shape  *shape
-	labels *map[string]string
+	shape  *shape             // Pods with equal shapes share one.
+	labels *map[string]string // Pods with equal labels share one map.
 }
 
 // shape is what replicas of a workload have in common: a pod without its metadata, node, and phase. Sharing it saves
@@ -51,8 +50,8 @@ type shape struct {
 
 // shapes shares the common parts of pods.
 type shapes struct {
-	shapes weakcache.Cache[shape]
-	labels weakcache.Cache[map[string]string]
+	shapes weakcache.Cache[shape]             // By the digest of what a pod has of it.
+	labels weakcache.Cache[map[string]string] // By the digest of the labels.
 }
 
 // record is a pod with its key in the tree of all pods.

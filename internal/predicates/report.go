@@ -54,10 +54,10 @@ type Verdict struct {
 type Outcome struct {
 	// Feasible reports whether every predicate accepts the candidate.
 	Feasible bool
-	// Predicate is the first predicate that rejects the candidate. Reasons are its reasons in the wording of
-	// kube-scheduler, sorted.
+	// Predicate is the name of the first predicate that rejects the candidate; "" for none.
 	Predicate string
-	Reasons   []string
+	// Reasons are the reasons of Predicate in the wording of kube-scheduler, sorted.
+	Reasons []string
 	// Taint is the first taint of a cluster that the pod does not tolerate, if TaintToleration rejects. It is empty for
 	// nodes.
 	Taint string
@@ -88,7 +88,7 @@ type Report struct {
 	// whole is the message with which a plugin rejected all candidates at once. It is empty if they were evaluated one
 	// by one.
 	whole string
-	// The remaining fields are needed by Reevaluate.
+	// set, workload, and query are those of the evaluation. Reevaluate needs them.
 	set      *Set
 	workload workload.Workload
 	query    Query

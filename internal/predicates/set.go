@@ -47,7 +47,7 @@ type Set struct {
 type configuredPredicate struct {
 	knownPredicate
 
-	args runtime.Object
+	args runtime.Object // The arguments of the plugin; nil for none.
 }
 
 // complete initializes the set's pools. It returns the set, or an existing one with the same names among those in narrowed.
@@ -117,7 +117,7 @@ type pool struct {
 
 // plugins are the plugins for one evaluation at a time.
 type plugins struct {
-	handle handle
+	handle handle // The handle that the plugins have.
 	list   []plugin
 }
 
@@ -125,10 +125,9 @@ type plugins struct {
 type plugin struct {
 	*configuredPredicate
 
-	filter fwk.FilterPlugin
-	// pre is nil if the plugin has no PreFilter. extensions is nil if its prepared state does not depend on pods.
-	pre        fwk.PreFilterPlugin
-	extensions fwk.PreFilterExtensions
+	filter     fwk.FilterPlugin
+	pre        fwk.PreFilterPlugin     // Nil if the plugin has no PreFilter.
+	extensions fwk.PreFilterExtensions // Nil if the state that PreFilter prepares does not depend on pods.
 }
 
 // take returns plugins that no other evaluation uses. They see the snapshot world until they are returned.

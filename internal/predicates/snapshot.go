@@ -46,9 +46,8 @@ var (
 // snapshot must not be changed. To change it, take a copy (fwk.NodeInfo.Snapshot).
 type Snapshot struct {
 	revision uint64
-	// names are the sorted names of the candidates, and infos their NodeInfos in the same order.
-	names []string
-	infos []fwk.NodeInfo
+	names    []string       // The sorted names of the candidates.
+	infos    []fwk.NodeInfo // The NodeInfos of the candidates, in the order of names.
 	// pods are all pods that are bound to nodes, even to unknown ones. It is nil in a snapshot of clusters.
 	pods *btree.BTree[record]
 	// namespaces are sorted by name. Snapshots share the slice as long as no namespace changes.
@@ -56,10 +55,11 @@ type Snapshot struct {
 	// unlimited are the candidates whose resources are unknown.
 	unlimited sets.Set[string]
 
-	// affinity returns the nodes that have pods with affinity, antiAffinity those that have pods with required anti-affinity, and claims
-	// the claims that pods use, as "namespace/name". They are computed on first use.
+	// affinity returns the nodes that have pods with affinity, and antiAffinity those that have pods with required anti-affinity. They are
+	// computed on first use.
 	affinity, antiAffinity func() []fwk.NodeInfo
-	claims                 func() sets.Set[string]
+	// claims returns the claims that pods use, as "namespace/name". They are computed on first use.
+	claims func() sets.Set[string]
 }
 
 // newSnapshot returns a snapshot with the candidates of s, and sets its functions that are computed on first use.
@@ -161,6 +161,7 @@ func (s *Snapshot) IsPVCUsedByPods(key string) bool { return s.claims().Has(key)
 // noPodGroups implements fwk.PodGroupStateLister without pod groups.
 type noPodGroups struct{}
 
+// Get returns an error: there is no pod group.
 func (noPodGroups) Get(namespace, name string) (fwk.PodGroupState, error) {
 	return nil, fmt.Errorf("pod group state not found for pod group %s/%s", namespace, name)
 }

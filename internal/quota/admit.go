@@ -72,7 +72,7 @@ type quotaResult struct {
 	applies bool
 	// changes reports whether the request increases usage that the quota may count.
 	changes bool
-	covered coverage
+	covered coverage // What the quota covers for the object.
 	// requested are the amounts, of the resources in hard, that the object takes in addition.
 	requested corev1.ResourceList
 	// denied and pending are the reasons to deny the request for good, or for now.
@@ -81,7 +81,7 @@ type quotaResult struct {
 
 // coverage lists the names of the resources and scopes that quotas cover for an object, as input for modules.
 type coverage struct {
-	resources, scopes []any
+	resources, scopes []any // Their names, which are strings.
 }
 
 // Admit checks a request against all quotas of its namespace and all limits on its type there. If it allows the

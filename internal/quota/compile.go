@@ -58,7 +58,7 @@ type specVersion struct {
 
 // ruleNames has, for each field of prepared, the names of the rules in a module that the field evaluates together.
 type ruleNames struct {
-	scope, admit, messages, count []string
+	scope, admit, messages, count []string // See prepared.
 }
 
 var (

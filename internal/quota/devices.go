@@ -46,10 +46,10 @@ type Devices struct {
 	Classes *extendedresourcecache.ExtendedResourceCache
 	// Settled reports whether Classes is complete. If it is nil, Classes always is.
 	Settled func() bool
-	// Pod returns a pod. Claims returns the ResourceClaims in a namespace whose ClaimOwner is owner, with at least their names and
-	// creation times. With both, what a pod takes is not counted again for a claim that the scheduler creates for its extended resources.
-	// If Pod is nil, or either returns an error, the whole claim is counted.
-	Pod    func(namespace, name string) (*corev1.Pod, error)
+	// Pod returns a pod. With Pod and Claims, what a pod takes is not counted again for a claim that the scheduler creates for its extended
+	// resources. If Pod is nil, or either returns an error, the whole claim is counted.
+	Pod func(namespace, name string) (*corev1.Pod, error)
+	// Claims returns the ResourceClaims in a namespace whose ClaimOwner is owner, with at least their names and creation times.
 	Claims func(namespace string, owner types.UID) ([]*resourcev1.ResourceClaim, error)
 }
 

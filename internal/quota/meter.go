@@ -41,7 +41,7 @@ type Meter struct {
 	clock      clock.PassiveClock
 
 	mu    sync.Mutex
-	types map[schema.GroupResource]*typeObjects
+	types map[schema.GroupResource]*typeObjects // The types whose objects the meter has.
 	// revisions is the number of the last revision that was given to a type.
 	revisions uint64
 }
@@ -65,7 +65,7 @@ type objectEntry struct {
 	measurement
 	// lapses is the time from which the object only takes the amounts in lapsed; zero if there is no such time.
 	lapses time.Time
-	lapsed corev1.ResourceList
+	lapsed corev1.ResourceList // The amounts that the object takes from lapses on.
 	// claim is set if the object is a ResourceClaim. What it takes depends on DeviceClasses and a pod too, so the recount
 	// measures it, and usage is empty.
 	claim *resourcev1.ResourceClaim

@@ -43,7 +43,7 @@ type Request struct {
 	// DryRun reports whether the request is a dry run, which charges nothing.
 	DryRun bool
 
-	subresource string
+	subresource string // "" for a request for the object itself.
 	object      objectIdentity
 	current     measurement // The measurement of the object that the request would store.
 	// before is the measurement of the old object; nil if there is none, so that nothing was charged for it.

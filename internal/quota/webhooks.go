@@ -39,7 +39,7 @@ import (
 // Webhook is one webhook of the configuration, without client configuration, and the objects that need it.
 type Webhook struct {
 	Webhook admissionregistrationv1.ValidatingWebhook
-	Objects []Key
+	Objects []Key // The quotas and LimitedResources that need the webhook.
 }
 
 // hook is the webhook that one object, or the ScopedQuotas of one namespace, need.
@@ -47,7 +47,7 @@ type hook struct {
 	failurePolicy admissionregistrationv1.FailurePolicyType
 	// selector selects namespaces. It is nil if the hook is for one namespace, which is in namespace.
 	selector  *metav1.LabelSelector
-	namespace string
+	namespace string                 // Empty if there is a selector.
 	types     []schema.GroupResource // The types that are counted or limited.
 	// pods are CEL expressions. For each counted or limited pod, one of them is true. nil means that any pod may be
 	// counted.
@@ -310,6 +310,7 @@ func hookKey(h hook, coarse bool) string {
 	return hex.EncodeToString(sum[:6])
 }
 
+// newWebhook returns the webhook for a hook. The key becomes part of its name.
 func newWebhook(key string, selector *metav1.LabelSelector, h hook) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
 		Name:                    "quota-" + key + "." + placementv1.GroupVersion.Group,

@@ -35,7 +35,7 @@ type waiter struct {
 	// verdict and err belong to the goroutine that processes the queue until it closes done.
 	verdict *quota.Verdict
 	err     error
-	done    chan struct{}
+	done    chan struct{} // Closed when verdict and err are final.
 }
 
 // queueKey returns the key of the queue of a namespace's requests: the UIDs of the ClusterScopedQuotas that select the namespace, or the

@@ -37,10 +37,9 @@ type round struct {
 	*Charger
 	freshness freshness
 	// released holds the IDs of charges that are reverted in every working copy.
-	released map[string]bool
-	// clusterList and limitList are nil until they are read.
-	clusterList *placementv1.ClusterScopedQuotaList
-	limitList   *placementv1.LimitedResourceList
+	released    map[string]bool
+	clusterList *placementv1.ClusterScopedQuotaList // Nil until it is read.
+	limitList   *placementv1.LimitedResourceList    // Nil until it is read.
 	// accounts are the working copies by the UID of the quota.
 	accounts            map[types.UID]*quota.Account
 	accountsByNamespace map[string][]*quota.Account

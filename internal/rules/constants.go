@@ -40,7 +40,7 @@ type Key struct {
 	// Field is the path of the field of a rule that has the key.
 	Field *field.Path
 	// Document is the field of data.clusters[name] that has the key: "labels", "annotations", or "properties"; or DocumentScores. Name is
-	// the key.
+	// the key itself.
 	Document, Name string
 }
 

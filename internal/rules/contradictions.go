@@ -40,9 +40,9 @@ type condition struct {
 	// entry is the beginning of an entry about the value in a manifest, such as "field: region". list is the field that has such entries.
 	entry, list string
 	operator    placementv1.RequirementOperator
-	// values are what the value is compared with; nil if that depends on the object. as is the type that an operator of order reads them as.
+	// values are what the value is compared with; nil if that depends on the object.
 	values []string
-	as     placementv1.ValueType
+	as     placementv1.ValueType // The type that an operator of order reads values as.
 	// many reports whether a cluster can have several such values, so that In needs only one of them to be listed.
 	many bool
 	// integers reports whether only integers are compared.

@@ -120,7 +120,7 @@ func newModule(text string) Module {
 
 // generator collects the parts of a module.
 type generator struct {
-	rules []*ruleText
+	rules []*ruleText // One for each rule, in their order.
 	// helpers are the names of the shared Rego functions and rules that are used.
 	helpers map[string]bool
 	// readsChoice reports whether weights of clusters, or texts, depend on which of the eligible clusters a rule chooses.
@@ -202,8 +202,8 @@ func listed(begin string, items []item, end string) string {
 
 // item is an item of an array or object, and the field that it comes from.
 type item struct {
-	path *field.Path
-	text string
+	path *field.Path // The field that it comes from.
+	text string      // Its Rego.
 }
 
 // quote returns a text as a Rego string, which has the escapes of JSON.

@@ -129,7 +129,7 @@ func (g *generator) operandOf(s placementv1.Subject) operand {
 type requirement struct {
 	*ruleText
 	placementv1.Requirement
-	path *field.Path
+	path *field.Path // The path of the requirement or preference.
 	// suffix is the suffix, such as "require_1", of the names of the Rego rules that belong to the requirement.
 	suffix string
 	operand

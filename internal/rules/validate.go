@@ -129,7 +129,7 @@ func isEmpty(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// reachable refuses rules that can never decide an object, and warns of those that probably never do, because of an earlier rule.
+// reachable refuses or warns of rules that never decide an object, because an earlier rule applies to each object to which they apply.
 func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
 	for i, rule := range rules {
 		for j, earlier := range rules[:i] {

@@ -88,10 +88,9 @@ func (f Finding) samePosition(other Finding) bool {
 
 // Result is the result of a check.
 type Result struct {
-	// Findings are sorted by position, without duplicates, and limited to MaxFindings. Total is the number without the
-	// limit.
+	// Findings are sorted by position, without duplicates, and limited to MaxFindings.
 	Findings []Finding
-	Total    int
+	Total    int // The number of findings without the limit.
 	// Impossible are the contract rules that can never have a value, in the contract's order.
 	Impossible []string
 	// Unchecked is the reason why the policy could not be checked; empty if it was checked.

@@ -60,7 +60,7 @@ type openAPISchema struct {
 	Format          string                    `json:"format"`
 	Pattern         string                    `json:"pattern"`
 	Properties      map[string]*openAPISchema `json:"properties"`
-	Additional      json.RawMessage           `json:"additionalProperties"`
+	Additional      json.RawMessage           `json:"additionalProperties"` // A boolean or a schema.
 	Items           *openAPISchema            `json:"items"`
 	AllOf           []*openAPISchema          `json:"allOf"`
 	OneOf           []*openAPISchema          `json:"oneOf"`
