@@ -110,8 +110,8 @@ func Compile(expression string) (*Program, error) {
 }
 
 // Evaluate returns the value of an expression on an object, which has the Go types of unstructured content. It is safe for concurrent use.
-// It returns an error if the expression does not compile, is no boolean, reads a field that the object does not have, or costs more than the
-// API server allows for one expression. Errors do not have values of the object.
+// It returns an error if the expression does not compile, is no boolean, reads a field that the object does not have, or costs more than
+// the API server allows for one expression. Errors do not have values of the object.
 func Evaluate(ctx context.Context, expression string, object any) (bool, error) {
 	p, err := Compile(expression)
 	if err != nil {

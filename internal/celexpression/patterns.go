@@ -91,8 +91,8 @@ func boundPatterns(i interpreter.Interpretable) (interpreter.Interpretable, erro
 // replaces the bounded call.
 type notConstant struct{ interpreter.Interpretable }
 
-// match returns the value of a call of one of the functions in matching with the given operands. most is the maximum number of states of the
-// regular expression.
+// match returns the value of a call of one of the functions in matching with the given operands. most is the maximum number of states of
+// the regular expression.
 func match(function string, most int, values []ref.Val) ref.Val {
 	text, isText := values[0].(types.String)
 	expression, isExpression := values[1].(types.String)

@@ -122,7 +122,8 @@ func (f *Finder) withScores(ctx context.Context, m *mentions, clusters []map[str
 	return out, nil
 }
 
-// noticesOfUnready returns a notice that names the clusters that are not ready, if the policy leaves existing objects there without a limit.
+// noticesOfUnready returns a notice that names the clusters that are not ready, if the policy leaves existing objects there without a
+// limit.
 func noticesOfUnready(spec placementv1.PlacementPolicySpec, module *policy.Module, clusters []map[string]any) []Finding {
 	if !module.Tolerant || spec.Clusters.WithDefaults().LeaveUnreadyAfter != nil {
 		return nil

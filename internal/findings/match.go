@@ -109,8 +109,8 @@ func namedBy(s *metav1.LabelSelector) []string {
 	return out
 }
 
-// findingsOfNamespaceLabel finds an object selector that requires the name of an existing namespace in the label namespace. Objects have this
-// label only if somebody has set it, so that the finding holds only while the policy matches no object (Finding.Unmatched).
+// findingsOfNamespaceLabel finds an object selector that requires the name of an existing namespace in the label namespace. Objects have
+// this label only if a user has set it, so that the finding holds only while the policy matches no object (Finding.Unmatched).
 func (f *Finder) findingsOfNamespaceLabel(ctx context.Context, spec placementv1.Match) []Finding {
 	wanted := namedBy(spec.ObjectSelector)
 	if f.Namespaces == nil || len(wanted) == 0 {

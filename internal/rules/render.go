@@ -67,7 +67,7 @@ func Digest(text string) string {
 }
 
 // Render compiles rules to a module. If there are errors, which have the field's path below spec.rules, there is no module. Warnings, with
-// the field's path, are about mistakes that do not keep the rules from being compiled.
+// the field's path, name mistakes that do not keep the rules from being compiled.
 func Render(rules []placementv1.Rule) (m Module, warnings []string, errs field.ErrorList) {
 	path := field.NewPath("spec", "rules")
 	if warnings, errs = validate(rules, path); len(errs) > 0 {
