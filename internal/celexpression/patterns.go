@@ -44,7 +44,7 @@ var Bounds = environment.VersionedOptions{
 // includes neither how long a number takes to parse nor how large a text becomes.
 var bounded = map[string]func(operands []ref.Val) ref.Val{"quantity": quantity, "isQuantity": isQuantity, "replace": replace, "join": join}
 
-// boundCalls replaces a call of a function that is named in bounded. It is a decorator of programs.
+// boundCalls replaces a call of a function that bounded has by a call of the function there. It is a decorator of programs.
 func boundCalls(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok || bounded[call.Function()] == nil {

@@ -69,7 +69,8 @@ func isRolledBack(spec placementv1.PlacementPolicySpec) bool {
 }
 
 // findingsOfSettings finds fields that two policies set to different values on objects that both decide. The priority of ours is lower or
-// equal. If it is lower, it finds only values of ours that have no effect on any object, since an author may mean them for other objects.
+// equal. If it is lower, a value of ours is found only if it has no effect on any object: an author may mean a value for those objects that
+// the other policy does not decide.
 func findingsOfSettings(ours, theirs setter) []Finding {
 	isLower := ours.priority < theirs.priority
 	why := fmt.Sprintf("spec.priority of both is %d, and the policy whose name sorts first wins. Change one of these priorities", ours.priority)

@@ -217,8 +217,8 @@ func (s source) meets(other source, narrow bool) bool {
 	return other.decidesAll(s) || s.decidesAll(other) || s.always && other.always && matchTogether(s.match, other.match)
 }
 
-// decidesAll reports whether s is certain to decide each object of a resource that both sources match if the source narrow decides it. It
-// returns false if they may have no resource in common.
+// decidesAll reports whether s is certain to decide each object that the source narrow decides, if s matches the resource of the object. It
+// returns false if the two may have no resource in common.
 func (s source) decidesAll(narrow source) bool {
 	resources := resourcesShared
 	if narrow.selects.Expression != "" || len(narrow.match.MatchConditions) > 0 {

@@ -69,7 +69,7 @@ type Matcher struct {
 	match      placementv1.Match
 	namespaces labels.Selector // The namespace selector.
 	objects    labels.Selector // The object selector.
-	conditions *conditions     // Nil for none.
+	conditions *conditions     // The match conditions; nil for none.
 	// required are the labels that the selectors require of namespaces and objects; see the function requirements.
 	required []required
 	// needsGuard reports whether the rules cover requests that no policy matches; see the function needsGuard.

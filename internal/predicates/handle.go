@@ -103,7 +103,7 @@ func (l *lister) StorageInfos() fwk.StorageInfoLister { return l }
 
 // The following types implement the path to the only lister that an informer factory offers here, without informers.
 type (
-	// factory offers only Core.
+	// factory is an informer factory that offers only Core, the first step on the path to the lister of namespaces.
 	factory struct {
 		informers.SharedInformerFactory
 		world *lister

@@ -55,7 +55,7 @@ type NodeCache struct {
 	pods                *btree.BTree[record]      // By namespace and name.
 	shapes              shapes                    // The parts that pods share.
 	namespaces          map[string]namespaceEntry // By name.
-	// sorted are the namespaces in the order of a snapshot. It is nil if it has to be computed.
+	// sorted are the namespaces, sorted by name. It is nil if it has to be computed.
 	sorted []*corev1.Namespace
 
 	// epoch counts snapshots. A NodeInfo made in the current epoch is in no snapshot yet, so it can be changed.

@@ -145,7 +145,7 @@ func (e *Evaluators) counts(t schema.GroupResource, name corev1.ResourceName) bo
 // Scopes are the properties of an object that the scopes of quotas read. Values are comparable.
 type Scopes struct {
 	resource                               schema.GroupResource // The object's type.
-	terminating, bestEffort, crossAffinity bool                 // Whether a pod has the scope of a similar name.
+	terminating, bestEffort, crossAffinity bool                 // Whether these scopes match a pod.
 	// classes are the names of the object's classes, sorted, each followed by a space.
 	classes string
 }

@@ -58,7 +58,7 @@ type typeObjects struct {
 	awaited map[types.UID]bool
 }
 
-// objectEntry is one object.
+// objectEntry has what one object takes.
 type objectEntry struct {
 	uid     types.UID
 	version string // The resource version.

@@ -38,8 +38,8 @@ type round struct {
 	freshness freshness
 	// released holds the IDs of charges that are reverted in every working copy.
 	released    map[string]bool
-	clusterList *placementv1.ClusterScopedQuotaList // Nil until it is read.
-	limitList   *placementv1.LimitedResourceList    // Nil until it is read.
+	clusterList *placementv1.ClusterScopedQuotaList // All ClusterScopedQuotas; nil until they are read.
+	limitList   *placementv1.LimitedResourceList    // All LimitedResources; nil until they are read.
 	// accounts are the working copies by the UID of the quota.
 	accounts            map[types.UID]*quota.Account
 	accountsByNamespace map[string][]*quota.Account

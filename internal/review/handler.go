@@ -152,7 +152,7 @@ func readAll(body io.Reader, announced, limit int64) ([]byte, error) {
 	return out, err
 }
 
-// unread responds, for the given reason, to a request without a decision, of which it reads only the fields before the objects.
+// unread responds to a request that is not decided, for the given reason. It reads only the fields of the request before the objects.
 func (h *Handler) unread(ctx context.Context, w http.ResponseWriter, body io.Reader, reason *apierrors.StatusError) {
 	head, err := readHead(body)
 	if err != nil {
@@ -200,7 +200,7 @@ func refuse(ctx context.Context, w http.ResponseWriter, err error) {
 	write(ctx, w, admission.Errored(http.StatusBadRequest, err))
 }
 
-// write writes a response. Its messages contain names and values of objects, and clients print them.
+// write writes a response. It makes the messages printable, because they contain names and values of objects, and clients print them.
 func write(ctx context.Context, w http.ResponseWriter, response admission.Response) {
 	if response.Result != nil {
 		response.Result.Message = printable.Text(response.Result.Message)

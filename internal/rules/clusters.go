@@ -97,7 +97,8 @@ var (
 	repelling  = []string{string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectNoExecute), effectNoSelect, effectNoSelectIfNew}
 )
 
-// Repels reports whether a rule does not tolerate a taint, so that its module places no object in a cluster with the taint.
+// Repels reports whether a taint keeps the objects that a rule decides out of a cluster: its effect repels objects, and the rule does not
+// tolerate it. The module of the rule decides the same.
 func Repels(rule placementv1.Rule, key, value, effect string) bool {
 	return !slices.Contains(preferring, effect) && !slices.ContainsFunc(rule.Tolerate, func(t placementv1.RuleToleration) bool {
 		return (t.Key == "" || t.Key == key) && (t.Effect == "" || t.Effect == effect) && (t.Operator == corev1.TolerationOpExists || t.Value == value)
@@ -284,7 +285,7 @@ func (r *ruleText) countsDomains() bool {
 	return r.rule.Spread != nil && max(r.rule.Spread.MinDomains, r.rule.Spread.MinClusters) > 1
 }
 
-// renderContract renders the rule clusters of the decision contract.
+// renderContract renders the Rego rule with the name clusters, whose value is the clusters that the rule gives.
 func (r *ruleText) renderContract() {
 	value := r.name(partChosen)
 	switch {

@@ -125,8 +125,8 @@ type generator struct {
 	helpers map[string]bool
 	// readsChoice reports whether weights of clusters, or texts, depend on which of the eligible clusters a rule chooses.
 	readsChoice bool
-	// objectTexts are the keys of labels and annotations of the object that texts have placeholders for, in the order of their
-	// first use.
+	// objectTexts are the placeholders of labels and annotations of the object that texts have, such as "label:tier", in the order of
+	// their first use.
 	objectTexts []string
 }
 

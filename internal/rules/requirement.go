@@ -274,7 +274,7 @@ func objectRef(from *placementv1.ObjectValue) string {
 	return fmt.Sprintf("input.metadata.annotations[%s]", quote(from.Annotation))
 }
 
-// objectNoun returns the name of a label or annotation of the object in a denial.
+// objectNoun returns the name of a label or annotation of the object in a denial, as in "label env".
 func objectNoun(from *placementv1.ObjectValue) string {
 	if from.Label != "" {
 		return "label " + from.Label

@@ -212,7 +212,7 @@ func (g *Generator) pod(takes bool) *corev1.Pod {
 	return pod
 }
 
-// amount returns a random amount of memory, or for another name of CPU.
+// amount returns a random amount: of memory if that is the name, and of CPU otherwise.
 func (g *Generator) amount(name corev1.ResourceName) resource.Quantity {
 	if name == corev1.ResourceMemory {
 		return resource.MustParse(pick(g, "50Mi", "200Mi", "700M"))
