@@ -237,7 +237,7 @@ func TestStatesOfSystems(t *testing.T) {
 		run                          delivery.Run
 		runMessage                   string
 	}{
-		"all can be read": {run: delivery.Run{State: delivery.NotRunning}, runMessage: "Karmada has not reported anything of it"},
+		"all can be read": {run: delivery.Run{State: delivery.NotRunning}, runMessage: "Karmada has not reported anything about the object"},
 		"delivered objects are not served": {
 			unserved: policies, reason: placementv1.ReasonNotServed, message: "the API server does not serve propagationpolicies.policy.karmada.io: install Karmada", run: delivery.Run{State: delivery.NotRunning},
 		},
@@ -522,8 +522,8 @@ func TestReconcile(t *testing.T) {
 					t.Errorf("report %+v, policies %v", report, r.changed)
 				}
 				if failed := ""; !tc.forgotten {
-					if report.First != nil {
-						failed = report.First.Failure.Reason
+					if report.FirstFailed != nil {
+						failed = report.FirstFailed.Failure.Reason
 					}
 					if failed != tc.failure {
 						t.Errorf("failure %q, want %q", failed, tc.failure)

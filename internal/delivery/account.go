@@ -29,7 +29,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Key identifies a placed object, in whatever version it is read.
+// Key identifies a placed object. It is independent of the API version.
 type Key struct {
 	schema.GroupKind
 	Namespace, Name string
@@ -43,54 +43,54 @@ func (k Key) compare(other Key) int {
 
 // Failure says why the delivery of an object failed.
 type Failure struct {
-	// Reason is a reason of the condition Delivered.
+	// Reason is a reason of the condition Delivered of the policy.
 	Reason string
-	// Message says what happened to which object, and what to do.
+	// Message says what happened to which object, and what to do next.
 	Message string
 }
 
-// Result is the result of the delivery of one object.
+// Result is the state of the delivery of one placed object, to all of its systems together.
 type Result struct {
 	// Resource is the resource type of the placed object.
 	Resource schema.GroupResource
 	// Systems are the names of the systems that the object is delivered to, separated by commas.
 	Systems string
-	// Pending reports whether the delivery is not complete, although nothing failed.
+	// Pending reports whether the delivery is not complete yet, although nothing failed.
 	Pending bool
-	// Run reports whether the object runs in its clusters. Reports reports whether one of the systems says so, as far as
-	// Berth may read that, and Surges whether the
-	// object stays in clusters that it leaves until it runs in its new ones.
-	Run             Run
-	Reports, Surges bool
-	// Kept has the clusters that the object leaves and keeps until it runs in its new ones, separated by commas.
+	// Run reports whether the object runs in its clusters.
+	Run     Run
+	Reports bool // whether one of the systems reports whether the object runs, and Berth may read that
+	Surges  bool // whether a policy that delivers the object has spec.delivery.surge
+	// Kept has the clusters in which the object stays, although they are not decided, until it runs in its new ones, separated by commas.
 	Kept string
-	// Note says which part of the decision a system does not get, and why. It is usually empty.
+	// Note says which part of the decision a system can't follow, and why; "" for none.
 	Note string
-	// Undecided reports whether no policy decided the clusters of the object. Then it is not delivered, and what was delivered before stays.
+	// Undecided reports whether no policy decided the clusters of the object. Such an object is not delivered; what was delivered before
+	// stays.
 	Undecided bool
-	// Failure is nil if nothing failed.
+	// Failure is why the delivery failed; nil if it did not.
 	Failure *Failure
 }
 
-// Reconciled is an object whose delivery was reconciled, as it was read in one version of its type.
+// Reconciled is an object with the result of its last delivery. Object is as it was read then, in the version of Resource.
 type Reconciled struct {
 	Resource schema.GroupVersionResource
 	Object   *unstructured.Unstructured
 	Result
 }
 
-// Arrived reports whether the object runs where it was decided, in its newest version, or has to run nowhere. Some systems report how
-// far they are with the object itself in its status.observedGeneration.
+// Arrived reports whether the newest version of the object runs in all clusters that were decided, or has to run nowhere, or no system
+// reports where it runs. A version is the newest one if status.observedGeneration, which some systems set, is its generation.
 func (r Reconciled) Arrived() bool {
 	observed, reports, _ := unstructured.NestedInt64(r.Object.Object, "status", "observedGeneration")
 	return (r.Run.State == Running || r.Run.State == NotReported) && (!reports || observed >= r.Object.GetGeneration())
 }
 
-// Account has the results of delivery by policy and object. It is safe for concurrent use.
+// Account has the results of the delivery of objects, for each policy that delivers them. It is safe for concurrent use.
 type Account struct {
 	mu       sync.Mutex
-	byPolicy map[string]map[Key]Result
-	policies map[Key][]string
+	byPolicy map[string]map[Key]Result // results by the name of the policy
+	policies map[Key][]string          // the names of the policies that deliver each object
 }
 
 // NewAccount returns an account without results.
@@ -98,8 +98,8 @@ func NewAccount() *Account {
 	return &Account{byPolicy: map[string]map[Key]Result{}, policies: map[Key][]string{}}
 }
 
-// Record replaces the result of an object for all policies: it is result for those in policies, and none for all others. It
-// returns the policies whose report changed.
+// Record sets the result of an object for the policies with the given names, and removes it from all other policies. It returns the names
+// of the policies whose Report changed.
 func (a *Account) Record(key Key, policies []string, result Result) (changed []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,6 +128,7 @@ func (a *Account) Record(key Key, policies []string, result Result) (changed []s
 	return changed
 }
 
+// equal reports whether two results are equal.
 func (r Result) equal(other Result) bool {
 	same := ptr.Equal(r.Failure, other.Failure)
 	r.Failure, other.Failure = nil, nil
@@ -145,50 +146,43 @@ func (a *Account) Result(key Key) Result {
 	return Result{}
 }
 
-// Keys returns the objects with a result.
+// Keys returns the keys of the objects that have a result.
 func (a *Account) Keys() []Key {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Collect(maps.Keys(a.policies))
 }
 
-// Report is the account of one policy.
+// Report has the numbers of the objects that one policy delivers, by their results, with an example of some.
 type Report struct {
-	// Placed is the number of objects with a result. Delivered is the number of those whose delivery is complete, and Failed of
-	// those whose delivery failed.
-	Placed, Delivered, Failed int
-	// Running is the number of objects that run in their clusters, and Reported of those of which a system reports it, or would
-	// if Berth could read the reports.
-	Running, Reported int
-	// Surging is the number of objects that keep clusters until they run in their new ones.
-	Surging int
-	// Remaining is the number of objects that are still in a cluster that was neither decided nor kept, and Absent of those that a system has
-	// not brought to all of their clusters for a while.
-	Remaining, Absent int
-	// Noted is the number of objects of whose decision a system does not get a part.
-	Noted int
-	// Undecided is the number of objects whose clusters no policy decided. They are not counted elsewhere, unless their delivery failed.
-	Undecided int
+	Placed    int // objects with a result, without those that are only Undecided
+	Delivered int // objects whose delivery is complete
+	Failed    int // objects whose delivery failed
+	Running   int // objects that run in their clusters
+	Reported  int // objects of which a system reports whether they run, or would if Berth could read the reports
+	Surging   int // objects that stay in clusters that are not decided until they run in their new ones
+	Remaining int // objects that are still in a cluster that was neither decided nor kept
+	Absent    int // objects that a system has not brought to all of their clusters for a while
+	Noted     int // objects of whose decision a system can't follow a part
+	Undecided int // objects whose clusters no policy decided; the other numbers count them only if their delivery failed
 	// Systems are the names of the systems that the objects are delivered to, sorted.
 	Systems []string
-	// First is the failed object that sorts first, with Failure as its result; nil if none failed. FirstSurging is the first one
-	// that keeps clusters, FirstRemaining the first one that is still in another one, FirstNoted the first one with a note, FirstNotRunning
-	// the first one that does not run, and FirstUnknown the first one whose reports Berth can't read.
-	First, FirstSurging, FirstRemaining, FirstNoted, FirstNotRunning, FirstUnknown *ReportedObject
-	// FirstUndecided is the first one whose clusters no policy decided, and FirstAbsent the first one that is not in all of its clusters.
-	FirstUndecided, FirstAbsent *ReportedObject
+	// Each is the object that sorts first of those that the number of this name counts; nil if there are none.
+	FirstFailed, FirstSurging, FirstRemaining, FirstNoted, FirstUndecided, FirstAbsent *ReportedObject
+	FirstNotRunning                                                                    *ReportedObject // the first object that does not run
+	FirstUnknown                                                                       *ReportedObject // the first object whose reports Berth can't read
 }
 
-// Runs reports whether it is known how many objects run: a system reports it, and Berth can read the reports.
+// Runs reports whether Running is known: a system reports which objects run, and Berth can read all reports.
 func (r Report) Runs() bool { return r.Reported > 0 && r.FirstUnknown == nil }
 
-// ReportedObject is an object with its result.
+// ReportedObject is an object in a Report, with its result.
 type ReportedObject struct {
 	Key
 	Result
 }
 
-// Report returns the account of a policy.
+// Report returns the report of the policy of a name.
 func (a *Account) Report(policy string) Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -207,7 +201,7 @@ func (a *Account) Report(policy string) Report {
 		switch {
 		case result.Failure != nil:
 			out.Failed++
-			first(&out.First, key, result)
+			first(&out.FirstFailed, key, result)
 		case !result.Pending && result.Kept == "" && !result.Run.Remains && !result.Run.Absent:
 			out.Delivered++
 		}
@@ -243,7 +237,7 @@ func (a *Account) Report(policy string) Report {
 	return out
 }
 
-// first keeps the object that sorts first.
+// first sets *found to an object if the object sorts before it, or *found is nil.
 func first(found **ReportedObject, key Key, result Result) {
 	if *found == nil || key.compare((*found).Key) < 0 {
 		*found = &ReportedObject{key, result}

@@ -51,7 +51,7 @@ func TestAccount(t *testing.T) {
 	step("a fourth object", "d", []string{"p"}, fine, "p")
 	want := delivery.Report{
 		Placed: 4, Delivered: 1, Failed: 2, Systems: []string{"karmada", "kubeFleet"},
-		First: &delivery.ReportedObject{Key: key("a"), Result: failed("three")},
+		FirstFailed: &delivery.ReportedObject{Key: key("a"), Result: failed("three")},
 	}
 	if diff := cmp.Diff(want, a.Report("p")); diff != "" {
 		t.Errorf("report of p (-want +got):\n%s", diff)

@@ -31,10 +31,10 @@ var (
 	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 )
 
-// IsContainer reports whether objects of a kind take others along when they are deleted in a cluster.
+// IsContainer reports whether deleting an object of a kind in a cluster also deletes other objects there.
 func IsContainer(kind schema.GroupKind) bool { return kind == namespaceKind || kind == definitionKind }
 
-// Contains reports whether an object takes another one, of a resource type, along when it is deleted in a cluster: a Namespace the
+// Contains reports whether deleting a container in a cluster also deletes another object of a resource type there: a Namespace contains the
 // objects in it, and a CustomResourceDefinition those of its type.
 func Contains(container Key, contained Key, resource schema.GroupResource) bool {
 	switch container.GroupKind {
@@ -46,8 +46,8 @@ func Contains(container Key, contained Key, resource schema.GroupResource) bool 
 	return false
 }
 
-// Clusters returns the clusters to which a delivered object brings the placed object, sorted; nil if the system does not report where
-// objects run.
+// Clusters returns the clusters to which the system brings a placed object by a delivered object, sorted; nil if the system does not report
+// where objects run.
 func (s System) Clusters(delivered *unstructured.Unstructured) []string {
 	if s.reporter == nil {
 		return nil
@@ -55,7 +55,7 @@ func (s System) Clusters(delivered *unstructured.Unstructured) []string {
 	return s.reporter.carried(delivered)
 }
 
-// Leaves returns the clusters to which a delivered object brings the placed object, and that were not decided.
+// Leaves returns the clusters to which the system brings a placed object by a delivered object, and that are not decided any more.
 func (s System) Leaves(delivered *unstructured.Unstructured, decision Decision) []string {
 	if delivered == nil {
 		return nil
@@ -63,7 +63,8 @@ func (s System) Leaves(delivered *unstructured.Unstructured, decision Decision) 
 	return slices.DeleteFunc(slices.Clone(s.Clusters(delivered)), func(name string) bool { return slices.Contains(decision.Clusters, name) })
 }
 
-// handOverContainer is HandOver for an object that keeps clusters until what it contains has left them. stays is not empty.
+// handOverContainer returns what HandOver does, for an object that stays in some clusters that it leaves until what it contains has left
+// them. stays are these clusters, at least one.
 func (s System) handOverContainer(object Object, decision Decision, stays []string, spec *placementv1.Delivery,
 	live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
 	alone, err := s.handOver(object, decision, spec, nil, nil, now)

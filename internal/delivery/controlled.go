@@ -29,20 +29,20 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Controller is an object from which a controller made another one.
+// Controller identifies an object from which a Kubernetes controller made another one, such as the ReplicaSet of a Pod.
 type Controller struct {
 	Key
-	// Version is the API version in which the object names it.
+	// Version is the API version in which the made object names the controller.
 	Version string
-	// UID is the UID that the controller has if the reference is true; "" if it is not known.
+	// UID is the UID of the controller according to the made object; "" if that does not name it.
 	UID types.UID
 }
 
-// Is reports whether an object of the controller's kind and name is the controller.
+// Is reports whether an object with the controller's kind, namespace, and name has its UID, too, so that it is the controller.
 func (c Controller) Is(o *unstructured.Unstructured) bool { return c.UID == "" || c.UID == o.GetUID() }
 
-// ControllersOf returns the objects from which an object was made, as it says itself: the one that controls it and, for a Pod of a
-// Deployment, also the Deployment.
+// ControllersOf returns the objects from which an object was made, according to its owner references and labels: the one that controls it
+// and, for a Pod of a ReplicaSet of a Deployment, also the Deployment.
 func ControllersOf(o *unstructured.Unstructured) []Controller {
 	reference := metav1.GetControllerOfNoCopy(o)
 	if reference == nil {
@@ -58,8 +58,9 @@ func ControllersOf(o *unstructured.Unstructured) []Controller {
 	return out
 }
 
-// WithoutDeliverersOf returns the policies that match an object without those that deliver its controller: where that runs, it makes
-// the object again. controller are the policies that match the controller.
+// WithoutDeliverersOf returns those of the policies that match an object that do not also deliver its controller, which has the kind.
+// controller are the policies that match the controller. Where a system brings the controller, the controller makes the object again, so
+// the object is not delivered itself.
 func WithoutDeliverersOf(kind schema.GroupKind, controller, policies []*placement.Policy) []*placement.Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p *placement.Policy) bool {
 		return len(SystemsOf(p, kind)) > 0 && slices.ContainsFunc(controller, func(other *placement.Policy) bool { return other.Name == p.Name })

@@ -36,68 +36,68 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// System is a multi-cluster system that Berth can deliver to.
+// System is a multi-cluster system to which Berth can deliver. Berth writes delivered objects, by which the system brings placed objects to
+// clusters.
 type System struct {
-	// Name is the name in status and messages, such as "karmada". It is that of the field in spec.delivery, if there is one.
+	// Name is the name in status and messages, such as "karmada". A system of spec.delivery has the name of its field there.
 	Name string
-	// Title is the name in texts, such as "Karmada".
+	// Title is the name in sentences, such as "Karmada".
 	Title string
-	// ClusterRole is the ClusterRole that has the permissions that delivery to the system needs.
+	// ClusterRole is the name of the ClusterRole with the permissions that delivery to the system needs.
 	ClusterRole string
-	// Kinds are the kinds of the objects that Berth keeps in the system.
+	// Kinds are the kinds of the delivered objects.
 	Kinds []Kind
 
-	// Members is the inventory whose objects are the members of the system. A member that has joined is ready. It is empty if Berth need
-	// not know them.
+	// Members is the inventory whose objects are the members of the system. A cluster has joined the system if its object is ready. Members
+	// is empty if it does not matter whether clusters have joined.
 	Members schema.GroupResource
-	// References reports whether the objects refer to objects of inventories, which Decision.Objects has.
+	// References reports whether delivered objects refer to objects of inventories, which Decision.Objects has.
 	References bool
-	// Leaving is the inventory of the system's own clusters, if the objects must leave out clusters that are being deleted: the system
+	// Leaving is the inventory of the system's own clusters, if delivered objects must leave out clusters that are being deleted: the system
 	// removes the workload from such a cluster, and consumers of its decisions would bring it back each time. It is empty otherwise.
 	Leaving schema.GroupResource
 
-	// heldBy returns the object of another client that the system follows for a placed object instead of Berth's; "" if there is none,
-	// or none is known. takenBy returns the one that gets a placed object by an update, or "". isFree reports whether the system follows
-	// neither Berth's nor another one. They may be nil.
-	heldBy  func(Object) string
-	takenBy func(before, after Object) string
-	isFree  func(Object) bool
-	// lists are the lists among the objects; nil if there are none.
+	heldBy  func(Object) string               // see HeldBy; may be nil
+	takenBy func(before, after Object) string // see TakenBy; may be nil
+	isFree  func(Object) bool                 // see IsFree; may be nil
+	// lists describes those delivered objects that list clusters; nil if there are none.
 	lists  *lists
-	render func(Object, Decision, *placementv1.Delivery) ([]Delivered, error)
-	// reporter is nil if the system does not say where objects run by its delivered objects, or by objects that report placed ones. If it says
-	// so in the placed object itself, runsNative reports whether that runs in the clusters; it is nil otherwise.
-	reporter   *reporter
+	render func(Object, Decision, *placementv1.Delivery) ([]Delivered, error) // see Render
+	// reporter reads where objects run from delivered objects or from other objects; nil if they do not say it.
+	reporter *reporter
+	// runsNative reports whether a placed object, which says it itself, runs in its clusters; nil if it does not say it.
 	runsNative func(object map[string]any, clusters []string) Run
-	// workKinds are the kinds of the objects by which the system, or a consumer of its decisions, carries delivered objects to single
-	// clusters, and carries reads one. There may be none. carriedAs returns the name by which they refer to a placed object; it
-	// is nil if that is what the names of its lists begin with.
+	// workKinds are the kinds of the objects by which the system, or a consumer of its decisions, brings placed objects to single clusters.
+	// There may be none.
 	workKinds []Kind
-	carries   func(*unstructured.Unstructured) (Carried, bool)
-	carriedAs func(Object) string
+	carries   func(*unstructured.Unstructured) (Carried, bool) // reads an object of workKinds; false if it says nothing
+	carriedAs func(Object) string                              // see CarriedAs; nil if the name is that of listBase
 }
 
-// Kind is a kind of objects that Berth keeps.
+// Kind is a kind of delivered objects.
 type Kind struct {
 	schema.GroupVersionResource
 	Kind string
-	// Namespaced reports whether objects of the kind have a namespace. A system has one kind for namespaced objects and one
-	// for cluster-scoped objects, or it can deliver only namespaced ones.
+	// Namespaced reports whether objects of the kind have a namespace. A system has one kind for namespaced placed objects and one for
+	// cluster-scoped ones, or it can deliver only namespaced ones.
 	Namespaced bool
-	// Status reports whether Berth writes the status of the objects, which is a subresource.
+	// Status reports whether Berth writes the status of the objects, by the subresource.
 	Status bool
-	// Existing reports whether the only object of the kind is the placed object itself. Berth applies its status, and neither
-	// creates nor deletes it, nor does it label it.
+	// Existing reports whether the delivered object is the placed object itself. Berth applies only its status, and does not create, delete,
+	// or label it.
 	Existing bool
-	// Whole is the path of a field, such as "spec.placement", in which other clients may set nothing, because it would change where
-	// the placed object runs. Others is the name of a member of it that they may set, such as the system itself. Both may be empty.
-	Whole, Others string
-	// Recreatable reports whether the placed object keeps running where it does while an object of the kind is gone for a moment.
+	// Whole is the path of a field, such as "spec.placement", in which only Berth may set values, because others would change where the
+	// placed object runs; "" for none.
+	Whole string
+	// Others is the name of a member of that field that other clients, such as the system itself, may set all the same; "" for none.
+	Others string
+	// Recreatable reports whether the placed object keeps running where it does while a delivered object of the kind is deleted and created
+	// again.
 	Recreatable bool
 }
 
-// KindsFor returns the kinds as which the system delivers namespaced objects, or cluster-scoped ones. There is none if it can't deliver
-// these.
+// KindsFor returns those of Kinds by which the system delivers namespaced objects, or cluster-scoped ones. There is none if it can't
+// deliver these.
 func (s System) KindsFor(namespaced bool) []Kind {
 	var out []Kind
 	for _, kind := range s.Kinds {
@@ -108,54 +108,54 @@ func (s System) KindsFor(namespaced bool) []Kind {
 	return out
 }
 
-// Object is the placed object.
+// Object has what delivery needs to know of a placed object.
 type Object struct {
 	schema.GroupVersionKind
 	Namespace, Name string
 	UID             types.UID
 	// Annotations and Labels are those of the object. Only Karmada and the systems of NativeSystem read them.
 	Annotations, Labels map[string]string
-	// Replicas is the number of replicas that the object requests; nil if the kind has none.
+	// Replicas is spec.replicas of the object; nil if it has none.
 	Replicas *int64
 }
 
 // Decision is the placement of an object.
 type Decision struct {
-	// Clusters are the names of the clusters. An empty list means that no cluster is left.
+	// Clusters are the names of the clusters that were decided. An empty list means that policies left no cluster.
 	Clusters []string
-	// Shares has what the policies say of single clusters, by name. It may have clusters that are not in Clusters.
+	// Shares has the parts of the replicas that policies give to single clusters, by the name of the cluster. It may have clusters that are
+	// not in Clusters.
 	Shares map[string]Share
 	// Objects are the objects of the inventories, by the name of their cluster. Only a system with References reads them.
 	Objects replication.Claims
-	// Unjoined are those of the clusters that have not joined the system.
+	// Unjoined are those of Clusters that have not joined the system.
 	Unjoined []string
-	// Contained are the clusters in which the system has, or brings, delivered objects that the object contains, as Contains reports them.
+	// Contained are the clusters to which the system brings objects that the object contains (see Contains), or in which it has some.
 	Contained []string
-	// Lists are the clusters of the lists that exist, by index, as System.ListsOf returns them. Only a system with lists reads them.
+	// Lists has the clusters in the lists that exist, by index of the list (see System.ListsOf). Only a system with lists reads it.
 	Lists [][]string
 }
 
 // Share is the part of the replicas that a policy gives to a cluster. At most one field is set.
 type Share struct {
-	// Weight is relative to the weights of the other clusters.
+	// Weight is the cluster's weight, relative to those of the other clusters.
 	Weight *int64 `json:"weight,omitempty"`
-	// Replicas is the number of replicas, of those that the object requests. The other clusters divide the rest.
+	// Replicas is the number of replicas that the cluster gets. The other clusters divide the rest of those that the object requests.
 	Replicas *int64 `json:"replicas,omitempty"`
 }
 
-// Delivered is an object that a system needs, as Berth applies it.
+// Delivered is a delivered object as Berth applies it.
 type Delivered struct {
 	Kind
-	// Object is complete: apiVersion, kind, name, namespace, label placementv1.DeliveredLabel, owner reference, and the fields
-	// that Berth manages. If Kind.Status is set, it has the status, which is written to the subresource. If Kind.Existing is
-	// set, it has the name, the namespace, and the status alone. The controller has to add the resourceVersion of the object
-	// that was decided. The API server then refuses the status if the object has changed, or is another one of that name. It
-	// does not compare UIDs when a status is written.
+	// Object is complete: apiVersion, kind, name, namespace, label placementv1.DeliveredLabel, owner reference, and the fields that Berth
+	// manages. If Kind.Status is set, it has the status, which is written to the subresource. If Kind.Existing is set, it has only the name,
+	// the namespace, and the status. The controller has to add the resourceVersion of the object that was decided, so that the API server
+	// refuses the status if the object has changed, or another object has the name now. The API server does not compare UIDs when a status is
+	// written.
 	Object *unstructured.Unstructured
-	// Note says which part of the decision the object leaves out, and why. It is usually empty.
+	// Note says which part of the decision the object does not have, and why; "" for none.
 	Note string
-	// Dangling says which clusters of the decision the object leaves out because no object of an inventory can be referred to. It is
-	// usually empty.
+	// Dangling says which cluster of the decision the object leaves out because no object of an inventory can be referred to; "" for none.
 	Dangling string
 }
 
@@ -180,8 +180,8 @@ func Systems(spec *placementv1.Delivery) []System {
 	return systems
 }
 
-// NativeSystem returns the system of a kind whose objects are placed by fields of their own, so that Berth delivers the decision
-// to the placed object itself, whatever spec.delivery says. ok is false if the kind is no such kind.
+// NativeSystem returns the system of a kind of objects that have fields for their own placement. Berth delivers the decision on such an
+// object to the object itself, whatever spec.delivery says. ok is false for any other kind.
 //
 // The kinds are:
 //
@@ -198,9 +198,9 @@ var native = map[schema.GroupKind]System{
 	{Group: kueueGroup, Kind: "Workload"}: multiKueue,
 }
 
-// Render returns the objects by which a system delivers an object to the clusters of a decision, in the order in which they have
-// to be applied. The result depends on the arguments alone, and not on the order of clusters. spec may be nil for a system of
-// NativeSystem. An error says what the system can't express, and what to do.
+// Render returns the objects by which the system brings a placed object to the clusters of a decision, in the order in which they have to
+// be applied. The result depends on the arguments alone, and not on the order of clusters. spec may be nil for a system of NativeSystem. An
+// error says what the system can't express, and what to do.
 func (s System) Render(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
 	decision.Clusters = slices.Compact(slices.Sorted(slices.Values(decision.Clusters)))
 	if spec == nil {
@@ -209,8 +209,8 @@ func (s System) Render(object Object, decision Decision, spec *placementv1.Deliv
 	return s.render(object, decision, spec)
 }
 
-// HeldBy returns the object of another client that the system follows for a placed object instead of Berth's; "" if there is none, or
-// none is known.
+// HeldBy returns the kind and name of another client's object that the system follows for a placed object, instead of Berth's delivered
+// object; "" if there is none, or none is known.
 func (s System) HeldBy(object Object) string {
 	if s.heldBy == nil {
 		return ""
@@ -218,8 +218,8 @@ func (s System) HeldBy(object Object) string {
 	return s.heldBy(object)
 }
 
-// TakenBy returns the object of another client to which an update gives a placed object, so that the system would follow that one instead
-// of Berth's; "" if there is none. before is the zero value if the placed object is new.
+// TakenBy returns the kind and name of another client's object that the system would follow for a placed object after an update, instead of
+// Berth's delivered object; "" if the update does not cause that. before is the zero value if the placed object is new.
 func (s System) TakenBy(before, after Object) string {
 	if s.takenBy == nil {
 		return ""
@@ -227,13 +227,13 @@ func (s System) TakenBy(before, after Object) string {
 	return s.takenBy(before, after)
 }
 
-// IsFree reports whether the system says that it follows no object for a placed object yet.
+// IsFree reports whether the system says that it does not follow any object for a placed object yet.
 func (s System) IsFree(object Object) bool { return s.isFree != nil && s.isFree(object) }
 
 // managedBy is the value of the label app.kubernetes.io/managed-by.
 const managedBy = "berth"
 
-// newObject returns an object of a kind without fields of its own. Its namespace is that of the placed object.
+// newObject returns a delivered object with only its identity, the labels of Berth, and the placed object as its owner.
 func newObject(kind Kind, name string, placed Object) *unstructured.Unstructured {
 	metadata := map[string]any{
 		"name": name,
@@ -258,7 +258,7 @@ func newObject(kind Kind, name string, placed Object) *unstructured.Unstructured
 	}}
 }
 
-// existingObject returns the placed object with its status alone.
+// existingObject returns the delivered object of a Kind that is Existing: the placed object with only its identity and a status.
 func existingObject(kind Kind, placed Object, status map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": kind.GroupVersion().String(),
@@ -271,14 +271,15 @@ func existingObject(kind Kind, placed Object, status map[string]any) *unstructur
 	}}
 }
 
-// addLabels adds labels to an object of newObject.
+// addLabels adds labels to a delivered object.
 func addLabels(object *unstructured.Unstructured, added map[string]string) {
 	labels := object.GetLabels()
 	maps.Copy(labels, added)
 	object.SetLabels(labels)
 }
 
-// requireNamespaced returns an error if the object has no namespace, which the system needs.
+// requireNamespaced returns an error if the placed object has no namespace, which the system needs. title is that of the system, and field
+// its field in spec.delivery.
 func requireNamespaced(object Object, title, field string) error {
 	if object.Namespace != "" {
 		return nil
@@ -287,7 +288,7 @@ func requireNamespaced(object Object, title, field string) error {
 		"match only namespaced types, or remove spec.delivery.%s", object.Kind, object.Name, title, field)
 }
 
-// asList returns strings as a list of an unstructured object.
+// asList returns strings as a list in an unstructured object.
 func asList(values []string) []any {
 	list := make([]any, 0, len(values))
 	for _, v := range values {

@@ -69,6 +69,7 @@ var karmada = System{
 	carriedAs: karmadaBindingName,
 }
 
+// renderKarmada returns a PropagationPolicy, or a ClusterPropagationPolicy for a cluster-scoped object.
 func renderKarmada(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
 	scheduling, err := karmadaReplicas(object, decision, spec.Replicas)
 	if err != nil {
@@ -119,8 +120,9 @@ const (
 	karmadaClaim           = "resourcetemplate.karmada.io/claimed-by"
 )
 
-// karmadaHolder reads from a placed object which policy of Karmada holds it, or what else keeps Karmada's policies from it. Karmada gives
-// an object that no policy holds to one that it knows then, and not to one that comes later.
+// karmadaHolder returns the policy of another client that Karmada follows for a placed object, according to the object's annotations, or
+// what else keeps Karmada from following policies for it; "" for none. Karmada gives an object that no policy holds to a policy that exists
+// then, and not to one that is created later.
 func karmadaHolder(object Object) string {
 	name := object.Annotations[karmadaHolderName]
 	cluster := object.Annotations[karmadaClusterHolder]
@@ -138,8 +140,8 @@ func karmadaHolder(object Object) string {
 	return ""
 }
 
-// karmadaTaker returns the policy that an update of an object makes its holder if that is not Berth's. Karmada makes this update before it
-// acts by the policy. A client that removes a holder gives the object to none.
+// karmadaTaker returns the policy of another client that an update of an object makes its holder; "" if it does not. Karmada itself makes
+// such an update before it follows a policy. An update that removes the holder gives the object to no policy.
 func karmadaTaker(before, after Object) string {
 	set := func(values, old map[string]string, name string) bool {
 		return values[name] != "" && values[name] != old[name]
@@ -165,9 +167,9 @@ func karmadaTaker(before, after Object) string {
 	return ""
 }
 
-// karmadaReplicas returns the field replicaScheduling of a policy. A division has the numbers of replicas as static weights:
-// Karmada divides by Webster's method, before release 1.16 by the largest remainder, and both give each cluster its weight exactly
-// if the weights add up to the replicas.
+// karmadaReplicas returns the field replicaScheduling of a policy. If Berth divides the replicas, the static weights are the numbers of
+// replicas. Karmada divides by Webster's method, before release 1.16 by the largest remainder. Both give each cluster its weight exactly if
+// the weights add up to the replicas.
 func karmadaReplicas(object Object, decision Decision, by *placementv1.ReplicaDivision) (map[string]any, error) {
 	if by == nil || object.Replicas == nil || len(decision.Clusters) == 0 {
 		return map[string]any{"replicaSchedulingType": "Duplicated"}, nil
@@ -189,6 +191,8 @@ func karmadaReplicas(object Object, decision Decision, by *placementv1.ReplicaDi
 	}, nil
 }
 
+// karmadaDynamicWeight returns the field weightPreference for a division by free capacity. It returns an error if a policy gives a cluster
+// a number of replicas.
 func karmadaDynamicWeight(decision Decision) (map[string]any, error) {
 	for _, name := range decision.Clusters {
 		if decision.Shares[name].Replicas != nil {
@@ -200,8 +204,9 @@ func karmadaDynamicWeight(decision Decision) (map[string]any, error) {
 	return map[string]any{"dynamicWeight": "AvailableReplicas"}, nil
 }
 
-// karmadaStaticWeights leaves out clusters without replicas, because a weight is at least 1. Karmada does not create the object in
-// these. An object without replicas is created in all clusters.
+// karmadaStaticWeights returns the field weightPreference for a division by Berth. It leaves out clusters without replicas, because a
+// weight is at least 1, and Karmada does not create the object in these. An object that requests no replicas is created in all clusters. It
+// returns an error if not all replicas can be divided.
 func karmadaStaticWeights(object Object, decision Decision, by *placementv1.ReplicaDivision) (map[string]any, error) {
 	replicas := divide(object, decision, by)
 	requested, divided := max(*object.Replicas, 0), int64(0)

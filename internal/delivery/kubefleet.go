@@ -68,16 +68,17 @@ var kubeFleet = System{
 // releasing is more than the number of clusters of any placement together with those that its workload leaves.
 const releasing = int64(1000)
 
-// releaseKubeFleet lets KubeFleet remove a workload from clusters that are not decided any more. A rolling update keeps as many clusters
-// with an available workload as are decided, less maxUnavailable: while the workload is available in too few of them, it keeps the others,
-// too. A number that is larger than that of the clusters lifts the bound, also if the workload is available nowhere. 100% does not.
+// releaseKubeFleet changes a placement so that KubeFleet removes a workload at once from clusters that are not decided any more. By
+// default, a rolling update keeps the workload in other clusters while it is available in fewer clusters than are decided, less
+// maxUnavailable. A maxUnavailable that is larger than the number of clusters lifts that bound, even if the workload is available nowhere.
+// 100% does not.
 func releaseKubeFleet(placement *unstructured.Unstructured) {
 	// This does not fail, because the spec is that of renderKubeFleet.
 	_ = unstructured.SetNestedField(placement.Object, releasing, "spec", "strategy", "rollingUpdate", "maxUnavailable")
 }
 
-// renderKubeFleet returns no object for an empty decision. KubeFleet removes the placed object from the clusters when the placement
-// is deleted.
+// renderKubeFleet returns a ResourcePlacement, or a ClusterResourcePlacement for a cluster-scoped object. For an empty decision, it returns
+// nothing: KubeFleet removes the placed object from the clusters when the placement is deleted.
 func renderKubeFleet(object Object, decision Decision, _ *placementv1.Delivery) ([]Delivered, error) {
 	if len(decision.Clusters) == 0 {
 		return nil, nil

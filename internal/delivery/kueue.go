@@ -69,32 +69,32 @@ var multiKueue = System{
 	runsNative:  runOfWorkload,
 }
 
-// MayApplyStatus reports whether Berth may apply the status of a placed object of the kind now. object is the object as it is. Only
-// Workloads of Kueue have times at which Berth may not.
+// MayApplyStatus reports whether Berth may now apply the status of an object of the kind, by the object's present state. It is always true
+// for other kinds than Workload of Kueue.
 func (k Kind) MayApplyStatus(object *unstructured.Unstructured) bool {
 	return k != workloadKind || mayNominate(object.Object)
 }
 
-// StartsByStatus reports whether the status of a placed object of a type makes a system start the object in a cluster that it has not been
-// in.
+// StartsByStatus reports whether, when Berth applies the status of a placed object of a type, the system may start the object in a cluster
+// where it does not run yet.
 func StartsByStatus(resource schema.GroupResource) bool {
 	return resource == workloadKind.GroupResource()
 }
 
-// mayNominate reports whether the clusters of a Workload of Kueue may be nominated now: quota is reserved, an admission check is
-// pending, no cluster was chosen, and the Workload is neither evicted nor finished.
+// mayNominate reports whether Berth may now nominate clusters for a Workload of Kueue: quota is reserved, an admission check is pending, no
+// cluster was chosen, and the Workload is neither evicted nor finished.
 func mayNominate(workload map[string]any) bool {
 	is := conditionsOf(workload)
 	return len(checksIn("Pending", workload)) > 0 && chosenBy(workload) == "" && is["QuotaReserved"] == metav1.ConditionTrue &&
 		is["Evicted"] != metav1.ConditionTrue && is["Finished"] != metav1.ConditionTrue
 }
 
-// Withdrawal returns the status of a placed object that makes the system take the object out of clusters that Berth's status does not name
-// any more, if Berth's status alone does not; nil if it does. object is the object as it is, and now is the time that the status has.
+// Withdrawal returns the status that makes the system take a placed object out of clusters that are not decided any more, if applying d
+// does not; nil if it does. object is the placed object as it is, and now is written to the status.
 //
-// A cluster may admit a Workload of Kueue in the moment in which its nomination ends. MultiKueue then runs the Workload there, and its
-// webhook refuses this cluster as clusterName, so that the Workload stays there, and no status says so. If the admission check is to be
-// retried, Kueue releases the quota, MultiKueue removes the Workload from all clusters, and it is nominated again.
+// A cluster may admit a Workload of Kueue just when its nomination ends. MultiKueue then runs the Workload there, and its webhook refuses
+// this cluster as clusterName, so that the Workload stays there, and no status says so. If the admission check is set to Retry, Kueue
+// releases the quota, MultiKueue removes the Workload from all clusters, and clusters are nominated again.
 func (d Delivered) Withdrawal(object *unstructured.Unstructured, now time.Time) *unstructured.Unstructured {
 	if d.Kind != workloadKind {
 		return nil
@@ -114,7 +114,7 @@ func (d Delivered) Withdrawal(object *unstructured.Unstructured, now time.Time) 
 	return out
 }
 
-// checksIn returns the names of the admission checks of a Workload of Kueue that are in a state.
+// checksIn returns the names of the admission checks of a Workload of Kueue that have a state.
 func checksIn(state string, workload map[string]any) []string {
 	var out []string
 	checks, _, _ := unstructured.NestedSlice(workload, "status", "admissionChecks")
@@ -140,7 +140,7 @@ func conditionsOf(workload map[string]any) map[string]metav1.ConditionStatus {
 	return out
 }
 
-// isOrphaned reports whether Kueue finished a Workload because its owner is gone, and not because the owner has finished.
+// isOrphaned reports whether Kueue finished a Workload because its owner no longer exists, and not because the owner has finished.
 func isOrphaned(workload map[string]any) bool {
 	conditions, _, _ := unstructured.NestedSlice(workload, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(c any) bool {
@@ -149,22 +149,22 @@ func isOrphaned(workload map[string]any) bool {
 	})
 }
 
-// chosenBy returns the cluster that MultiKueue chose for a Workload, or "".
+// chosenBy returns the cluster that MultiKueue chose for a Workload; "" for none.
 func chosenBy(workload map[string]any) string {
 	chosen, _, _ := unstructured.NestedString(workload, "status", "clusterName")
 	return chosen
 }
 
-// runOfWorkload reports whether a Workload of Kueue runs in the cluster that MultiKueue chose, and whether that one is decided. MultiKueue
-// never moves a Workload that it dispatched. A Workload that is finished runs nowhere, unless Kueue finished it because its owner is gone.
-// The condition PodsReady is that of the cluster.
+// runOfWorkload reports whether a Workload of Kueue runs in the cluster that MultiKueue chose, and whether that cluster is one of the
+// decided ones. MultiKueue never moves a Workload that it dispatched. A Workload that is finished runs nowhere, unless Kueue finished it
+// because its owner no longer exists. The condition PodsReady is that of the cluster.
 //
 // A Workload loses its owner if a client deletes the Job and orphans its dependents. Usually, Kueue takes the Workload out of its cluster
 // before that. If it did not run, or did not reach the cluster, MultiKueue leaves the Workload there as long as it exists on the manager,
 // because it can't tell any more which kind of object to remove.
 //
-// If a cluster admits a Workload in the moment in which its nomination ends, MultiKueue runs it there, and its webhook refuses that
-// clusterName. So no status says where it runs: a Workload without a chosen cluster never counts as running.
+// If a cluster admits a Workload just when its nomination ends, MultiKueue runs it there, and its webhook refuses that clusterName. So no
+// status says where it runs: a Workload without a chosen cluster never counts as running.
 func runOfWorkload(workload map[string]any, clusters []string) Run {
 	is, chosen := conditionsOf(workload), chosenBy(workload)
 	missing := func(why string) Run { return Run{State: NotRunning, Message: why} }
@@ -189,6 +189,7 @@ func runOfWorkload(workload map[string]any, clusters []string) Run {
 	return Run{State: Running}
 }
 
+// renderWorkload returns the Workload with the decided clusters as nominated clusters, at most maxNominated of them.
 func renderWorkload(object Object, decision Decision, _ *placementv1.Delivery) ([]Delivered, error) {
 	clusters, note := decision.Clusters, ""
 	if len(clusters) > maxNominated {

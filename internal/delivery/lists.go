@@ -28,23 +28,22 @@ import (
 // maxListed is the maximum number of clusters in one PlacementDecision, of both kinds.
 const maxListed = 100
 
-// lists are the objects of a system that list the clusters of a decision, each of them a part.
+// lists describes the delivered objects of a system that list the clusters of a decision. Each of them lists a part. Their names consist of
+// a base, the infix, and a number.
 type lists struct {
 	Kind
-	// infix is between the name that the lists of an object have in common and the number of a list, and first is the number of the
-	// first list.
-	infix string
-	first int
-	// entries is the path of the entries, and cluster that of the cluster's name in an entry.
-	entries, cluster []string
+	infix   string   // between the base and the number
+	first   int      // the number of the list with index 0
+	entries []string // the path of the entries in a list
+	cluster []string // the path of the cluster's name in an entry
 }
 
-// name returns the name of the list with an index.
+// name returns the name of the list with an index, for a base.
 func (l *lists) name(base string, index int) string {
 	return base + l.infix + strconv.Itoa(l.first+index)
 }
 
-// read returns the clusters of a list, and its index. ok is false if the object is no list of that base.
+// read returns the index and the clusters of an object if it is a list whose name has the base; otherwise ok is false.
 func (l *lists) read(base string, o *unstructured.Unstructured) (index int, clusters []string, ok bool) {
 	number, found := strings.CutPrefix(o.GetName(), base+l.infix)
 	index, err := strconv.Atoi(number)
@@ -61,9 +60,9 @@ func (l *lists) read(base string, o *unstructured.Unstructured) (index int, clus
 	return index, clusters, true
 }
 
-// ListsOf returns the clusters in the lists of a placed object, by the index of the list, as Decision.Lists has them. Other objects
-// among those that exist are left out, and so are lists whose index is not below the number of lists: other clients may have deleted
-// some, or added others. It returns nil if the system has no lists.
+// ListsOf returns the clusters in the lists that exist for a placed object, by index of the list, for Decision.Lists. Of the existing
+// objects, it ignores those that are no lists, and lists whose index is not below the number of lists: other clients may have deleted some,
+// or added others. It returns nil if the system has no lists.
 func (s System) ListsOf(placed Object, existing []*unstructured.Unstructured) [][]string {
 	if s.lists == nil {
 		return nil
@@ -82,9 +81,10 @@ func (s System) ListsOf(placed Object, existing []*unstructured.Unstructured) []
 	return out
 }
 
-// divideIntoLists divides clusters into lists. A cluster keeps the list in which it is, so that the order in which lists are written
-// does not matter to the clusters that stay, and a cluster that joins or leaves changes one list. Others come into the first list with
-// room. There is at least one list, and the last one of several is not empty. The clusters are sorted, and so are those of each list.
+// divideIntoLists divides sorted clusters into lists of at most maxListed clusters, each of them sorted. A cluster stays in the list of
+// existing that has it, so that a cluster that is added or removed changes only one list, and the order in which lists are written does not
+// matter to the others. A new cluster is added to the first list with room. There is at least one list, and the last one of several is not
+// empty.
 func divideIntoLists(clusters []string, existing [][]string) [][]string {
 	remaining := sets.New(clusters...)
 	out := make([][]string, len(existing), max(len(existing), 1))

@@ -31,14 +31,14 @@ const (
 	maxKind = 30
 )
 
-// NameOf returns the name of the object that delivers an object. If a system needs several, their names begin with it. Only the
-// objects of a placement object's own system have other names.
+// NameOf returns the name of the delivered object for a placed object. If a system needs several, their names begin with it. It does not
+// hold for a system of NativeSystem.
 func NameOf(object Object) string { return deliveredName(object) }
 
 // suffixes are what the names of delivered objects have after NameOf, or after the name of a placement object.
 var suffixes, nativeSuffixes = regexp.MustCompile(`^((-decision)?-[0-9]+)?$`), regexp.MustCompile(`^-decision-[0-9]+$`)
 
-// IsNameFor reports whether an object with a name may be delivered for a placed object.
+// IsNameFor reports whether a delivered object for a placed object may have a name.
 func IsNameFor(name string, placed Object) bool {
 	base, native := listBase(placed)
 	pattern := suffixes
@@ -49,7 +49,8 @@ func IsNameFor(name string, placed Object) bool {
 	return found && pattern.MatchString(rest)
 }
 
-// listBase returns what the names of the lists for a placed object begin with, and whether it is a placement object of its own system.
+// listBase returns what the names of the lists for a placed object begin with. native reports whether the placed object is of a kind of
+// NativeSystem.
 func listBase(placed Object) (base string, native bool) {
 	if _, native = NativeSystem(placed.GroupKind()); native {
 		return placed.Name, true
@@ -57,9 +58,9 @@ func listBase(placed Object) (base string, native bool) {
 	return deliveredName(placed), false
 }
 
-// deliveredName returns the name of the objects that deliver an object. It has the object's name, its kind and a hash, such as
-// "web-deployment-1b2c3". The name is a DNS label, and differs from the names for other objects of the namespace. The hash is longer
-// if the object's name or kind is not part of the name as it is. Otherwise it only has to tell kinds of different groups apart.
+// deliveredName returns what NameOf returns: the placed object's name, its kind, and a hash, such as "web-deployment-1b2c3". The result is
+// a DNS label, and differs from those for other objects of the namespace. The hash is longer if the object's name or kind had to be changed
+// or shortened. Otherwise it only has to tell kinds of different groups apart.
 func deliveredName(object Object) string {
 	sum := sha256.Sum256([]byte(object.Group + "\x00" + object.Kind + "\x00" + object.Name))
 	digest := hex.EncodeToString(sum[:])
@@ -75,7 +76,7 @@ func deliveredName(object Object) string {
 	return strings.TrimLeft(name+"-"+kind+"-"+digest[:10], "-")
 }
 
-// dnsLabel replaces the characters that a DNS label can't have.
+// dnsLabel returns a text in lower case in which "-" replaces each character that a DNS label can't have.
 func dnsLabel(text string) string {
 	replaced := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

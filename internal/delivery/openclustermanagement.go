@@ -71,9 +71,9 @@ var ocmDecisionLists = &lists{
 }
 
 // Stays reports whether delivered objects of a type stay when no policy delivers the placed object any more, until the garbage collector
-// deletes them with it. A PlacementDecision has no effect without its Placement. Consumers watch both types independently, so one that is
-// late can see that the PlacementDecisions are gone and the Placement is not, in whichever order they are deleted or created, and it
-// removes the workload from all clusters. A Placement that a user wrote is not deleted at all.
+// deletes them with it. These are PlacementDecisions. They have no effect without their Placement. Consumers watch both types
+// independently: one that sees that the PlacementDecisions are gone before it sees that the Placement is gone removes the workload from all
+// clusters, in whichever order they are deleted. A Placement that a user wrote is not deleted at all.
 func Stays(resource schema.GroupVersionResource) bool {
 	return resource == ocmPlacementDecision.GroupVersionResource
 }
@@ -94,6 +94,7 @@ var openClusterManagement = System{
 	render:      renderOpenClusterManagement,
 }
 
+// renderOpenClusterManagement returns a Placement, and its PlacementDecisions before it.
 func renderOpenClusterManagement(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
 	if err := requireNamespaced(object, ocmTitle, "openClusterManagement"); err != nil {
 		return nil, err
@@ -113,8 +114,9 @@ func renderOpenClusterManagement(object Object, decision Decision, spec *placeme
 	return append(decisions, Delivered{Kind: ocmPlacement, Object: placement}), nil
 }
 
-// ocmDecisions returns the PlacementDecisions of a Placement with the names that Open Cluster Management gives them, and the status
-// of the Placement. If there are no clusters, there is one PlacementDecision without decisions.
+// ocmDecisions returns the PlacementDecisions of the Placement with a name, under the names that Open Cluster Management gives them, and
+// the status of the Placement. The function annotations returns the annotations of a PlacementDecision with some clusters. If there are no
+// clusters, there is one PlacementDecision without decisions.
 func ocmDecisions(
 	object Object, placement string, decision Decision, annotations func([]string) map[string]string,
 ) (delivered []Delivered, status map[string]any) {
@@ -168,6 +170,8 @@ var nativePlacement = System{
 	render:      renderNativePlacement,
 }
 
+// renderNativePlacement returns the PlacementDecisions of a Placement that policies match, and the status of the Placement. It returns an
+// error if the scheduler of Open Cluster Management decides the Placement.
 func renderNativePlacement(object Object, decision Decision, _ *placementv1.Delivery) ([]Delivered, error) {
 	if object.Annotations[SchedulingDisabledAnnotation] != "true" {
 		return nil, fmt.Errorf("the scheduler of Open Cluster Management decides Placement %s/%s; "+

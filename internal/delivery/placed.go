@@ -28,7 +28,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// ObjectOf returns what delivery reads of a placed object. It shares the annotations with the object.
+// ObjectOf returns what delivery needs to know of a placed object. It shares the annotations and labels with the object.
 func ObjectOf(o *unstructured.Unstructured) Object {
 	out := Object{
 		GroupVersionKind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
@@ -40,8 +40,8 @@ func ObjectOf(o *unstructured.Unstructured) Object {
 	return out
 }
 
-// DecisionOf returns the placement in the annotations of an object. ok is false if it has none. If the annotation with the clusters
-// does not have the form in which Berth writes it, ok is true and the error says so.
+// DecisionOf returns the placement in the annotations of an object. ok is false if it has none. If the annotation with the clusters is
+// malformed, ok is true and there is an error.
 func DecisionOf(o *unstructured.Unstructured) (_ Decision, ok bool, _ error) {
 	annotations := o.GetAnnotations()
 	text, ok := annotations[placementv1.ClustersAnnotation]
@@ -60,13 +60,13 @@ func DecisionOf(o *unstructured.Unstructured) (_ Decision, ok bool, _ error) {
 	return out, true, nil
 }
 
-// MayDeliver reports whether a version of a policy may deliver objects. It is a cheap check.
+// MayDeliver reports whether a version of a policy may deliver objects of any kind. It is a cheap check.
 func MayDeliver(p *placement.Policy) bool {
 	return p.Mode == placementv1.ModeEnforce && (p.Delivery != nil || slices.ContainsFunc(NativeResources(), p.Matcher.SelectsResource))
 }
 
-// SystemsOf returns the systems by which a version of a policy delivers objects of a kind. A placement object is delivered to its
-// own system.
+// SystemsOf returns the systems to which a version of a policy delivers objects of a kind. An object of a kind of NativeSystem is delivered
+// to that system alone.
 func SystemsOf(p *placement.Policy, kind schema.GroupKind) []System {
 	if p.Mode != placementv1.ModeEnforce {
 		return nil
@@ -77,14 +77,14 @@ func SystemsOf(p *placement.Policy, kind schema.GroupKind) []System {
 	return Systems(p.Delivery)
 }
 
-// Route is a system that delivers an object, and how.
+// Route is a system to which an object is delivered, and the spec by which it is.
 type Route struct {
 	System
-	// Spec is the spec.delivery of the policy with the highest precedence of those that deliver the object to the system.
+	// Spec is spec.delivery of that policy, of those that deliver the object to the system, that has the highest precedence.
 	Spec *placementv1.Delivery
 }
 
-// RoutesOf returns the systems that deliver an object of a kind, and the names of the policies that deliver it, sorted. policies
+// RoutesOf returns the systems to which an object of a kind is delivered, and the names of the policies that deliver it, sorted. policies
 // are those that match the object, in order of precedence.
 func RoutesOf(policies []*placement.Policy, kind schema.GroupKind) (routes []Route, names []string) {
 	known := map[string]bool{}

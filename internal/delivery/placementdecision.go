@@ -62,8 +62,9 @@ var placementDecision = System{
 	render:      renderPlacementDecision,
 }
 
-// profileOf returns the ClusterProfile that represents a cluster. Of several that are derived from the same object, it is the one in a
-// namespace, or the one whose namespace sorts first. The text says why there is none.
+// profileOf returns the ClusterProfile that represents a cluster; dangling says why there is none. objects are those of all inventories. If
+// several ClusterProfiles are derived from the object that represents the cluster, the result is the one in the given namespace, or else
+// the one whose namespace sorts first.
 func profileOf(cluster, namespace string, objects replication.Claims) (profile replication.Claim, dangling string) {
 	all := objects[cluster]
 	isProfile := func(claim replication.Claim) bool { return claim.Resource == replication.ClusterProfiles }
@@ -90,8 +91,8 @@ func profileOf(cluster, namespace string, objects replication.Claims) (profile r
 	return profile, fmt.Sprintf("cluster %s is %s, which is no ClusterProfile", cluster, all[0])
 }
 
-// renderPlacementDecision returns one slice without clusters for an empty decision, so that consumers see that it is made. A slice refers
-// to the ClusterProfiles that were decided. It leaves out clusters that have none.
+// renderPlacementDecision returns PlacementDecisions that refer to the ClusterProfiles of the decided clusters, and leave out clusters
+// without one. For an empty decision, it returns one PlacementDecision without clusters, so that consumers see that there is a decision.
 func renderPlacementDecision(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
 	if err := requireNamespaced(object, multiclusterTitle, "placementDecision"); err != nil {
 		return nil, err

@@ -26,8 +26,9 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Divide returns the number of replicas of each cluster of a decision. It is nil if each of them has all replicas that the object requests,
-// because by is nil, or if the object has none. known is false if the system divides them by free capacity, which Berth does not know.
+// Divide returns the number of replicas in each cluster of a decision, by its name. The result is nil if each cluster gets all replicas
+// that the object requests, because by is nil, or if the object has no replicas. known is false if the system divides them by free
+// capacity, which Berth does not know.
 func Divide(object Object, decision Decision, by *placementv1.ReplicaDivision) (replicas map[string]int64, known bool) {
 	switch {
 	case by == nil || object.Replicas == nil:
@@ -38,7 +39,8 @@ func Divide(object Object, decision Decision, by *placementv1.ReplicaDivision) (
 	return divide(object, decision, by), true
 }
 
-// divide returns the number of replicas of each cluster, by a division other than by free capacity.
+// divide returns the number of replicas in each cluster of a decision, by its name, for an object with replicas and a division other than
+// by free capacity.
 func divide(object Object, decision Decision, by *placementv1.ReplicaDivision) map[string]int64 {
 	clusters := make([]division.Cluster, 0, len(decision.Clusters))
 	for _, name := range decision.Clusters {
@@ -61,22 +63,22 @@ func divide(object Object, decision Decision, by *placementv1.ReplicaDivision) m
 	return division.Divide(*object.Replicas, clusters, bounds, seed)
 }
 
-// preferences are the value of the annotation placement.PreferencesAnnotation.
+// preferences is the JSON of the annotation placement.PreferencesAnnotation, by which consumers of a system learn how replicas are divided.
 type preferences struct {
-	Rebalance bool                         `json:"rebalance"`
-	Clusters  map[string]clusterPreference `json:"clusters"`
+	Rebalance bool                         `json:"rebalance"` // whether existing replicas may move, too
+	Clusters  map[string]clusterPreference `json:"clusters"`  // by name of the cluster
 }
 
-// clusterPreference is the preference for one cluster. Minimum and maximum are both the number of replicas. The weight is the
-// same number, for readers that know only weights.
+// clusterPreference says how many replicas one cluster gets: all three fields have that number. Weight is for readers that know only
+// weights.
 type clusterPreference struct {
-	MinReplicas int64 `json:"minReplicas"`
-	MaxReplicas int64 `json:"maxReplicas"`
-	Weight      int64 `json:"weight"`
+	MinReplicas int64 `json:"minReplicas"` // the number of replicas in the cluster
+	MaxReplicas int64 `json:"maxReplicas"` // the number of replicas in the cluster
+	Weight      int64 `json:"weight"`      // the number of replicas in the cluster
 }
 
-// divideByAnnotation divides the replicas for a system whose objects have no field for them. The result returns the annotations of
-// an object that lists the given clusters.
+// divideByAnnotation divides the replicas for a system whose delivered objects have no field for that. The resulting function returns the
+// annotations of a delivered object that lists the given clusters. title is that of the system, for errors.
 func divideByAnnotation(title string, object Object, decision Decision, by *placementv1.ReplicaDivision) (func([]string) map[string]string, error) {
 	if by == nil || object.Replicas == nil {
 		return func([]string) map[string]string { return nil }, nil

@@ -30,7 +30,7 @@ func AllSystems() []System {
 	})
 }
 
-// Resources returns the types of the objects that Berth creates in any system.
+// Resources returns the types of the delivered objects of all systems of spec.delivery.
 func Resources() []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
 	for _, system := range AllSystems() {

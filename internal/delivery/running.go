@@ -33,34 +33,34 @@ import (
 	"github.com/berth-dev/berth/internal/numeral"
 )
 
-// Observation is what a system reports of one placed object.
+// Observation is what a system, or what brings placed objects to single clusters for it, reports of one placed object.
 type Observation struct {
-	// UID is the UID of the placed object; empty if the system does not report it.
+	// UID is the UID of the placed object to which the report belongs; "" if the system does not report it.
 	UID types.UID
-	// Requested are the clusters of the placement that the report concerns; nil if the report does not have them.
+	// Requested are the clusters that the delivered object named when the system acted on it, sorted; nil if the system does not report them.
 	Requested []string
-	// Current reports whether the system has finished to choose clusters for that placement.
+	// Current reports whether the system has finished choosing clusters for the newest delivered object.
 	Current bool
-	// Refused says why the system found no clusters when it last tried; "" if it did.
+	// Refused says why the system found no clusters when it last tried; "" if it found some.
 	Refused string
-	// Clusters has the clusters that the system brings the object to. The text is empty if the object runs there. Otherwise, it
-	// says what is missing.
+	// Clusters has the clusters to which the system brings the object, by name. The value is "" if the object runs there, and otherwise says
+	// what is missing.
 	Clusters map[string]string
-	// Present are the clusters in which the system has the placed object, also those of which it reports nothing any more, sorted. It is
+	// Present are the clusters in which the system has the placed object, sorted, also those of which it no longer reports anything. It is
 	// nil if the system does not say so, or Berth can't read it.
 	Present []string
-	// Ending are those of them from which the system is removing the object, whatever it reports, sorted.
+	// Ending are those of Present from which the system is removing the object, sorted.
 	Ending []string
-	// Revision names the version of the placed object that the system brings to its clusters; "" if the system does not say so. The system
-	// gives each version another name.
+	// Revision is the system's name for the version of the placed object that it brings to clusters; "" if it has none. Each version has
+	// another name.
 	Revision string
-	// Outdated reports whether the system has not taken up the newest version of the placed object, so that it reports where an earlier one
-	// runs.
+	// Outdated reports whether the system has not noticed the newest version of the placed object, so that it reports where an earlier
+	// version runs.
 	Outdated bool
-	// Absent are those of Clusters to which the system has not brought the object, as far as it reports. In the others, an object that does
+	// Absent are those of Clusters to which the system has not brought the object, as far as it reports that. In others, an object that does
 	// not run lacks something else.
 	Absent []string
-	// Strays are the clusters to which other objects than the system's own report bring the placed object, with one of these objects.
+	// Strays are clusters to which objects of other clients bring the placed object, each with the kind and name of one of these objects.
 	Strays map[string]string
 }
 
@@ -72,7 +72,7 @@ func (o Observation) Equal(other Observation) bool {
 		maps.Equal(o.Strays, other.Strays) && slices.Equal(o.Absent, other.Absent)
 }
 
-// RunState reports whether a placed object runs in its clusters.
+// RunState is a placed object's state in its clusters.
 type RunState string
 
 const (
@@ -89,17 +89,17 @@ const (
 // Run reports whether a placed object runs in its clusters, and why not.
 type Run struct {
 	State RunState
-	// Reason is a reason of the condition Running for the state RunUnknown.
+	// Reason is the reason of the policy's condition Running if State is RunUnknown.
 	Reason string
-	// Message says what is missing; empty for the state Running.
+	// Message says why the object does not run in its clusters, or why that is unknown; "" for Running.
 	Message string
-	// Remains reports whether the object is still in a cluster that was neither decided nor kept. Then the state is NotRunning.
+	// Remains reports whether the object is still in a cluster that is neither decided nor kept. Then State is NotRunning.
 	Remains bool
-	// Absent reports whether a system has not brought the object to all clusters that were decided. Then the state is NotRunning.
+	// Absent reports whether a system has not brought the object to all decided clusters. Then State is NotRunning.
 	Absent bool
 }
 
-// And combines the reports of two systems. The worse one counts.
+// And combines what two systems report of one object. The worse state counts, with its message.
 func (r Run) And(other Run) Run {
 	rank := map[RunState]int{NotReported: 0, Running: 1, NotRunning: 2, RunUnknown: 3}
 	remains, absent := r.Remains || other.Remains, r.Absent || other.Absent
@@ -110,7 +110,7 @@ func (r Run) And(other Run) Run {
 	return r
 }
 
-// RunOf reports whether an object of a kind of NativeSystem runs in the clusters of its decision, as its own status says. The state is
+// RunOf reports whether an object of a kind of NativeSystem runs in the clusters of its decision, by the object's own status. The state is
 // NotReported if the system does not say so there.
 func (s System) RunOf(object *unstructured.Unstructured, decision Decision) Run {
 	if s.runsNative == nil {
@@ -119,11 +119,12 @@ func (s System) RunOf(object *unstructured.Unstructured, decision Decision) Run 
 	return s.runsNative(object.Object, decision.Clusters)
 }
 
-// Reports reports whether the system says where an object runs in other objects than the placed one.
+// Reports reports whether the system says, in delivered objects or in others, where a placed object runs. If only the placed object says
+// so, it returns false.
 func (s System) Reports() bool { return s.reporter != nil }
 
-// ReportKinds returns the kinds of the objects that say where an object runs. There are none if the delivered objects themselves
-// say it.
+// ReportKinds returns the kinds of the objects, other than delivered objects, in which the system says where a placed object runs. There
+// are none if the delivered objects say it.
 func (s System) ReportKinds() []Kind {
 	if s.reporter == nil {
 		return nil
@@ -131,31 +132,30 @@ func (s System) ReportKinds() []Kind {
 	return s.reporter.kinds
 }
 
-// WorkKinds returns the kinds of the objects by which delivered objects are carried to single clusters. There are none if the reports
-// have all clusters in which an object is, or if Berth does not know the consumers of the system's decisions.
+// WorkKinds returns the kinds of the objects by which the system, or a consumer of its decisions, brings placed objects to single clusters.
+// There are none if Berth need not read them, or does not know the consumers.
 func (s System) WorkKinds() []Kind { return s.workKinds }
 
-// Carried is what an object of WorkKinds carries to a cluster.
+// Carried is what an object of WorkKinds says: which placed object it brings to which cluster.
 type Carried struct {
-	// Namespace and Name are those of the placed object, by the name that CarriedAs returns.
+	// Namespace and Name identify the placed object: its namespace, and the name that CarriedAs returns for it.
 	Namespace, Name string
 	Cluster         string
-	// Ending reports whether the object of WorkKinds is being deleted, and what it carries is therefore removed from the cluster.
+	// Ending reports whether the object of WorkKinds is being deleted, so that the placed object is removed from the cluster.
 	Ending bool
-	// Missing says what the object lacks to run in the cluster; "" if nothing, or if the object does not say so. Absent reports whether it is
-	// not there at all, as far as the object says so.
+	// Missing says why the placed object does not run in the cluster; "" if it does, or if that is not reported.
 	Missing string
-	Absent  bool
+	Absent  bool // whether it is reported that the placed object is not in the cluster at all
 }
 
-// CarriedBy returns what an object of WorkKinds carries. ok is false if it does not say so.
+// CarriedBy returns which placed object an object of WorkKinds brings to which cluster. ok is false if it does not say so.
 func (s System) CarriedBy(o *unstructured.Unstructured) (out Carried, ok bool) {
 	out, ok = s.carries(o)
 	out.Ending = o.GetDeletionTimestamp() != nil
 	return out, ok
 }
 
-// CarriedAs returns the name by which objects of WorkKinds refer to a placed object, in its namespace.
+// CarriedAs returns the name by which objects of WorkKinds refer to a placed object, together with its namespace.
 func (s System) CarriedAs(placed Object) string {
 	if s.carriedAs != nil {
 		return s.carriedAs(placed)
@@ -164,28 +164,29 @@ func (s System) CarriedAs(placed Object) string {
 	return base
 }
 
-// reporter reads from the objects of a system where placed objects run.
+// reporter reads from the objects of a system in which clusters placed objects run.
 type reporter struct {
-	kinds []Kind
-	// release changes a delivered object so that the system takes the placed object out of other clusters at once. It is nil if the
-	// system does so anyway.
+	kinds []Kind // what ReportKinds returns
+	// release changes a delivered object so that the system removes the placed object from other clusters at once; nil if the system does so
+	// anyway.
 	release func(*unstructured.Unstructured)
-	// observe reads an object of kinds, or a delivered object if there are none.
+	// observe reads an object of kinds, or a delivered object if there are no kinds.
 	observe func(*unstructured.Unstructured) Observation
-	// clusters returns the clusters that a delivered object names, sorted, as a report has them in Requested. Some of them may
-	// get no replicas; carried returns the others.
-	clusters, carried func(*unstructured.Unstructured) []string
-	// chooses reports whether the system runs the object only in some of the clusters that a delivered object names.
+	// clusters returns the clusters that a delivered object names, sorted, as Observation.Requested has them.
+	clusters func(*unstructured.Unstructured) []string
+	// carried returns those of them to which the system brings the placed object, sorted: the others get no replicas.
+	carried func(*unstructured.Unstructured) []string
+	// chooses reports whether the system itself chooses some of the clusters that a delivered object names.
 	chooses func(*unstructured.Unstructured) bool
-	// withdraws reports whether the system may take an object without replicas out of its clusters.
+	// withdraws reports whether the system may remove an object that requests no replicas from its clusters.
 	withdraws bool
 }
 
-// Observe returns what an object reports: an object of ReportKinds, or a delivered object if there are no such kinds.
+// Observe returns what an object of ReportKinds reports or, if there are no such kinds, a delivered object.
 func (s System) Observe(o *unstructured.Unstructured) Observation { return s.reporter.observe(o) }
 
-// ReportedBy returns the placed object that an object of ReportKinds concerns. ok is false if it does not say so, or if the placed
-// object is in another namespace: a client that may write in one namespace must not report objects of another one.
+// ReportedBy returns the key of the placed object of which an object of ReportKinds reports. ok is false if it does not say so, or if the
+// placed object is in another namespace: a client that may write in one namespace must not report of objects in another one.
 func ReportedBy(o *unstructured.Unstructured) (key Key, ok bool) {
 	ref, _, _ := unstructured.NestedMap(o.Object, "spec", "resource")
 	text := func(member string) string {
@@ -199,13 +200,14 @@ func ReportedBy(o *unstructured.Unstructured) (key Key, ok bool) {
 	return Key{GroupKind: gv.WithKind(text("kind")).GroupKind(), Namespace: text("namespace"), Name: text("name")}, true
 }
 
-// ReportOf returns the name of the one object of ReportKinds that the system itself keeps for a placed object.
+// ReportOf returns the name of the object of ReportKinds that the system itself writes for a placed object.
 func (s System) ReportOf(placed Key) string {
 	return s.CarriedAs(Object{GroupVersionKind: placed.WithVersion(""), Name: placed.Name})
 }
 
-// run reports whether a placed object runs where final brings it, and nowhere else. applied is the delivered object as it has to be
-// now. It may have more clusters. Both are nil if there is none. An object that has to run nowhere is only reported if it does.
+// run reports whether a placed object runs where it is decided, and nowhere else. final is the delivered object for the decision alone, and
+// applied the one that has to exist now, which may also have clusters that are kept. Both are nil if there is none. For an object that has
+// to run nowhere, the state is NotReported unless it runs somewhere.
 func (s System) run(placed Object, final, applied *unstructured.Unstructured, observed *Observation) Run {
 	running, why := s.runningIn(placed, applied, observed)
 	var wanted, carried []string
@@ -218,7 +220,7 @@ func (s System) run(placed Object, final, applied *unstructured.Unstructured, ob
 		}
 	}
 	if why == "" && observed.Outdated {
-		why = s.Title + " has not taken up its last change"
+		why = s.Title + " has not noticed the last change of the object"
 	}
 	out := runIn(wanted, carried, observed.in(placed, running != nil || len(wanted) == 0), why)
 	out.Absent = slices.ContainsFunc(wanted, func(name string) bool { return !running[name] && (running == nil || observed.lacks(name)) })
@@ -228,13 +230,14 @@ func (s System) run(placed Object, final, applied *unstructured.Unstructured, ob
 	return out
 }
 
-// lacks reports whether the system has not brought the placed object to a cluster.
+// lacks reports whether the system has not brought the placed object to a cluster, as far as is known.
 func (o *Observation) lacks(cluster string) bool {
 	_, brought := o.Clusters[cluster]
 	return !brought || slices.Contains(o.Absent, cluster)
 }
 
-// stray returns an object that brings the placed object to a cluster to which it is not brought now, and the cluster; "" if there is none.
+// stray returns one of Strays whose cluster is not among those to which Berth brings the object (carried): the kind and name of the other
+// client's object, and the cluster; "" if there is none.
 func (o *Observation) stray(carried []string) (object, cluster string) {
 	if o == nil {
 		return "", ""
@@ -247,9 +250,9 @@ func (o *Observation) stray(carried []string) (object, cluster string) {
 	return "", ""
 }
 
-// runIn reports whether an object that is in some clusters runs in the wanted ones, and in no others. carried are the clusters to which it
-// is brought now, and why says what is missing in the wanted ones; "" if nothing. An object that is wanted nowhere is only reported if it
-// is somewhere.
+// runIn reports whether an object that is in some clusters (in) runs in the wanted ones, and in no others. carried are the clusters to
+// which it is brought now. why says what is missing in the wanted ones; "" if nothing. For an object that is wanted nowhere, the state is
+// NotReported unless it is somewhere.
 func runIn(wanted, carried, in []string, why string) Run {
 	for _, name := range in {
 		if !slices.Contains(wanted, name) {
@@ -277,8 +280,8 @@ func (s System) missing(observed *Observation, cluster string) string {
 	return cmp.Or(observed.Clusters[cluster], s.Title+" has not brought it there")
 }
 
-// runAsCarried reports whether a placed object runs where a decision brings it, and nowhere else, for a system whose consumers carry it
-// there. Without a known consumer, nothing is reported.
+// runAsCarried reports whether a placed object runs in the clusters of a decision, and nowhere else, for a system without a reporter, by
+// the objects of WorkKinds. Without any such object, the state is NotReported.
 func (s System) runAsCarried(decision Decision, observed *Observation) Run {
 	if observed == nil || len(observed.Present) == 0 {
 		return Run{}
@@ -294,8 +297,7 @@ func (s System) runAsCarried(decision Decision, observed *Observation) Run {
 	return out
 }
 
-// in returns the clusters in which a placed object is, sorted: those in which the system has it, or, where that is not known and the
-// report counts, those that the report has.
+// in returns the clusters in which a placed object is, sorted: Present or, if that is not known and counts is true, those in Clusters.
 func (o *Observation) in(placed Object, counts bool) []string {
 	if o == nil {
 		return nil
@@ -308,8 +310,8 @@ func (o *Observation) in(placed Object, counts bool) []string {
 	return slices.Compact(out)
 }
 
-// carried returns the clusters that a delivered object brings the placed object to. Where the system chooses among the clusters
-// that it names, these are the chosen ones, and all of them if none is chosen.
+// carried returns the clusters to which the system brings a placed object by a delivered object. If the system chooses some of those that
+// the delivered object names, the result has the chosen ones, or all of them if none is chosen.
 func (s System) carried(delivered *unstructured.Unstructured, observed *Observation) []string {
 	all := s.reporter.carried(delivered)
 	if observed == nil || !s.reporter.chooses(delivered) {
@@ -322,12 +324,12 @@ func (s System) carried(delivered *unstructured.Unstructured, observed *Observat
 	return chosen
 }
 
-// runningIn returns the clusters in which a placed object runs, if the report concerns the delivered object as it has to be. why
-// says why that is not known.
+// runningIn returns the clusters in which a placed object runs, if the system has acted on the delivered object that has to exist now
+// (applied). Otherwise running is nil, and why says why it is not known.
 func (s System) runningIn(placed Object, applied *unstructured.Unstructured, observed *Observation) (running map[string]bool, why string) {
 	switch {
 	case observed == nil, observed.UID != "" && observed.UID != placed.UID, observed.Clusters == nil:
-		return nil, s.Title + " has not reported anything of it"
+		return nil, s.Title + " has not reported anything about the object"
 	case !observed.Current && observed.Refused != "":
 		return nil, s.Title + " found no clusters when it last tried: " + observed.Refused
 	case applied == nil, !observed.Current, observed.Requested != nil && !slices.Equal(observed.Requested, s.reporter.clusters(applied)):
@@ -368,7 +370,8 @@ var karmadaReporter = &reporter{
 
 var karmadaWork = schema.GroupVersion{Group: "work.karmada.io", Version: "v1alpha2"}
 
-// carriedByKarmadaWork reads the annotations of a Work, which name the binding. Its namespace is that of the cluster.
+// carriedByKarmadaWork reads a Work of Karmada. Its annotations name the binding of the placed object, and its namespace has the name of
+// the cluster.
 func carriedByKarmadaWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 	out.Cluster, ok = strings.CutPrefix(o.GetNamespace(), "karmada-es-")
 	annotations := o.GetAnnotations()
@@ -386,14 +389,14 @@ func karmadaBindingName(placed Object) string {
 	return strings.ToLower(strings.ReplaceAll(placed.Name, ":", ".") + "-" + placed.Kind)
 }
 
-// affinityOf returns the clusters in the placement of a policy, or of a binding, sorted.
+// affinityOf returns the cluster names in the clusterAffinity of a policy or binding of Karmada, sorted.
 func affinityOf(o *unstructured.Unstructured) []string {
 	names, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "placement", "clusterAffinity", "clusterNames")
 	slices.Sort(names)
 	return names
 }
 
-// karmadaCarried returns the clusters with a static weight, or those of the affinity.
+// karmadaCarried returns the clusters that have a static weight in a policy of Karmada or, without weights, those of affinityOf.
 func karmadaCarried(o *unstructured.Unstructured) []string {
 	list, found, _ := unstructured.NestedSlice(o.Object, "spec", "placement", "replicaScheduling", "weightPreference", "staticWeightList")
 	if !found {
@@ -409,6 +412,7 @@ func karmadaCarried(o *unstructured.Unstructured) []string {
 	return out
 }
 
+// observeBinding reads a ResourceBinding or ClusterResourceBinding of Karmada.
 func observeBinding(o *unstructured.Unstructured) Observation {
 	uid, _, _ := unstructured.NestedString(o.Object, "spec", "resource", "uid")
 	seen, _, _ := unstructured.NestedInt64(o.Object, "status", "schedulerObservedGeneration")
@@ -449,8 +453,9 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 	return out
 }
 
-// olderReplicas says how many replicas of a Deployment a cluster has from before its last rollout; "" if none, or if that is not reported.
-// Karmada takes a Deployment for healthy as soon as all new replicas exist, and as many are available. These may be the old ones.
+// olderReplicas says how many replicas of a Deployment in a cluster are from before its last rollout; "" if none, or if that is not
+// reported. Karmada reports a Deployment as healthy as soon as all new replicas exist, and as many are available, which may be the old
+// ones.
 func olderReplicas(binding *unstructured.Unstructured, cluster map[string]any) string {
 	kind, _, _ := unstructured.NestedString(binding.Object, "spec", "resource", "kind")
 	all, _, _ := unstructured.NestedInt64(cluster, "status", "replicas")
@@ -474,7 +479,8 @@ var kubeFleetReporter = &reporter{
 // kubeFleetWorks are the objects by which KubeFleet carries objects to single clusters.
 var kubeFleetWorks = []Kind{{GroupVersionResource: kubeFleetVersion.WithResource("works"), Kind: "Work", Namespaced: true}}
 
-// carriedByWork reads the labels of a Work. Its namespace is that of the cluster.
+// carriedByWork reads a Work of KubeFleet. Its labels name the placement of the placed object, and its namespace has the name of the
+// cluster.
 func carriedByWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 	out.Cluster, ok = strings.CutPrefix(o.GetNamespace(), "fleet-member-")
 	labels := o.GetLabels()
@@ -488,11 +494,11 @@ var ocmWorks = []Kind{{
 	Kind:                 "ManifestWork", Namespaced: true,
 }}
 
-// carriedByManifestWork reads the labels that a ManifestWorkReplicaSet gives a ManifestWork: its own namespace and name, joined by a dot,
-// and the name of the Placement. The namespace of the ManifestWork has the name of the cluster. Its finalizer keeps it until the agent has
-// removed the objects from the cluster. The conditions are those of the agent for works at commit 00f84c32b, after version 1.3.1: Available
-// means that the objects exist. How many replicas are ready is only there if the ManifestWork has feedbackRules of the type
-// WellKnownStatus.
+// carriedByManifestWork reads a ManifestWork of Open Cluster Management. The labels that a ManifestWorkReplicaSet gives it have the
+// namespace and name of that set, joined by a dot, and the name of the Placement. Its namespace has the name of the cluster. Its finalizer
+// keeps it until the agent has removed the objects from the cluster. The conditions are those of the agent for works at commit 00f84c32b,
+// after version 1.3.1: Available means that the objects exist. How many replicas are ready is only there if the ManifestWork has
+// feedbackRules of the type WellKnownStatus.
 func carriedByManifestWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 	labels := o.GetLabels()
 	out.Namespace, _, ok = strings.Cut(labels["work.open-cluster-management.io/manifestworkreplicaset"], ".")
@@ -527,7 +533,8 @@ type manifestWorkStatus struct {
 	} `json:"resourceStatus"`
 }
 
-// unready says how many replicas of an object are not ready; "" if none, or if that is not reported. A number that is 0 is left out.
+// unready says how many replicas of an object are ready, if not all are; "" if all are, or if that is not reported. A number that is not
+// reported counts as 0.
 func (s manifestWorkStatus) unready() string {
 	for _, manifest := range s.ResourceStatus.Manifests {
 		reported := map[string]int64{}
@@ -541,14 +548,15 @@ func (s manifestWorkStatus) unready() string {
 	return ""
 }
 
+// pickFixedOf returns the cluster names in a placement of KubeFleet, sorted.
 func pickFixedOf(o *unstructured.Unstructured) []string {
 	names, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "policy", "clusterNames")
 	slices.Sort(names)
 	return names
 }
 
-// observePlacement counts conditions of the placement's own generation alone: others may be about clusters that the placement left
-// and came back to.
+// observePlacement reads the status of a placement of KubeFleet. Conditions of other generations than the placement's own do not count:
+// they may be of clusters that the placement left and came back to.
 func observePlacement(o *unstructured.Unstructured) Observation {
 	out := Observation{Current: true, Clusters: map[string]string{}}
 	out.Revision, _, _ = unstructured.NestedString(o.Object, "status", "observedResourceIndex")
@@ -571,7 +579,8 @@ func observePlacement(o *unstructured.Unstructured) Observation {
 	return out
 }
 
-// missingIn says which of the conditions Applied and Available of a system is not true.
+// missingIn says which of the conditions Applied and Available is not true for a generation; "" if both are. title is that of the system
+// that sets them.
 func missingIn(title string, conditions []metav1.Condition, generation int64) string {
 	for _, kind := range []string{"Applied", "Available"} {
 		switch c := meta.FindStatusCondition(conditions, kind); {
@@ -584,7 +593,7 @@ func missingIn(title string, conditions []metav1.Condition, generation int64) st
 	return ""
 }
 
-// namesOf returns the member name of all items of a list.
+// namesOf returns the string member "name" of each object in a list that has one.
 func namesOf(list []any) []string {
 	var out []string
 	for _, item := range list {
@@ -596,7 +605,7 @@ func namesOf(list []any) []string {
 	return out
 }
 
-// firstLine returns the start of a message of a system.
+// firstLine returns the first line of a message of a system, at most 200 bytes of it.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	const limit = 200

@@ -32,6 +32,7 @@ import (
 // defaultSurgeTimeout is how long an object keeps the clusters that it leaves if spec.delivery.surge does not say it.
 const defaultSurgeTimeout = 10 * time.Minute
 
+// surgeTimeout returns how long an object may stay in clusters that it leaves.
 func surgeTimeout(s *placementv1.Surge) time.Duration {
 	if s.Timeout == nil {
 		return defaultSurgeTimeout
@@ -39,31 +40,32 @@ func surgeTimeout(s *placementv1.Surge) time.Duration {
 	return s.Timeout.Duration
 }
 
-// Handover is what has to exist in a system now, and whether the placed object runs there.
+// Handover is what has to exist in a system now for a placed object, and whether the object runs where it is decided.
 type Handover struct {
-	Objects []Delivered
-	// Alone is what has to exist instead of Objects if the API server refuses these: it has the clusters of the decision alone.
-	// It is nil if no cluster is kept.
+	Objects []Delivered // the delivered objects that have to exist now
+	// Alone are the delivered objects that have to exist if the API server refuses Objects: they have only the clusters of the decision. It
+	// is nil if no cluster is kept.
 	Alone []Delivered
-	// Kept are the clusters that the object keeps although they are not decided, sorted. Until is when the first of them is given
-	// up in any case.
+	// Kept are the clusters in which the object stays although they are not decided, sorted.
 	Kept  []string
-	Until time.Time
+	Until time.Time // when the first of the kept clusters is given up in any case; zero for never
 	Run   Run
 }
 
-// HandOver returns what Render returns. If the policy has spec.delivery.surge, the objects also have the clusters that the placed
-// object leaves, as long as it does not run in all clusters of the decision. live is the delivered object as it is, or nil, and
-// observed is what the system reports of it, or nil. The clusters that Berth delivered to are in an annotation of live, with the
-// time since when each of them is not decided: clusters that another client added to live are not kept.
+// HandOver returns what has to exist in the system for a placed object now. These are the objects of Render. If the policy has
+// spec.delivery.surge, they also have the clusters that the placed object leaves, as long as it does not run in all clusters of the
+// decision. live is the delivered object as it exists, or nil, and observed is what the system reports of the placed object, or nil. An
+// annotation of live has the clusters to which Berth delivered, and since when each of them has not been decided. Clusters that another
+// client added to live are not kept.
 //
-// What contains other objects keeps a cluster that it leaves as long as they are there, with or without spec.delivery.surge.
+// An object that contains others stays in a cluster that it leaves as long as they are there, with or without spec.delivery.surge.
 //
-// If the system can't express the decision, HandOver returns an error, and what has to exist meanwhile; nothing if live has to stay.
+// If the system can't express the decision, HandOver returns an error, and the objects that have to exist meanwhile; none if live has to
+// stay.
 //
-// No cluster is kept if the decision is empty, if live was delivered for an earlier object of the name, if the system does not
-// report where objects run, if it can't express the clusters together, if no decided cluster would get a part of the replicas, if
-// there are too many clusters for the annotation, or after the timeout.
+// No cluster is kept if the decision is empty, if live was delivered for an earlier object of the name, if the system does not report where
+// objects run, if it can't express the clusters together, if no decided cluster would get a part of the replicas, if there are too many
+// clusters for the annotation, or after the timeout.
 func (s System) HandOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured,
 	observed *Observation, now time.Time) (Handover, error) {
 	unjoined := s.leaveOut(&decision, observed)
@@ -81,9 +83,9 @@ func (s System) HandOver(object Object, decision Decision, spec *placementv1.Del
 	return out, nil
 }
 
-// leaveOut removes the clusters from a decision that have not joined the system, unless the object is there already, and returns them.
-// A system may wait for them before it takes an object out of another cluster. If none has joined, the decision stays: without a
-// cluster, the object would be withdrawn.
+// leaveOut removes from a decision, and returns, the clusters that have not joined the system and in which the object is not yet. A system
+// may wait for such clusters before it removes an object from another cluster. If no cluster has joined, the decision does not change:
+// without a cluster, the object would be withdrawn.
 func (s System) leaveOut(decision *Decision, observed *Observation) (unjoined []string) {
 	var joined []string
 	for _, name := range decision.Clusters {
@@ -100,7 +102,7 @@ func (s System) leaveOut(decision *Decision, observed *Observation) (unjoined []
 	return unjoined
 }
 
-// handOverAll is HandOver for a decision whose clusters have all joined.
+// handOverAll returns what HandOver does, for a decision from which leaveOut has removed the clusters that have not joined.
 func (s System) handOverAll(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured,
 	observed *Observation, now time.Time) (Handover, error) {
 	if stays := slices.DeleteFunc(s.Leaves(live, decision), func(name string) bool { return !slices.Contains(decision.Contained, name) }); len(stays) > 0 {
@@ -109,7 +111,8 @@ func (s System) handOverAll(object Object, decision Decision, spec *placementv1.
 	return s.handOver(object, decision, spec, live, observed, now)
 }
 
-// handOver is HandOver for an object that contains nothing.
+// handOver returns what HandOver does, for a decision whose clusters have joined, and an object that need not stay in others because of
+// what it contains.
 func (s System) handOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured,
 	observed *Observation, now time.Time) (Handover, error) {
 	final, err := s.Render(object, decision, spec)
@@ -161,8 +164,8 @@ func (s System) handOver(object Object, decision Decision, spec *placementv1.Del
 	return out, nil
 }
 
-// release changes the objects of a system so that it takes the placed object out of other clusters at once, if it is in one. What keeps
-// an object in a cluster that it leaves is spec.delivery.surge alone.
+// release changes delivered objects so that the system removes the placed object at once from clusters that they do not name, if it is in
+// such a cluster. Only spec.delivery.surge keeps an object in a cluster that it leaves.
 func (s System) release(objects []Delivered, observed *Observation) {
 	if s.reporter.release == nil || observed == nil {
 		return
@@ -175,9 +178,9 @@ func (s System) release(objects []Delivered, observed *Observation) {
 	}
 }
 
-// withdraw returns the objects that take an object out of the clusters that are not decided, where the system can't divide its
-// replicas as required, so that a developer who requests too many of them does not keep a cluster. The replicas are divided evenly: the
-// system runs those that the object requests in any case. It returns nil if the object is in no such cluster, and stays where it is.
+// withdraw returns the delivered objects for a decision whose replicas the system can't divide as required. They remove the placed object
+// from clusters that are not decided, so that a developer who requests too many replicas does not keep a cluster. The replicas are divided
+// evenly instead. withdraw returns nil if the object is in no such cluster; it then stays where it is.
 func (s System) withdraw(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured) []Delivered {
 	if s.reporter == nil || live == nil || spec.Replicas == nil {
 		return nil
@@ -192,7 +195,7 @@ func (s System) withdraw(object Object, decision Decision, spec *placementv1.Del
 	return objects
 }
 
-// ownedBy reports whether an object was delivered for a placed object, and not for an earlier one of its name.
+// ownedBy reports whether a delivered object was written for a placed object, and not for an earlier object of its name.
 func ownedBy(delivered *unstructured.Unstructured, placed Object) bool {
 	return slices.ContainsFunc(delivered.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == placed.UID })
 }
@@ -201,14 +204,15 @@ func ownedBy(delivered *unstructured.Unstructured, placed Object) bool {
 // 256 KiB in all annotations of an object together, and the system and other clients may add some.
 const maxDeliveredClusters = 128 << 10
 
-// encodeClusters returns the annotation with the clusters that Berth delivers to. ok is false if it would be too long.
+// encodeClusters returns the value of placementv1.DeliveredClustersAnnotation. since has, for each cluster to which Berth delivers, the
+// time since when it has not been decided, or "". ok is false if the value would be too long.
 func encodeClusters(since map[string]string) (text string, ok bool) {
 	// This does not fail, because the members are texts.
 	encoded, _ := json.Marshal(since)
 	return string(encoded), len(encoded) <= maxDeliveredClusters
 }
 
-// annotate adds the clusters that Berth delivers to, unless there are too many.
+// annotate sets placementv1.DeliveredClustersAnnotation on a delivered object, unless the value would be too long.
 func annotate(o *unstructured.Unstructured, since map[string]string) {
 	if text, ok := encodeClusters(since); ok {
 		// This does not fail, because the annotations of an object of newObject are a map.
@@ -216,8 +220,8 @@ func annotate(o *unstructured.Unstructured, since map[string]string) {
 	}
 }
 
-// WithoutTimes returns the annotation with the clusters that Berth delivers to, with a fixed text for the time since when a cluster is
-// not decided. So it depends on the clusters and the decision alone.
+// WithoutTimes returns a value of placementv1.DeliveredClustersAnnotation with "left" in place of each time, so that it depends only on
+// which clusters are decided.
 func WithoutTimes(text string) string {
 	var since map[string]string
 	if json.Unmarshal([]byte(text), &since) != nil {
@@ -232,7 +236,8 @@ func WithoutTimes(text string) string {
 	return out
 }
 
-// keep adds the clusters that an object keeps to a handover, and to since.
+// keep adds the clusters that an object keeps, with the time since when they have not been decided, to since and to h: objects, kept
+// clusters, and end.
 func (s System) keep(h *Handover, since map[string]string, object Object, decision Decision, spec *placementv1.Delivery,
 	live *unstructured.Unstructured, observed *Observation, now time.Time) {
 	timeout := surgeTimeout(spec.Surge)
@@ -272,9 +277,10 @@ func (s System) keep(h *Handover, since map[string]string, object Object, decisi
 	slices.Sort(h.Kept)
 }
 
-// renderBoth returns the objects that bring an object to the clusters of a decision and to those that it leaves. It removes the
-// clusters from leaving that get no part of the replicas. It removes all of them if no decided cluster gets one, because the
-// object would not run there before it left them, and if the system can't express the clusters together.
+// renderBoth returns the delivered objects that bring a placed object to the clusters of a decision and to those that it leaves. It removes
+// from leaving the clusters that would get no part of the replicas. It removes all clusters from leaving, and returns nil, if no decided
+// cluster would get a part, because the object would not run there before it left them, or if the system can't express the clusters
+// together.
 func (s System) renderBoth(object Object, decision Decision, spec *placementv1.Delivery, leaving map[string]time.Time) []Delivered {
 	for len(leaving) > 0 {
 		both := decision
@@ -297,8 +303,8 @@ func (s System) renderBoth(object Object, decision Decision, spec *placementv1.D
 	return nil
 }
 
-// runsInAll reports whether an object runs in all clusters of a decision to which a delivered object brings it. If the system
-// chooses among the clusters and chose none of the decision, there is nothing to wait for either.
+// runsInAll reports whether an object runs in all clusters of a decision to which a delivered object (applied) brings it. It is also true
+// if the system itself chooses among the clusters and chose none of the decision: there is nothing to wait for.
 func (s System) runsInAll(decision Decision, object Object, applied *unstructured.Unstructured, observed *Observation) bool {
 	running, why := s.runningIn(object, applied, observed)
 	return why == "" && !slices.ContainsFunc(s.carried(applied, observed), func(name string) bool {
@@ -306,8 +312,9 @@ func (s System) runsInAll(decision Decision, object Object, applied *unstructure
 	})
 }
 
-// deliveredTo returns the clusters that Berth delivered to, with the time since when each of them is not decided; the zero time for
-// those that were decided. An object that was delivered before the policy had spec.delivery.surge has no annotation.
+// deliveredTo returns the clusters to which Berth brings an object by a delivered object (live), with the time since when each of them has
+// not been decided; zero for those that were decided. It reads the annotation or, if the policy had no spec.delivery.surge before, the
+// fields of live.
 func (s System) deliveredTo(live *unstructured.Unstructured) map[string]time.Time {
 	out := map[string]time.Time{}
 	var since map[string]string

@@ -365,7 +365,7 @@ func TestHandOverKeepsNothingOfAnotherObjectOfTheName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := delivery.Run{State: delivery.NotRunning, Message: c.system.Title + " has not reported anything of it", Absent: true}
+			want := delivery.Run{State: delivery.NotRunning, Message: c.system.Title + " has not reported anything about the object", Absent: true}
 			if diff := cmp.Diff([]string{"b"}, c.named(got.Objects[0].Object)); diff != "" || len(got.Kept) > 0 || got.Run != want {
 				t.Errorf("Kept %v, %+v, clusters (-want +got):\n%s", got.Kept, got.Run, diff)
 			}
@@ -803,7 +803,7 @@ func TestPresentInOthers(t *testing.T) {
 		"in another":              {to: []string{"b"}, live: []string{"b"}, running: []string{"b"}, present: []string{"a", "b"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a", Remains: true}, release: true},
 		"in another alone":        {to: []string{"b"}, live: []string{"b"}, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a; cluster b: condition Available is False: 0 of 1 pods", Remains: true}, release: true},
 		"without a decided one":   {to: nil, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a", Remains: true}},
-		"before it is placed":     {to: []string{"b"}, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a; KubeFleet has not reported anything of it", Remains: true, Absent: true}, release: true},
+		"before it is placed":     {to: []string{"b"}, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a; KubeFleet has not reported anything about the object", Remains: true, Absent: true}, release: true},
 		"in one that is kept":     {to: []string{"b"}, spec: c.spec, live: []string{"a"}, running: []string{"a"}, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a; cluster b: KubeFleet has not brought it there", Absent: true}},
 		"in one that is given up": {to: []string{"b"}, spec: c.spec, live: []string{"a", "b"}, running: []string{"a", "b"}, present: []string{"a", "b"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a", Remains: true}, release: true},
 	} {
@@ -839,10 +839,10 @@ func TestPresentInOthers(t *testing.T) {
 	}
 }
 
-// TestOutdated checks that an object does not run while KubeFleet has not taken up its last change. It leaves a cluster all the same.
+// TestOutdated checks that an object does not run while KubeFleet has not noticed the last change of the object. It leaves a cluster all the same.
 func TestOutdated(t *testing.T) {
 	c := carriers()["kubeFleet"]
-	const outdated = "KubeFleet has not taken up its last change"
+	const outdated = "KubeFleet has not noticed the last change of the object"
 	for what, tc := range map[string]struct {
 		to, live, running []string
 		want              string

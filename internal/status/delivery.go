@@ -66,8 +66,9 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 	switch progress := fmt.Sprintf("%d of %d placed objects are delivered", r.Delivered, r.Placed); {
 	case f.State.Policy.Mode != placementv1.ModeEnforce:
 		out = isFalse(modeReasons[f.State.Policy.Mode], "a policy that is not enforced delivers nothing")
-	case r.First != nil:
-		out = isFalse(r.First.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed, subject(r.First), r.First.Failure.Message))
+	case r.FirstFailed != nil:
+		out = isFalse(r.FirstFailed.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed, subject(r.FirstFailed),
+			r.FirstFailed.Failure.Message))
 	case r.FirstRemaining != nil:
 		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are still in clusters that they have to leave, the first is %s: %s; if "+
 			"that lasts, see whether the system reaches the cluster, or delete the workload there", progress, r.Remaining, subject(r.FirstRemaining),

@@ -136,7 +136,7 @@ var _ = Describe("A move to other clusters", func() {
 		web := deploy(ctx, namespace, "web")
 		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "0 of 1 placed objects run in their clusters", "web: Karmada has not reported anything of it"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "0 of 1 placed objects run in their clusters", "web: Karmada has not reported anything about the object"))
 		bind(ctx, web, fl.clusters("a"))
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "cluster "+fl.cluster("a")+": its health is Unhealthy"))
