@@ -25,15 +25,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Claim identifies an object that represents a cluster.
+// Claim identifies an object of an inventory that represents a cluster.
 type Claim struct {
 	Resource        schema.GroupResource
 	Namespace, Name string
-	// Manager is the cluster manager that a ClusterProfile names, which the API server lets no client change; "" for other objects.
+	// Manager is the cluster manager that a ClusterProfile names in its spec, and that the API server lets no client change; "" for other
+	// objects.
 	Manager string
 }
 
-// ClaimOf returns the claim of an object with a normal form, of which only managerField is read.
+// ClaimOf returns the claim of an object. normal is its normal form, of which only ManagerField is read.
 func ClaimOf(resource schema.GroupResource, namespace, name string, normal map[string]any) Claim {
 	out := Claim{Resource: resource, Namespace: namespace, Name: name}
 	if resource == ClusterProfiles {
@@ -45,7 +46,7 @@ func ClaimOf(resource schema.GroupResource, namespace, name string, normal map[s
 // ManagerField is the field of a ClusterProfile's normal form that has its cluster manager.
 const ManagerField = "provider"
 
-// String returns the type and the name, as in "clusterprofiles.multicluster.x-k8s.io eu/prod".
+// String returns the resource type, the namespace, and the name, as in "clusterprofiles.multicluster.x-k8s.io eu/prod".
 func (c Claim) String() string {
 	if c.Namespace == "" {
 		return c.Resource.String() + " " + c.Name
@@ -53,10 +54,10 @@ func (c Claim) String() string {
 	return c.Resource.String() + " " + c.Namespace + "/" + c.Name
 }
 
-// Claims has the objects that represent each cluster, by the cluster's name.
+// Claims has the objects that represent each cluster, keyed by the name of the cluster.
 type Claims map[string][]Claim
 
-// Add adds an object that represents a cluster.
+// Add adds an object that represents the cluster of a name.
 func (c Claims) Add(cluster string, claim Claim) {
 	c[cluster] = append(c[cluster], claim)
 }
@@ -74,8 +75,9 @@ var ManagedClusters = schema.GroupResource{Group: "cluster.open-cluster-manageme
 
 const openClusterManagement = "open-cluster-management"
 
-// DerivedFrom returns the object from which a fleet manager derives an object. ok is false if the object is not derived. KubeFleet's
-// namespace says so, and the manager where there is no such namespace. No label does: users may label objects in their own namespaces.
+// DerivedFrom returns the object from which a fleet manager derived the claim's ClusterProfile. ok is false if it is not derived. A
+// ClusterProfile is derived if it is in KubeFleet's own namespace, or has the cluster manager of Open Cluster Management. Labels do not
+// count, because users may set them in their own namespaces.
 func (c Claim) DerivedFrom() (of Claim, ok bool) {
 	switch {
 	case c.Resource == ClusterProfiles && c.Namespace == derivedNamespace:
@@ -86,8 +88,8 @@ func (c Claim) DerivedFrom() (of Claim, ok bool) {
 	return Claim{}, false
 }
 
-// Counting returns those of the objects that represent a cluster that count. An object that a fleet manager derives from another one does
-// not count beside it, because it has less.
+// Counting returns the claims, of those on one cluster, that count. An object that a fleet manager derived from another one of them does
+// not count, because it has fewer fields.
 func Counting(claims []Claim) []Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(claim Claim) bool {
 		of, derived := claim.DerivedFrom()
@@ -95,15 +97,15 @@ func Counting(claims []Claim) []Claim {
 	})
 }
 
-// Ambiguity is a name of a cluster that several objects have. It may stand for one cluster that several fleet managers
-// list, or for several clusters. Berth can't know which object counts, so no policy gets a cluster of that name.
+// Ambiguity is the name of a cluster for which several objects count. It may stand for one cluster that several fleet managers list, or for
+// several clusters. Berth can't know which object is meant, so no policy may choose a cluster of that name.
 type Ambiguity struct {
 	Cluster string
-	// Objects are at least two, sorted by their texts.
+	// Objects are the objects of that name that count: at least two, sorted by their texts.
 	Objects []Claim
 }
 
-// Ambiguous returns the names that several objects have that count, sorted.
+// Ambiguous returns the names of clusters for which several objects count, sorted.
 func (c Claims) Ambiguous() []Ambiguity {
 	var out []Ambiguity
 	for _, name := range slices.Sorted(maps.Keys(c)) {
@@ -118,10 +120,10 @@ func (c Claims) Ambiguous() []Ambiguity {
 // MaxShown is the number of ambiguous names in a message, and of the objects of each.
 const MaxShown = 3
 
-// String returns a sentence that names the cluster and the objects, without a period.
+// String says which objects have the name of the cluster: "cluster prod is ambiguous: ... and ... have this name".
 func (a Ambiguity) String() string { return "cluster " + a.Cluster + " " + a.Reason() }
 
-// Reason returns the sentence without its subject, the cluster.
+// Reason returns String without the name of the cluster: "is ambiguous: ... and ... have this name".
 func (a Ambiguity) Reason() string {
 	shown := make([]string, 0, MaxShown+1)
 	for _, object := range a.Objects[:min(len(a.Objects), MaxShown)] {
@@ -133,7 +135,7 @@ func (a Ambiguity) Reason() string {
 	return fmt.Sprintf("is ambiguous: %s have this name", strings.Join(shown, " and "))
 }
 
-// DescribeAmbiguities returns the sentences of the first names, and the number of the others.
+// DescribeAmbiguities returns the texts of the first MaxShown ambiguities, and the number of the others.
 func DescribeAmbiguities(all []Ambiguity) string {
 	var texts []string
 	for _, a := range all[:min(len(all), MaxShown)] {

@@ -46,6 +46,7 @@ const (
 	claimRegion   = "region.open-cluster-management.io"
 )
 
+// readClusterProfile sets the fields of the normal form that a ClusterProfile of SIG Multicluster has.
 func readClusterProfile(obj, out map[string]any) {
 	out["properties"] = named(list(obj, "status", "properties"))
 	out["ready"] = condition(obj, "ControlPlaneHealthy")
@@ -54,6 +55,7 @@ func readClusterProfile(obj, out map[string]any) {
 	regionFromLabels(out)
 }
 
+// readManagedCluster sets the fields of the normal form that a ManagedCluster of Open Cluster Management has.
 func readManagedCluster(obj, out map[string]any) {
 	claims := named(list(obj, "status", "clusterClaims"))
 	out["properties"] = claims
@@ -68,6 +70,7 @@ func readManagedCluster(obj, out map[string]any) {
 	}
 }
 
+// readKarmadaCluster sets the fields of the normal form that a Cluster of Karmada has.
 func readKarmadaCluster(obj, out map[string]any) {
 	out["ready"] = condition(obj, "Ready")
 	set(out, "version", text(obj, "status", "kubernetesVersion"))
@@ -84,6 +87,7 @@ func readKarmadaCluster(obj, out map[string]any) {
 	regionFromLabels(out)
 }
 
+// readMemberCluster sets the fields of the normal form that a MemberCluster of KubeFleet has.
 func readMemberCluster(obj, out map[string]any) {
 	properties := map[string]any{}
 	for name, property := range object(obj, "status", "properties") {
@@ -100,7 +104,7 @@ func readMemberCluster(obj, out map[string]any) {
 	regionFromLabels(out)
 }
 
-// regionFromLabels sets region and zones from the well-known Kubernetes labels if the inventory has not set them.
+// regionFromLabels sets region and zones of a normal form from the well-known Kubernetes labels, unless they are set.
 func regionFromLabels(out map[string]any) {
 	labels, _ := out["labels"].(map[string]any)
 	if _, found := out["region"]; !found {
@@ -115,25 +119,30 @@ func regionFromLabels(out map[string]any) {
 	}
 }
 
+// set sets a member unless the value is empty.
 func set(out map[string]any, key, value string) {
 	if value != "" {
 		out[key] = value
 	}
 }
 
+// setObject sets a member unless the object has no members.
 func setObject(out map[string]any, key string, value map[string]any) {
 	if len(value) > 0 {
 		out[key] = value
 	}
 }
 
+// text returns the string at a path of an object; "" if there is none.
 func text(obj map[string]any, at ...string) string { return path(at).text(obj) }
 
+// object returns the map at a path of an object, which must not be changed; an empty one if there is none.
 func object(obj map[string]any, at ...string) map[string]any { return path(at).object(obj) }
 
+// list returns the slice at a path of an object, which must not be changed; an empty one if there is none.
 func list(obj map[string]any, at ...string) []any { return path(at).list(obj) }
 
-// named converts a list of name and value pairs to an object.
+// named converts a list of objects with the members name and value to a map from the names to the values.
 func named(pairs []any) map[string]any {
 	out := map[string]any{}
 	for _, pair := range pairs {
@@ -146,7 +155,7 @@ func named(pairs []any) map[string]any {
 	return out
 }
 
-// condition reports whether the status has the condition with status True.
+// condition reports whether status.conditions of an object has a condition of the type with status True.
 func condition(obj map[string]any, conditionType string) bool {
 	return slices.ContainsFunc(list(obj, "status", "conditions"), func(c any) bool {
 		m, ok := c.(map[string]any)
@@ -162,8 +171,8 @@ var readinessTaints = []string{
 	"cluster.open-cluster-management.io/unavailable", "cluster.open-cluster-management.io/unreachable",
 }
 
-// MarksUnready reports whether a fleet manager marks clusters that are not ready by a taint with a key and an effect. A taint with
-// another effect, such as NoExecute, says that workloads have to leave.
+// MarksUnready reports whether a taint with a key and an effect is one by which a fleet manager marks clusters that are not ready. The same
+// key with another effect, such as NoExecute, means that workloads have to leave.
 func MarksUnready(key, effect string) bool {
 	return (effect == "NoSchedule" || effect == "NoSelect") && slices.Contains(readinessTaints, key)
 }

@@ -27,27 +27,27 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Inventories are the resource types whose objects represent clusters: built-in and declared ones. It is immutable and
-// safe for concurrent use. Create it with NewInventories.
+// Inventories are the resource types whose objects represent clusters, such as ClusterProfile, built-in and declared ones. It is immutable
+// and safe for concurrent use. Create it with NewInventories.
 type Inventories struct {
-	all []inventory
+	all []inventory // the inventories, in the order in which messages name them
 }
 
-// inventory is a resource type whose objects represent clusters.
+// inventory is one resource type, in one version, whose objects represent clusters.
 type inventory struct {
 	resource schema.GroupVersionResource
-	// read sets the fields of the normal form that differ between inventories.
+	// read sets those fields of an object's normal form (out) that differ between inventories.
 	read func(obj, out map[string]any)
-	// name is the path of the cluster's name; nil if the object's name is used.
+	// name is the path of the cluster's name in an object; nil if it is the object's own name.
 	name path
 	// clusterScoped reports whether the objects are known to have no namespace.
 	clusterScoped bool
-	// sources select the objects that represent clusters; nil for all objects.
+	// sources select the objects that represent clusters. If it is nil, all objects do.
 	sources []source
 }
 
-// NewInventories returns the built-in inventories followed by the declared ones, in their order. The errors concern the
-// declarations; the parameter at is the path of the list of declarations.
+// NewInventories returns the built-in inventories followed by the declared ones, in their order. at is the path of the list of declarations
+// in the configuration, for errors.
 func NewInventories(at *field.Path, declared ...Declaration) (*Inventories, field.ErrorList) {
 	out := &Inventories{all: slices.Clone(known)}
 	var errs field.ErrorList
@@ -72,6 +72,7 @@ func NewInventories(at *field.Path, declared ...Declaration) (*Inventories, fiel
 // Known returns the built-in inventories.
 func Known() *Inventories { return &Inventories{all: known} }
 
+// find returns the inventory of a type and version; nil if there is none.
 func (i *Inventories) find(resource schema.GroupVersionResource) *inventory {
 	for at := range i.all {
 		if i.all[at].resource == resource {
@@ -81,8 +82,8 @@ func (i *Inventories) find(resource schema.GroupVersionResource) *inventory {
 	return nil
 }
 
-// Resources returns the inventories' types, in the order in which messages name them. A type may occur in several
-// versions, of which the first one that is served is read.
+// Resources returns the types of the inventories, in the order in which messages name them. Of a type that occurs in several versions,
+// Berth reads the first version that the API server serves.
 func (i *Inventories) Resources() []schema.GroupVersionResource {
 	out := make([]schema.GroupVersionResource, len(i.all))
 	for at, in := range i.all {
@@ -91,7 +92,7 @@ func (i *Inventories) Resources() []schema.GroupVersionResource {
 	return out
 }
 
-// Served returns the types whose objects are read: of each inventory, the first version for which served is true, because all versions
+// Served returns the types whose objects Berth reads: of each type, the first version for which served returns true, because all versions
 // show the same objects.
 func (i *Inventories) Served(served func(schema.GroupVersionResource) bool) []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
@@ -104,10 +105,9 @@ func (i *Inventories) Served(served func(schema.GroupVersionResource) bool) []sc
 	return out
 }
 
-// Needs returns the sealed fields of the normal form that must be kept of an inventory's objects if a policy reads the
-// given fields. It adds the name if clusters have names other than their objects, because only the normal form has that
-// name, and if only some objects represent clusters, so that a change of that is a change of the normal form. It adds the manager of
-// ClusterProfiles, which says what they are derived from.
+// Needs returns the sealed set of the fields of the normal form that must be kept of an inventory's objects if policies read the given
+// ones. It adds the name if clusters have other names than their objects, or if only some objects represent clusters, so that a change of
+// either changes the normal form. It adds the manager of ClusterProfiles, which says what they are derived from.
 func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projection.FieldSet) *projection.FieldSet {
 	in, more := i.find(resource), &projection.FieldSet{}
 	named, managed := in != nil && (in.name != nil || in.sources != nil), resource.GroupResource() == ClusterProfiles
@@ -123,13 +123,12 @@ func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projecti
 	return projection.Union(read, more.Seal())
 }
 
-// Cluster converts an inventory's object to the normal form at data.clusters[name]. Every document has name, namespace,
-// source, labels, annotations, properties, taints, ready, and terminating. It has region, zones, provider, version, capacity,
-// allocatable, and allocated if the inventory provides them. Resources are quantities, keyed by resource name. Free
-// resources are allocatable minus allocated.
+// Cluster converts an inventory's object to the normal form that policies read at data.clusters[name]. Every document has name, namespace,
+// source, labels, annotations, properties, taints, ready, and terminating. It has region, zones, provider, version, capacity, allocatable,
+// and allocated if the inventory provides them. Resources are quantities, keyed by resource name. Free resources are allocatable minus
+// allocated.
 //
-// The result ok is false for other resource types, for an object that does not have the name of its cluster yet, and for
-// one that no source selects.
+// ok is false for other resource types, for an object that does not have the name of its cluster yet, and for one that no source selects.
 // The object is not changed, and the document shares values with it.
 func (i *Inventories) Cluster(resource schema.GroupVersionResource, obj map[string]any) (document map[string]any, ok bool) {
 	in := i.find(resource)
@@ -157,8 +156,8 @@ func (i *Inventories) Cluster(resource schema.GroupVersionResource, obj map[stri
 	return out, true
 }
 
-// Clusters converts objects of an inventory to the normal form. The objects are all that there are. idle has messages about sources, and
-// namespaces of sources, that select none of them.
+// Clusters converts all objects of an inventory to the normal form. idle has messages about sources, and namespaces of sources, that select
+// none of the objects.
 func (i *Inventories) Clusters(resource schema.GroupVersionResource, objects []map[string]any) (clusters []map[string]any, idle []string) {
 	for _, obj := range objects {
 		if document, ok := i.Cluster(resource, obj); ok {
@@ -175,53 +174,51 @@ func (i *Inventories) Clusters(resource schema.GroupVersionResource, objects []m
 	return clusters, idle
 }
 
-// Declaration describes how the objects of a custom resource type represent clusters.
+// Declaration describes, in the manager's configuration, how the objects of a custom resource type represent clusters.
 type Declaration struct {
 	// Group, Version, and Resource identify the type, for example fleet.example.com, v1, and sites.
 	Group    string `json:"group"`
 	Version  string `json:"version"`
 	Resource string `json:"resource"`
-	// Fields are the paths of the normal form's fields in an object.
+	// Fields says where an object has the fields of the normal form.
 	Fields DeclaredFields `json:"fields"`
 }
 
-// DeclaredFields are paths of fields in an object. Names are joined by dots, as in status.resources.allocatable. A name
-// that contains dots is a subscript, as in metadata.labels['example.com/tier']. A field that is not declared, or that
-// an object does not have, is unknown.
+// DeclaredFields has, for fields of the normal form, the paths of fields in an object. Names are joined by dots, as in
+// status.resources.allocatable. A name that contains dots is in brackets, as in metadata.labels['example.com/tier']. A field that is not
+// declared, or that an object does not have, is unknown.
 type DeclaredFields struct {
-	// Name is the cluster's name. The default is the object's name.
+	// Name is the path of the cluster's name. The default is the object's name.
 	Name string `json:"name,omitempty"`
-	// Labels is an object of strings. The default is the object's labels.
+	// Labels is the path of an object of strings. The default is the object's labels.
 	Labels string `json:"labels,omitempty"`
-	// Properties is an object, or a list of name and value pairs.
+	// Properties is the path of an object, or of a list of name and value pairs.
 	Properties string `json:"properties,omitempty"`
-	// Taints is a list as in a Node's spec.
+	// Taints is the path of a list of taints as in a Node's spec.
 	Taints string `json:"taints,omitempty"`
-	// Region, Provider, and Version are strings. The default of Region is the well-known label.
+	// Region is the path of a string. The default is the well-known label.
 	Region   string `json:"region,omitempty"`
-	Provider string `json:"provider,omitempty"`
-	Version  string `json:"version,omitempty"`
-	// Zones is a list of strings, or one string. The default is the well-known label.
-	Zones string `json:"zones,omitempty"`
-	// Capacity, Allocatable, and Allocated are objects of quantities. Available is the unused part of Allocatable, for
-	// inventories that do not have Allocated.
-	Capacity    string `json:"capacity,omitempty"`
-	Allocatable string `json:"allocatable,omitempty"`
-	Allocated   string `json:"allocated,omitempty"`
-	Available   string `json:"available,omitempty"`
+	Provider string `json:"provider,omitempty"` // the path of the cluster's provider, a string
+	Version  string `json:"version,omitempty"`  // the path of the cluster's version of Kubernetes, a string
+	// Zones is the path of a list of strings, or of one string. The default is the well-known label.
+	Zones       string `json:"zones,omitempty"`
+	Capacity    string `json:"capacity,omitempty"`    // the path of the quantities, by resource, that the cluster has
+	Allocatable string `json:"allocatable,omitempty"` // the path of the quantities, by resource, that pods may use
+	Allocated   string `json:"allocated,omitempty"`   // the path of the quantities, by resource, that pods use
+	Available   string `json:"available,omitempty"`   // the path of allocatable minus allocated, for inventories without Allocated
 	// Ready defines when a cluster is ready. If it is not set, all clusters are ready.
 	Ready *DeclaredReady `json:"ready,omitempty"`
 }
 
-// DeclaredReady is one of two ways to define that a cluster is ready.
+// DeclaredReady says when a cluster is ready. Exactly one field is set.
 type DeclaredReady struct {
 	// Condition is the type of a condition in status.conditions that must be True.
 	Condition string `json:"condition,omitempty"`
-	// Field is the path of a boolean that must be true.
+	// Field is the path of a boolean in the object that must be true.
 	Field string `json:"field,omitempty"`
 }
 
-// compile returns the inventory for a declaration.
+// compile returns the inventory that a declaration describes. at is the path of the declaration, for errors.
 func (d Declaration) compile(at *field.Path) (inventory, field.ErrorList) {
 	var errs field.ErrorList
 	check := func(name, value string, valid func(string) []string) {
@@ -244,6 +241,7 @@ func (d Declaration) compile(at *field.Path) (inventory, field.ErrorList) {
 	return inventory{resource: resource, read: read, name: name}, append(errs, invalid...)
 }
 
+// compile returns the fields read and name of the inventory with the declared fields. at is their path, for errors.
 func (f DeclaredFields) compile(at *field.Path) (read func(obj, out map[string]any), name path, errs field.ErrorList) {
 	parse := func(name, text string) path {
 		if text == "" {
@@ -263,9 +261,9 @@ func (f DeclaredFields) compile(at *field.Path) (read func(obj, out map[string]a
 	switch {
 	case f.Available == "":
 	case f.Allocated != "":
-		errs = append(errs, field.Invalid(at.Child("available"), f.Available, "goes without allocated, of which it is the contrary"))
+		errs = append(errs, field.Invalid(at.Child("available"), f.Available, "can't be set together with allocated, which is allocatable minus available"))
 	case f.Allocatable == "":
-		errs = append(errs, field.Required(at.Child("allocatable"), "available is a part of it"))
+		errs = append(errs, field.Required(at.Child("allocatable"), "is needed with available, which is the unused part of it"))
 	}
 	ready, invalid := f.Ready.compile(at.Child("ready"))
 	errs = append(errs, invalid...)
@@ -298,6 +296,7 @@ func (f DeclaredFields) compile(at *field.Path) (read func(obj, out map[string]a
 	}, name, errs
 }
 
+// compile returns the function that reports whether the cluster of an object is ready.
 func (r *DeclaredReady) compile(at *field.Path) (func(obj map[string]any) bool, field.ErrorList) {
 	switch {
 	case r == nil:

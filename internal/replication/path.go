@@ -33,11 +33,10 @@ const maxPath = 1024
 // step matches one name of a path.
 var step = regexp.MustCompile(`^(?:\.([A-Za-z0-9_-]+)|\['([^']+)'\]|\["([^"]+)"\])`)
 
-// parsePath parses a path of names joined by dots, with or without a leading dot. The syntax is that of a downward API
-// fieldPath and of a CustomResourceDefinition's jsonPath: spec.region, .spec.region,
-// metadata.labels['example.com/tier']. A path selects one field, so other features of JSONPath, such as wildcards and
-// filters, are rejected. For the same reason it does not use kubectl's JSONPath, which finds any number of values. That
-// parser also belongs to the client libraries, which this package may not import.
+// parsePath parses a path of names joined by dots, with or without a leading dot, as in spec.region, .spec.region, or
+// metadata.labels['example.com/tier']. The syntax is that of a downward API fieldPath and of a CustomResourceDefinition's jsonPath. A path
+// selects one field, so wildcards, filters, and other features of JSONPath are errors. kubectl's JSONPath parser is not used because this
+// package may not import the client libraries.
 func parsePath(text string) (path, error) {
 	if len(text) > maxPath {
 		return nil, fmt.Errorf("is longer than %d bytes", maxPath)

@@ -31,8 +31,8 @@ import (
 // name.
 const normalForm = "placement.berth.dev/normal-form"
 
-// Prepare changes an object in place to what policies may read of it. It strips the object and, if the object has a
-// normal form, stores that beside the object's own fields. Both can then be cut to the fields that policies read.
+// Prepare changes an object in place to what policies may read of it. It calls Strip and, if the object has a normal form (a cluster or a
+// quota), stores that in the object beside the object's own fields. All of it can then be cut to the fields that policies read.
 func (i *Inventories) Prepare(resource schema.GroupVersionResource, obj *unstructured.Unstructured) {
 	Strip(resource.GroupResource(), obj)
 	if normal := i.normalize(resource, obj.Object); normal != nil {
@@ -40,7 +40,7 @@ func (i *Inventories) Prepare(resource schema.GroupVersionResource, obj *unstruc
 	}
 }
 
-// normalize returns the normal form of an object; nil if it has none.
+// normalize returns the normal form of an object that is a cluster or a quota; nil for other objects.
 func (i *Inventories) normalize(resource schema.GroupVersionResource, obj map[string]any) map[string]any {
 	if cluster, ok := i.Cluster(resource, obj); ok {
 		return cluster
@@ -49,8 +49,8 @@ func (i *Inventories) normalize(resource schema.GroupVersionResource, obj map[st
 	return quota
 }
 
-// Parts returns a prepared object's own fields and its normal form; normal is nil if it has none. The object is not
-// changed.
+// Parts returns the own fields and the normal form of an object that Prepare changed; normal is nil if the object has none. The object is
+// not changed.
 func Parts(obj map[string]any) (own, normal map[string]any) {
 	normal, ok := obj[normalForm].(map[string]any)
 	if !ok {
@@ -61,13 +61,13 @@ func Parts(obj map[string]any) (own, normal map[string]any) {
 	return own, normal
 }
 
-// NormalFields returns the sealed field set of a prepared object whose normal form has the given fields.
+// NormalFields returns the sealed field set that has the given fields of a prepared object's normal form.
 func NormalFields(fields *projection.FieldSet) *projection.FieldSet {
 	return projection.Nest(normalForm, fields)
 }
 
-// Paths returns the fields of a prepared object as sorted texts, for the object and for its normal form. A path
-// includes everything below it. "**" stands for the whole object, and so does nil.
+// Paths returns the fields in the field set of a prepared object as sorted texts. Fields of the normal form have the same texts as those of
+// the object itself. A path stands for everything below it. "**" stands for the whole object, and is the result for nil.
 func Paths(fields *projection.FieldSet) []string {
 	if fields == nil {
 		return []string{"**"}
@@ -92,7 +92,7 @@ var normalPath = func() string {
 	return NormalFields(&projection.FieldSet{}).Paths()[0]
 }()
 
-// FieldsOfNormal returns the sealed fields of the normal form in the field set of a prepared object.
+// FieldsOfNormal returns the sealed set of the normal form's fields that are in the field set of a prepared object.
 func FieldsOfNormal(fields *projection.FieldSet) *projection.FieldSet {
 	return fields.AtPath(normalForm)
 }

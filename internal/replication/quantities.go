@@ -26,8 +26,8 @@ import (
 	"github.com/berth-dev/berth/internal/numeral"
 )
 
-// Quantity parses an amount of a resource, which is a quantity's text or a number. The result ok is false for a value
-// that is not a quantity, or not cheap to read.
+// Quantity parses an amount of a resource: a number, or the text of a quantity such as "500m". ok is false for a value that is not a
+// quantity, or is too expensive to parse.
 func Quantity(value any) (q resource.Quantity, ok bool) {
 	var text string
 	switch v := value.(type) {
@@ -46,7 +46,7 @@ func Quantity(value any) (q resource.Quantity, ok bool) {
 	return q, err == nil
 }
 
-// sum adds amounts by resource and ignores values that are not quantities. It changes neither argument.
+// sum adds two maps of quantities by resource. It ignores values that are not quantities, and changes neither map.
 func sum(a, b map[string]any) map[string]any {
 	if len(b) == 0 {
 		return a
@@ -66,8 +66,8 @@ func sum(a, b map[string]any) map[string]any {
 	return out
 }
 
-// difference returns a minus b by resource, but at least zero. It omits resources that are unknown in either argument,
-// and changes neither.
+// difference returns a minus b by resource, and 0 where that is negative. It omits resources of which either map has no quantity, and
+// changes neither map.
 func difference(a, b map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, value := range b {

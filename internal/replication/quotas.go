@@ -23,13 +23,13 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// isQuota reports whether the resource is a ScopedQuota or a ClusterScopedQuota.
+// isQuota reports whether a resource type is that of ScopedQuotas or ClusterScopedQuotas.
 func isQuota(resource schema.GroupResource) bool {
 	return resource.Group == placementv1.GroupVersion.Group && (resource.Resource == "scopedquotas" || resource.Resource == "clusterscopedquotas")
 }
 
-// Quota returns the document for a quota in data.berth. It has hard and used from the quota's status, each of them an
-// object that is empty until something is counted. The result ok is false for other resource types.
+// Quota returns the document that policies read of a quota at data.berth. It has hard and used from the quota's status, each an object that
+// is empty until something is counted. ok is false for other resource types.
 func Quota(resource schema.GroupVersionResource, obj map[string]any) (document map[string]any, ok bool) {
 	if !isQuota(resource.GroupResource()) {
 		return nil, false
@@ -37,7 +37,7 @@ func Quota(resource schema.GroupVersionResource, obj map[string]any) (document m
 	return map[string]any{"hard": object(obj, "status", "hard"), "used": object(obj, "status", "used")}, true
 }
 
-// stripQuota removes fields that change with every charge and that no policy needs.
+// stripQuota removes fields of a quota that change with every charge and that no policy needs.
 func stripQuota(obj *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(obj.Object, "metadata", "resourceVersion")
 	for _, field := range []string{"reservations", "conditions", "module", "summary", "observedGeneration"} {

@@ -31,8 +31,8 @@ var AddOnPlacementScores = schema.GroupVersionResource{
 	Group: "cluster.open-cluster-management.io", Version: "v1alpha1", Resource: "addonplacementscores",
 }
 
-// Scores returns the scores of each cluster by the names that rules give them: those of the AddOnPlacementScore and of the score in it,
-// joined by a slash.
+// Scores returns the scores of each cluster in some AddOnPlacementScores: for each cluster's name a map from
+// "<AddOnPlacementScore>/<score>", the name that rules use, to the value.
 func Scores(objects []*unstructured.Unstructured) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for _, o := range objects {
@@ -54,7 +54,7 @@ func Scores(objects []*unstructured.Unstructured) map[string]map[string]any {
 
 var validity = projection.Fields("status.validUntil")
 
-// ValidityFields returns the fields of the objects of a type that say until when they are valid. ok is false for types whose objects are
+// ValidityFields returns the fields in which objects of a type say until when they are valid. ok is false for types whose objects are
 // always valid.
 func ValidityFields(resource schema.GroupVersionResource) (fields *projection.FieldSet, ok bool) {
 	if resource != AddOnPlacementScores {
@@ -63,8 +63,9 @@ func ValidityFields(resource schema.GroupVersionResource) (fields *projection.Fi
 	return validity, true
 }
 
-// Valid returns what is valid of an object at a time, and until when that is so; zero for always. It does not change the object. Open
-// Cluster Management does not read scores, either, after the time that their object names.
+// Valid returns an object without what is no longer valid at the time now, and the time until which the result is valid; zero for always.
+// Only AddOnPlacementScores lose their scores, after the time in status.validUntil; Open Cluster Management ignores them then, too. The
+// object is not changed.
 func Valid(resource schema.GroupVersionResource, obj *unstructured.Unstructured, now time.Time) (valid *unstructured.Unstructured, until time.Time) {
 	if resource != AddOnPlacementScores {
 		return obj, time.Time{}

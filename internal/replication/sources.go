@@ -27,22 +27,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Source selects objects of an inventory.
+// Source selects, in the manager's configuration, the objects of an inventory that represent clusters.
 type Source struct {
 	// Group and Resource identify the inventory, for example multicluster.x-k8s.io and clusterprofiles.
 	Group    string `json:"group"`
 	Resource string `json:"resource"`
-	// Namespaces are the namespaces of the objects. If it is empty, the objects of all namespaces are selected.
+	// Namespaces are the namespaces whose objects are selected. If it is empty, the objects of all namespaces are.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Selector selects the objects by their labels. If it is unset, all labels are selected.
+	// Selector selects the objects by their labels. If it is unset, objects with any labels are selected.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
 // source is a compiled Source.
 type source struct {
-	// at is the path of the source, for messages.
+	// at is the path of the source in the configuration, for messages.
 	at         string
-	namespaces []string
+	namespaces []string // whose objects are selected; all if empty
 	selector   labels.Selector
 }
 
@@ -58,7 +58,8 @@ func (s source) selects(obj map[string]any) bool {
 	return s.selector.Matches(set)
 }
 
-// idle returns messages about the source, or namespaces of it, if it selects none of the objects there.
+// idle returns a message if the source selects none of an inventory's objects, and otherwise one for each of its namespaces in which it
+// selects none.
 func (s source) idle(resource schema.GroupResource, objects []map[string]any) []string {
 	if !slices.ContainsFunc(objects, s.selects) {
 		return []string{fmt.Sprintf("%s of the manager's configuration selects none of the %d %s", s.at, len(objects), resource)}
@@ -73,9 +74,8 @@ func (s source) idle(resource schema.GroupResource, objects []map[string]any) []
 	return out
 }
 
-// Restrict returns the inventories whose objects represent clusters only if one of the sources selects them. Inventories
-// without a source are left out. Without any source, all are returned as they are. The errors concern the sources; the
-// parameter at is the path of their list.
+// Restrict returns the inventories of which only objects that one of the sources selects represent clusters. Inventories without a source
+// are left out. Without any source, it returns i itself. at is the path of the list of sources, for errors.
 func (i *Inventories) Restrict(at *field.Path, sources []Source) (*Inventories, field.ErrorList) {
 	if len(sources) == 0 {
 		return i, nil
@@ -100,7 +100,7 @@ func (i *Inventories) Restrict(at *field.Path, sources []Source) (*Inventories, 
 	return out, nil
 }
 
-// compileSource returns the compiled form of a source of an inventory.
+// compileSource returns the compiled form of a source of the inventory with a resource type. at is its path, for errors.
 func (i *Inventories) compileSource(at *field.Path, resource schema.GroupResource, s Source) (out source, errs field.ErrorList) {
 	of := slices.IndexFunc(i.all, func(in inventory) bool { return in.resource.GroupResource() == resource })
 	if of < 0 {

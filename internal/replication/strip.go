@@ -24,7 +24,7 @@ import (
 // lastApplied is kubectl's copy of the manifest. It doubles the size of an object, and no decision may depend on it.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// Strip removes, in place, fields that never become replica data: managed fields, kubectl's copy of the manifest, the
+// Strip removes from an object, in place, the fields that never become replica data: managed fields, kubectl's copy of the manifest, the
 // payload of Secrets, and internal status fields of quotas.
 func Strip(resource schema.GroupResource, obj *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(obj.Object, "metadata", "managedFields")
