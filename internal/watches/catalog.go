@@ -40,20 +40,19 @@ import (
 
 var _ policy.ServedTypes = (*Catalog)(nil)
 
-// Catalog knows the resource types that the API server serves and that can be listed and watched. It is safe for
-// concurrent use.
+// Catalog has the resource types that the API server serves, as discovery reports them. It is safe for concurrent use.
 type Catalog struct {
 	discover    discoverFunc
 	inventories *replication.Inventories
-	stale       notify.Signal
-	current     atomic.Pointer[catalog]
-	changes     notify.Topic[struct{}]
+	stale       notify.Signal           // wakes Start to run discovery
+	current     atomic.Pointer[catalog] // the last result of discovery
+	changes     notify.Topic[struct{}]  // calls the functions of Subscribe
 
-	refresh sync.Mutex
+	refresh sync.Mutex // held during Refresh
 }
 
-// discoverFunc returns the groups that the API server serves and the types of each of their versions. An error may be a
-// *discovery.ErrGroupDiscoveryFailed besides a result.
+// discoverFunc runs discovery. It returns the groups that the API server serves and the types of each of their versions. A
+// *discovery.ErrGroupDiscoveryFailed may come with a result that lacks some groups.
 type discoverFunc func() ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 
 // Discovery follows changes of objects with a delay, and an extension API server comes and goes without any change of
@@ -63,22 +62,20 @@ var (
 	refreshPeriod   = time.Minute
 )
 
-// catalog is an immutable result of discovery.
+// catalog is an immutable result of discovery. A type can be watched if it can be listed and watched.
 type catalog struct {
-	// byPlural has the types that can be watched by their plural name: one for each group, in the preferred version that serves it.
+	// byPlural has the types that can be watched, by plural name: one for each group, in the group's most preferred version that serves it.
 	byPlural map[string][]policy.Resource
-	// watchable has the types that can be watched, in each version, and kinds their kinds.
+	// watchable has the types that can be watched, in each version.
 	watchable map[schema.GroupVersionResource]policy.Resource
-	kinds     map[schema.GroupVersionResource]string
+	kinds     map[schema.GroupVersionResource]string // the kind of each member of watchable
 	// scalable holds the types that have a scale subresource.
 	scalable map[schema.GroupVersionResource]bool
-	// served holds all types, including those that can't be listed or watched, and the versions of groups that did not
-	// respond.
+	// served has all types, including those that can't be watched, and the groups and versions that did not respond.
 	served *match.ServedTypes
 }
 
-// NewCatalog returns a catalog that is empty until the first Refresh. inventories lists the types that represent
-// clusters.
+// NewCatalog returns a catalog that is empty until the first Refresh. inventories is what Inventories returns.
 func NewCatalog(client discovery.DiscoveryInterface, inventories *replication.Inventories) *Catalog {
 	c := &Catalog{inventories: inventories, stale: notify.NewSignal(), discover: func() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 		return discovery.ServerGroupsAndResources(client)
@@ -87,8 +84,8 @@ func NewCatalog(client discovery.DiscoveryInterface, inventories *replication.In
 	return c
 }
 
-// NewStaticCatalog returns a catalog of the given types, which Refresh does not change. groups and lists have the form
-// in which discovery returns them.
+// NewStaticCatalog returns a catalog of the given types, which Refresh does not change. groups and lists have the form in which discovery
+// returns them. inventories is what Inventories returns.
 func NewStaticCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, inventories *replication.Inventories) *Catalog {
 	c := &Catalog{inventories: inventories, stale: notify.NewSignal(), discover: func() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 		return groups, lists, nil
@@ -97,11 +94,11 @@ func NewStaticCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList
 	return c
 }
 
-// Subscribe registers f, which is called after each refresh that found a change. f must return quickly and must not
-// call Refresh.
+// Subscribe registers f, which is called after each refresh with another result than before. f must return quickly and must not call
+// Refresh.
 func (c *Catalog) Subscribe(f func()) { c.changes.Subscribe(func(struct{}) { f() }) }
 
-// Invalidate requests discovery because the served types have probably changed. It does not block.
+// Invalidate makes Start refresh the catalog soon, because the served types have probably changed. It does not block.
 func (c *Catalog) Invalidate() { c.stale.Notify() }
 
 // NeedLeaderElection returns false: every replica needs the served types.
@@ -130,8 +127,8 @@ func (c *Catalog) Start(ctx context.Context) error {
 	}
 }
 
-// Refresh runs discovery. It leaves out groups that do not respond, such as those of an extension API server that is
-// down. The other groups are updated.
+// Refresh runs discovery. Groups that do not respond, such as those of an extension API server that is down, lose their types and are no
+// error.
 func (c *Catalog) Refresh(ctx context.Context) error {
 	c.refresh.Lock()
 	defer c.refresh.Unlock()
@@ -149,7 +146,8 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// store replaces the result of discovery, and reports whether it differs from the one before.
+// store replaces the result of discovery, and reports whether the new one differs. failed has the groups that did not respond; nil for
+// none.
 func (c *Catalog) store(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed *discovery.ErrGroupDiscoveryFailed) bool {
 	next := newCatalog(groups, lists, failed)
 	// The comparison includes the plurals because they change when another version becomes the preferred one.
@@ -161,6 +159,7 @@ func (c *Catalog) store(groups []*metav1.APIGroup, lists []*metav1.APIResourceLi
 	return true
 }
 
+// newCatalog converts a result of discovery. failed has the groups that did not respond; nil for none.
 func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed *discovery.ErrGroupDiscoveryFailed) *catalog {
 	out := &catalog{
 		byPlural:  map[string][]policy.Resource{},
@@ -214,6 +213,7 @@ func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, fail
 	return out
 }
 
+// preferredFirst returns the versions of a group, as group/version, with the preferred one first.
 func preferredFirst(group *metav1.APIGroup) []string {
 	versions := []string{group.PreferredVersion.GroupVersion}
 	for _, v := range group.Versions {
@@ -224,12 +224,12 @@ func preferredFirst(group *metav1.APIGroup) []string {
 	return versions
 }
 
-// ByPlural implements policy.ServedTypes.
+// ByPlural returns the types that can be watched and have a plural name, one for each group. It implements policy.ServedTypes.
 func (c *Catalog) ByPlural(plural string) []policy.Resource {
 	return c.current.Load().byPlural[plural]
 }
 
-// Namespaced returns the preferred version of a type. ok is false if the type is not served or not namespaced.
+// Namespaced returns the preferred version of a namespaced type. ok is false if the type can't be watched or is cluster-scoped.
 func (c *Catalog) Namespaced(t schema.GroupResource) (_ schema.GroupVersionResource, ok bool) {
 	for _, r := range c.ByPlural(t.Resource) {
 		if r.Group == t.Group && r.Namespaced {
@@ -239,25 +239,25 @@ func (c *Catalog) Namespaced(t schema.GroupResource) (_ schema.GroupVersionResou
 	return schema.GroupVersionResource{}, false
 }
 
-// Exact implements policy.ServedTypes.
-func (c *Catalog) Exact(resource schema.GroupVersionResource) (policy.Resource, bool) {
+// Exact returns a type in one version; ok is false if it can't be watched. It implements policy.ServedTypes.
+func (c *Catalog) Exact(resource schema.GroupVersionResource) (_ policy.Resource, ok bool) {
 	r, ok := c.current.Load().watchable[resource]
 	return r, ok
 }
 
-// Inventories implements policy.ServedTypes.
+// Inventories returns the types whose objects represent clusters. It implements policy.ServedTypes.
 func (c *Catalog) Inventories() *replication.Inventories { return c.inventories }
 
 // Served returns all types that the API server serves, including those that can't be watched. It returns nil before the
 // first refresh.
 func (c *Catalog) Served() *match.ServedTypes { return c.current.Load().served }
 
-// Kind returns the kind of a resource type, or "" if the type is not served.
+// Kind returns the kind of a resource type, or "" if the type can't be watched.
 func (c *Catalog) Kind(resource schema.GroupVersionResource) string {
 	return c.current.Load().kinds[resource]
 }
 
-// Kinds returns the kinds of the served types for which selects returns true, in every version.
+// Kinds returns the kinds of the types that can be watched and for which selects returns true, in every version.
 func (c *Catalog) Kinds(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]string {
 	out := map[schema.GroupVersionResource]string{}
 	for resource, kind := range c.current.Load().kinds {
@@ -280,8 +280,8 @@ func (c *Catalog) Scalable(selects func(schema.GroupVersionResource) bool) []sch
 	return out
 }
 
-// Select returns the served types for which selects returns true. If it returns true for several versions of a
-// resource, Select returns only one of them, preferably the group's preferred version, so that no object is seen twice.
+// Select returns the types that can be watched and for which selects returns true, each in one version, so that no object is seen twice:
+// the group's preferred version if selects returns true for it.
 func (c *Catalog) Select(selects func(schema.GroupVersionResource) bool) []policy.Resource {
 	current := c.current.Load()
 	var out []policy.Resource
@@ -306,4 +306,5 @@ func (c *Catalog) Select(selects func(schema.GroupVersionResource) bool) []polic
 	return out
 }
 
+// compareText compares two values by their texts.
 func compareText[T fmt.Stringer](a, b T) int { return strings.Compare(a.String(), b.String()) }

@@ -34,17 +34,17 @@ var (
 	VolumeAttributesClass = storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass")
 )
 
-// Classes reads the names of the classes of one kind, to find classes that a quota names and that do not exist. It is safe for
+// Classes reads the names of the classes of one kind, so that a class that a quota names and that does not exist is noticed. It is safe for
 // concurrent use.
 type Classes struct {
-	// Reader reads metadata. It must not read a VolumeAttributesClass from a cache: a cache can't watch a type that older
-	// API servers do not serve.
+	// Reader reads metadata. For VolumeAttributesClasses, it must not read from a cache, which can't watch a type that older API servers do
+	// not serve.
 	Reader client.Reader
 	// Kind is the kind of the classes, such as StorageClass.
 	Kind schema.GroupVersionKind
 }
 
-// Names returns the names of all classes. It returns an error if the API server does not serve their kind.
+// Names returns the names of all classes of the kind. It returns an error if the API server does not serve the kind.
 func (c *Classes) Names(ctx context.Context) ([]string, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(c.Kind.GroupVersion().WithKind(c.Kind.Kind + "List"))

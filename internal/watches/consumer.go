@@ -30,8 +30,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Sink receives the objects of the watched types. Calls for one type come from one goroutine at a time, in the order of
-// the changes. The sink owns the objects that it receives.
+// Sink receives the objects of the watched types. Calls for one type come from one goroutine at a time, in the order of the changes. The
+// sink owns the objects that it receives, and may change them.
 type Sink interface {
 	// Replace receives the complete content of a type: at first, and whenever a watch restarts. The objects, and those
 	// of each Put until the next Replace, contain at least the given fields.
@@ -44,13 +44,13 @@ type Sink interface {
 	Drop(resource schema.GroupVersionResource)
 }
 
-// State is the state of a watched type.
+// State is the state of a type that a consumer watches.
 type State struct {
-	// Synced is set if the sink has the complete content.
+	// Synced reports whether the sink has all objects of the type.
 	Synced bool
-	// Err is the reason why the type can't be read, or nil.
+	// Err is the error of the last request that failed since the last list of the type; nil if none did.
 	Err error
-	// Failures is the number of consecutive failures.
+	// Failures is the number of requests that failed since the last list of the type.
 	Failures int
 }
 
@@ -58,48 +58,46 @@ type State struct {
 // five seconds.
 const maxTransientFailures = 5
 
-// Settled reports whether there is nothing more to wait for: the type is complete or known to be unavailable. A single
-// temporary error does not settle a type. A lasting one does, such as that of an extension API server that is down,
-// because it must not block everything that does not need the type.
+// Settled reports whether there is nothing more to wait for: the sink has the objects of the type, or the type is known to be unavailable.
+// That is known after one error such as "forbidden" or "not found", or after maxTransientFailures other errors in a row.
 func (s State) Settled() bool {
 	return s.Synced || unavailable(s.Err) || s.Failures >= maxTransientFailures
 }
 
-// Consumer receives the types that it wants from a Hub. It is safe for concurrent use. Create it with Hub.NewConsumer.
+// Consumer passes the objects of the types that it wants from a Hub to a Sink. It is safe for concurrent use. Create it with
+// Hub.NewConsumer.
 type Consumer struct {
-	// Consistent makes every list of the consumer's types at least as recent as its request. Without it, a list may be as
-	// old as the API server's cache. Set it before the first call of Set.
+	// Consistent reports whether every list of the consumer's types must be at least as recent as its request. Otherwise a list may be as old
+	// as the API server's cache. Set it before the first call of Set.
 	Consistent bool
-	// Prepare, if it is not nil, is called with each object from the API server before the object is cut to the wanted
-	// fields. It may add, replace, and remove members of the object itself and of its metadata, annotations, and status.
-	// It must not change anything else in place, because other consumers may have it too. Set it before the first call of
-	// Set.
+	// Prepare, if it is not nil, is called with each object from the API server before the object is cut to the wanted fields. It may add,
+	// replace, and remove members of the object itself and of its metadata, annotations, and status. It must not change anything else in
+	// place, because other consumers may have the same values. Set it before the first call of Set.
 	Prepare func(schema.GroupVersionResource, *unstructured.Unstructured)
 
 	hub     *Hub
 	sink    Sink
-	changed func(schema.GroupVersionResource)
-	// setting is held during Set. ending makes the first Set register what the end of its context does.
-	setting sync.Mutex
-	ending  sync.Once
+	changed func(schema.GroupVersionResource) // called when the State of a type changes
+	setting sync.Mutex                        // held during Set
+	ending  sync.Once                         // for the first Set, which makes the end of its context call end
 
 	mu    sync.Mutex
-	views map[schema.GroupVersionResource]*view
+	views map[schema.GroupVersionResource]*view // the types that the consumer wants
 }
 
-// NewConsumer returns a consumer that passes objects to sink, and calls changed whenever the State of a type changes.
-// Neither may call Set. The hub holds no lock that another consumer needs while it calls them.
+// NewConsumer returns a consumer that passes objects to sink, and calls changed whenever the State of a type changes. Neither sink nor
+// changed may call Set. The hub holds no lock that another consumer needs while it calls them.
 func (h *Hub) NewConsumer(sink Sink, changed func(schema.GroupVersionResource)) *Consumer {
 	return &Consumer{hub: h, sink: sink, changed: changed, views: map[schema.GroupVersionResource]*view{}}
 }
 
-// Set makes the consumer receive exactly the types in wanted. Its objects are cut to the wanted field set, which must be
-// sealed, before they are stored anywhere. The fields that identify an object always remain.
-// When Set returns, the sink is not called any more for a type that is no longer wanted.
+// Set makes the consumer receive exactly the types in wanted, each with the given field set, which must be sealed. Objects are cut to that
+// set, and to the fields that identify them, before they are stored anywhere. When Set returns, the sink is not called any more for a type
+// that is no longer wanted.
 //
-// If the consumer wants a type or fields that it did not want before, the type is listed again for all of its
-// consumers. The content of their sinks remains until it is replaced. If fewer fields are wanted, the sink receives the
-// larger field set until more are wanted.
+// If the consumer wants a type or fields that it did not want before, the type is listed again for all consumers of the hub. Their sinks
+// keep their content until the new list replaces it. If a consumer wants fewer fields than before, its sink receives the former field set
+// until it wants others.
 //
 // The consumer receives nothing after the end of ctx, which must be the same in every call.
 func (c *Consumer) Set(ctx context.Context, wanted map[schema.GroupVersionResource]*projection.FieldSet) {
@@ -134,33 +132,33 @@ func (c *Consumer) Set(ctx context.Context, wanted map[schema.GroupVersionResour
 	}
 }
 
-// end ends the consumer's subscriptions. The content of the sink remains.
+// end makes the consumer receive nothing any more. The sink keeps its content.
 func (c *Consumer) end() {
 	for _, v := range c.all() {
 		c.hub.unsubscribe(v)
 	}
 }
 
-// view returns the view of a type, or nil.
+// view returns the view of a type; nil if the consumer does not want the type.
 func (c *Consumer) view(resource schema.GroupVersionResource) *view {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.views[resource]
 }
 
+// all returns the views of all types that the consumer wants.
 func (c *Consumer) all() map[schema.GroupVersionResource]*view {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.views)
 }
 
-// State returns the state of a type. ok is false if the type is not watched.
+// State returns the state of a type. ok is false if the consumer does not want the type.
 func (c *Consumer) State(resource schema.GroupVersionResource) (state State, ok bool) {
 	return c.StateOfFields(resource, projection.Union())
 }
 
-// StateOfFields returns the state of some fields of a type. fields must be sealed. The state is not synced before the
-// sink has these fields.
+// StateOfFields is State for some fields of a type: the result is synced only if the sink has these fields. fields must be sealed.
 func (c *Consumer) StateOfFields(resource schema.GroupVersionResource, fields *projection.FieldSet) (state State, ok bool) {
 	v := c.view(resource)
 	if v == nil {
@@ -173,8 +171,7 @@ func (c *Consumer) StateOfFields(resource schema.GroupVersionResource, fields *p
 	return state, true
 }
 
-// LastConfirmed returns when the API server last sent a change of a type's content or confirmed that there is none. It
-// returns zero if it never did.
+// LastConfirmed returns when the API server last sent a change of a type's objects or confirmed that there is none; zero if it never did.
 func (c *Consumer) LastConfirmed(resource schema.GroupVersionResource) time.Time {
 	v := c.view(resource)
 	if v == nil {
@@ -185,7 +182,7 @@ func (c *Consumer) LastConfirmed(resource schema.GroupVersionResource) time.Time
 	return v.confirmed
 }
 
-// States returns the state of every watched type.
+// States returns the state of every type that the consumer wants.
 func (c *Consumer) States() map[schema.GroupVersionResource]State {
 	out := map[schema.GroupVersionResource]State{}
 	for resource := range c.all() {
@@ -196,45 +193,45 @@ func (c *Consumer) States() map[schema.GroupVersionResource]State {
 	return out
 }
 
-// Reopen ends the watch on a type, so that a new one confirms the content.
+// Reopen ends the watch on a type and opens another one, by which the API server confirms the objects that the sink has.
 func (c *Consumer) Reopen(resource schema.GroupVersionResource) { c.hub.reopen(resource) }
 
-// view is one type as one consumer receives it.
+// view is one type that one consumer wants.
 type view struct {
 	consumer *Consumer
 	resource schema.GroupVersionResource
-	// fields is the field set that was last requested from the hub. Only the method Set, whose calls do not overlap, uses it.
+	// fields is the field set that was last requested from the hub. Only Set uses it.
 	fields *projection.FieldSet
-	// current is the subscription that may call the sink, or nil. It changes while the lock of the hub is held.
+	// current is the subscription that may call the sink; nil if none may. It changes only under the lock of the hub.
 	current atomic.Pointer[subscription]
 	// calls is held during each call of the sink.
 	calls sync.Mutex
 
 	mu    sync.Mutex
 	state State
-	// syncedFields is the field set of the objects in the sink, while the state is synced.
+	// syncedFields is the field set that the objects in the sink have, if the state is synced.
 	syncedFields *projection.FieldSet
-	// confirmed is when the API server last confirmed or changed the content.
+	// confirmed is when the API server last sent a change of the objects or confirmed that there is none.
 	confirmed time.Time
-	// unavailableSince is when the API server began to report the type as unavailable, or zero if it does not.
+	// unavailableSince is since when the API server has reported the type as unavailable; zero if it does not.
 	unavailableSince time.Time
 }
 
-// drop drops the content of the sink. It waits until another call of the sink returns.
+// drop makes the sink drop its content. It waits until another call of the sink returns.
 func (v *view) drop() {
 	v.calls.Lock()
 	defer v.calls.Unlock()
 	v.consumer.sink.Drop(v.resource)
 }
 
-// confirm records that the API server sent a change or a confirmation of the content.
+// confirm records that the API server just sent a change or confirmed that there is none.
 func (v *view) confirm() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.confirmed = time.Now()
 }
 
-// setState changes the state, and reports whether it differs from the one before.
+// setState changes the state by the function, and reports whether it differs from the state before. The function may also set syncedFields.
 func (v *view) setState(change func(*State)) (differs bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -243,6 +240,7 @@ func (v *view) setState(change func(*State)) (differs bool) {
 	return !had.Covers(v.syncedFields) || before.Synced != v.state.Synced || errorText(before.Err) != errorText(v.state.Err)
 }
 
+// errorText returns the text of an error; "" for nil.
 func errorText(err error) string {
 	if err == nil {
 		return ""
@@ -254,7 +252,8 @@ func errorText(err error) string {
 // restarted API server reports that until it has read its own roles and CustomResourceDefinitions.
 const unavailablePeriod = time.Second
 
-// unavailableForLong reports whether an error means that the content is no longer available. The caller holds the lock.
+// unavailableForLong reports whether an error means that the sink must drop its content: the type is unavailable, and has been for
+// unavailablePeriod if the content was complete. The caller holds mu.
 func (v *view) unavailableForLong(err error) bool {
 	switch {
 	case !unavailable(err):
@@ -268,19 +267,19 @@ func (v *view) unavailableForLong(err error) bool {
 	return time.Since(v.unavailableSince) >= unavailablePeriod
 }
 
-// unavailable reports whether an error means that the type is unavailable until permissions are granted or the type is
-// installed.
+// unavailable reports whether an error means that the type can't be read until permissions are granted or the type is installed.
 func unavailable(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// subscription is the part of a view in one list-watch.
+// subscription connects a view to one list-watch of its type. A new list-watch has new subscriptions.
 type subscription struct {
 	*view
-	// fields is the field set that the sink receives, and kept adds the identifying fields.
-	fields, kept *projection.FieldSet
+	fields *projection.FieldSet // what the view wants of objects
+	kept   *projection.FieldSet // what objects are cut to: fields, and identifyingFields
 }
 
+// newSubscription returns a subscription of a view that wants some fields.
 func newSubscription(v *view, fields *projection.FieldSet) *subscription {
 	return &subscription{view: v, fields: fields, kept: projection.Union(fields, identifyingFields)}
 }
@@ -296,10 +295,10 @@ var identifyingFields = func() *projection.FieldSet {
 	return f.Seal()
 }()
 
-// active reports whether the subscription may call the sink.
+// active reports whether this is the subscription that may call the sink.
 func (s *subscription) active() bool { return s.current.Load() == s }
 
-// rank is higher for subscriptions for which a copy costs more.
+// rank returns 1 if the subscription wants whole objects, whose copies cost most, and 0 otherwise.
 func (s *subscription) rank() int {
 	if s.kept.IsAll() {
 		return 1
@@ -307,7 +306,7 @@ func (s *subscription) rank() int {
 	return 0
 }
 
-// call calls f, which calls the sink, unless the subscription ended.
+// call calls f, which calls the sink, if the subscription is active. Meanwhile no other call of the sink for the type begins.
 func (s *subscription) call(f func()) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
@@ -316,7 +315,8 @@ func (s *subscription) call(f func()) {
 	}
 }
 
-// failed records that a request failed. Data that can't be read any more must not take part in decisions.
+// failed records the error of a request. If the type has been unavailable for long, the sink drops its content, so that no decision uses
+// it.
 func (s *subscription) failed(err error) {
 	differs, lost := false, false
 	s.call(func() {
@@ -335,7 +335,7 @@ func (s *subscription) failed(err error) {
 	}
 }
 
-// replace replaces the content of the sink, which is then synced.
+// replace replaces the content of the sink, which is then synced. It calls objects only if the subscription is active.
 func (s *subscription) replace(objects func() []*unstructured.Unstructured) {
 	differs := false
 	s.call(func() {
@@ -350,7 +350,7 @@ func (s *subscription) replace(objects func() []*unstructured.Unstructured) {
 	}
 }
 
-// take cuts an object in place.
+// take prepares an object and cuts it to the kept fields, in place.
 func (s *subscription) take(o *unstructured.Unstructured) {
 	if s.consumer.Prepare != nil {
 		s.consumer.Prepare(s.resource, o)
@@ -358,7 +358,7 @@ func (s *subscription) take(o *unstructured.Unstructured) {
 	o.Object = s.kept.Project(o.Object)
 }
 
-// copy returns the same as take would, and shares nothing with the object, which is not changed.
+// copy returns what take makes of an object. The result shares nothing with the object, which is not changed.
 func (s *subscription) copy(o *unstructured.Unstructured) *unstructured.Unstructured {
 	if s.consumer.Prepare != nil {
 		o = &unstructured.Unstructured{Object: maps.Clone(o.Object)}
@@ -370,7 +370,7 @@ func (s *subscription) copy(o *unstructured.Unstructured) *unstructured.Unstruct
 	return &unstructured.Unstructured{Object: s.kept.Copy(o.Object)}
 }
 
-// cloneMembers replaces some members that are objects by shallow copies.
+// cloneMembers replaces the members of an object with the names, if they are objects, by shallow copies.
 func cloneMembers(object map[string]any, names ...string) {
 	for _, name := range names {
 		if member, ok := object[name].(map[string]any); ok {

@@ -39,16 +39,16 @@ var classesLog = ctrllog.Log.WithName("deviceclasses")
 // DeviceClasses watches the DeviceClasses, if the API server serves them. It is safe for concurrent use. Create it with
 // NewDeviceClasses.
 type DeviceClasses struct {
-	// Cache has the DeviceClasses by name and by extended resource.
+	// Cache finds DeviceClasses by name and by the extended resource that they stand for.
 	Cache *extendedresourcecache.ExtendedResourceCache
 
 	catalog  *Catalog
 	consumer *Consumer
-	wake     notify.Signal
-	changes  notify.Topic[struct{}]
+	wake     notify.Signal          // signals that the served types changed
+	changes  notify.Topic[struct{}] // calls the functions of Subscribe
 
 	mu      sync.Mutex
-	classes map[string]*resourcev1.DeviceClass
+	classes map[string]*resourcev1.DeviceClass // the content of Cache, by name
 }
 
 var _ Sink = (*DeviceClasses)(nil)
@@ -64,14 +64,14 @@ func NewDeviceClasses(hub *Hub, catalog *Catalog) *DeviceClasses {
 	return d
 }
 
-// Subscribe registers f, which is called when DeviceClasses or the result of Settled changed. f must return quickly.
-// Subscribe before the start.
+// Subscribe registers f, which is called when DeviceClasses or the result of Settled may have changed. f must return quickly. Call
+// Subscribe before Start.
 func (d *DeviceClasses) Subscribe(f func()) { d.changes.Subscribe(func(struct{}) { f() }) }
 
-// NeedLeaderElection returns false: every replica measures ResourceClaims.
+// NeedLeaderElection returns false: every replica measures ResourceClaims, for which it needs the DeviceClasses.
 func (*DeviceClasses) NeedLeaderElection() bool { return false }
 
-// Start watches until ctx ends.
+// Start watches the DeviceClasses, while the API server serves them, until ctx ends.
 func (d *DeviceClasses) Start(ctx context.Context) error {
 	for {
 		wanted := map[schema.GroupVersionResource]*projection.FieldSet{}
@@ -87,20 +87,22 @@ func (d *DeviceClasses) Start(ctx context.Context) error {
 	}
 }
 
+// served reports whether the API server serves DeviceClasses.
 func (d *DeviceClasses) served() bool {
 	_, served := d.catalog.Exact(deviceClasses)
 	return served
 }
 
-// Settled reports whether all DeviceClasses are known, or known to be unavailable.
+// Settled reports whether Cache has all DeviceClasses, or they are known to be unavailable or not served.
 func (d *DeviceClasses) Settled() bool {
 	state, _ := d.consumer.State(deviceClasses)
 	return !d.served() || state.Settled()
 }
 
+// stateChanged tells subscribers that the state of the watch changed, and logs if DeviceClasses are unavailable.
 func (d *DeviceClasses) stateChanged(r schema.GroupVersionResource) {
 	if state, _ := d.consumer.State(r); unavailable(state.Err) {
-		classesLog.Error(state.Err, "Reading DeviceClasses; until then, quotas of extended resources do not count ResourceClaims")
+		classesLog.Error(state.Err, "Failed to read DeviceClasses; meanwhile, quotas of extended resources do not count ResourceClaims")
 	}
 	d.changes.Publish(struct{}{})
 }
@@ -142,6 +144,7 @@ func (d *DeviceClasses) Delete(_ schema.GroupVersionResource, _, name string) {
 // Drop implements Sink.
 func (d *DeviceClasses) Drop(r schema.GroupVersionResource) { d.Replace(r, nil, nil) }
 
+// put adds or replaces a class. The caller holds mu.
 func (d *DeviceClasses) put(o *unstructured.Unstructured) {
 	class := &resourcev1.DeviceClass{}
 	if err := numeral.FromUnstructured(o.Object, class); err != nil {
@@ -158,6 +161,7 @@ func (d *DeviceClasses) put(o *unstructured.Unstructured) {
 	d.addAll()
 }
 
+// remove removes the class of a name. The caller holds mu.
 func (d *DeviceClasses) remove(name string) {
 	class, known := d.classes[name]
 	if !known {
@@ -168,8 +172,8 @@ func (d *DeviceClasses) remove(name string) {
 	d.addAll()
 }
 
-// addAll adds all classes to the cache again. When a class loses an extended resource, the cache forgets that resource
-// even if another class has it too.
+// addAll adds all classes to Cache again. When a class no longer stands for an extended resource, Cache forgets the resource even if
+// another class stands for it.
 func (d *DeviceClasses) addAll() {
 	for _, class := range d.classes {
 		d.Cache.OnAdd(class, false)

@@ -41,38 +41,38 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Hub runs one list-watch for each resource type that at least one of its consumers wants. It decodes an object once,
-// and gives each consumer its own projection. It keeps no objects. It is safe for concurrent use.
+// Hub runs one list-watch for each resource type that at least one of its consumers wants. It decodes an object once, and gives each
+// consumer the fields that the consumer wants. It keeps no objects. It is safe for concurrent use.
 type Hub struct {
 	client dynamic.Interface
 
 	mu sync.Mutex
-	// types holds the newest list-watch of each type, until it has ended.
+	// types has the newest list-watch of each type, until it has ended.
 	types map[schema.GroupVersionResource]*typeWatch
 }
 
-// NewHub returns a hub that reads from client.
+// NewHub returns a hub that reads by client.
 func NewHub(client dynamic.Interface) *Hub {
 	return &Hub{client: client, types: map[schema.GroupVersionResource]*typeWatch{}}
 }
 
-// typeWatch is a list-watch of one type. If a consumer joins the type or wants more fields, another list-watch replaces
-// it.
+// typeWatch is a list-watch of one type for all consumers that want the type. If another consumer wants it, or one wants more fields, a new
+// list-watch replaces this one.
 type typeWatch struct {
 	hub      *Hub
 	resource schema.GroupVersionResource
-	cancel   context.CancelFunc
-	done     chan struct{}
-	// subscriptions never changes. Those that are for whole objects come last.
+	cancel   context.CancelFunc // ends the list-watch
+	done     chan struct{}      // closed when the list-watch has ended
+	// subscriptions has one subscription for each consumer. It never changes. Those of whole objects come last.
 	subscriptions []*subscription
-	// consistent makes each list at least as recent as its request.
+	// consistent reports whether each list must be at least as recent as its request.
 	consistent bool
-	// unwatchable is set if the last watch request was refused. A list without a watch would soon be out of date, so it
-	// is withheld until a watch succeeds.
+	// unwatchable reports whether the last watch request was refused. Lists are not passed to the sinks then, because they would soon be out
+	// of date.
 	unwatchable atomic.Bool
-	// relist is set if the last list was withheld. The next list then requests no resource version: an API server's watch
-	// cache may not reach the version of the last list until something changes, and clients would retry for most of a
-	// minute.
+	// relist reports whether the last list was not passed to the sinks because of unwatchable. The next list then requests no resource
+	// version: an API server's watch cache may not reach the version of the last list until something changes, and clients would retry for
+	// most of a minute.
 	relist atomic.Bool
 
 	mu sync.Mutex
@@ -80,8 +80,8 @@ type typeWatch struct {
 	watch watch.Interface
 }
 
-// subscribe starts a list-watch that sends a type to a view with the given fields, and to all other views that have the
-// type as before. It does nothing if ctx ended.
+// subscribe starts a new list-watch of a view's type. It sends the given fields to the view, and to all other views of the type what they
+// already receive. It does nothing if ctx has ended.
 func (h *Hub) subscribe(ctx context.Context, v *view, fields *projection.FieldSet) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,8 +111,8 @@ func (h *Hub) subscribe(ctx context.Context, v *view, fields *projection.FieldSe
 	go t.run(ctx, previous)
 }
 
-// unsubscribe ends a view's subscription, and the list-watch if the view was the last. It does not wait for a call of
-// the sink to return.
+// unsubscribe ends a view's subscription, and the list-watch if no other subscription is active. It does not wait for a call of the sink to
+// return.
 func (h *Hub) unsubscribe(v *view) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,8 +122,8 @@ func (h *Hub) unsubscribe(v *view) {
 	}
 }
 
-// reopen ends the watch on a type. The reflector watches again from its last resource version. If the API server
-// accepts that, the content is confirmed.
+// reopen ends the watch on a type. The reflector then watches again from its last resource version. If the API server accepts that, the
+// content of the sinks is confirmed.
 func (h *Hub) reopen(resource schema.GroupVersionResource) {
 	h.mu.Lock()
 	t := h.types[resource]
@@ -146,8 +146,8 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
-// run lists and watches the type until ctx ends. It begins when the previous list-watch has ended, so that sinks receive
-// changes in their order.
+// run lists and watches the type until ctx ends. It begins when the previous list-watch of the type, if any, has ended, so that sinks
+// receive changes in their order.
 func (t *typeWatch) run(ctx context.Context, previous *typeWatch) {
 	defer close(t.done)
 	if previous != nil {
@@ -170,7 +170,7 @@ func (t *typeWatch) run(ctx context.Context, previous *typeWatch) {
 	}
 }
 
-// list lists the type, and cuts the objects for each consumer.
+// list lists the type, and returns cutObjects.
 func (t *typeWatch) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if t.relist.Swap(false) || t.consistent && o.ResourceVersion == "0" {
 		o.ResourceVersion = ""
@@ -190,7 +190,7 @@ func (t *typeWatch) list(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	return out, nil
 }
 
-// open opens a watch.
+// open opens a watch. If watches were refused before, it returns an error instead, so that the reflector lists the type again.
 func (t *typeWatch) open(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := t.hub.client.Resource(t.resource).Watch(ctx, o)
 	if err != nil {
@@ -214,7 +214,7 @@ func (t *typeWatch) open(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	return w, nil
 }
 
-// failed records the error of a request, unless the list-watch ended or continues after that error.
+// failed tells the subscriptions the error of a request, unless the list-watch was ended or the error is normal for a watch.
 func (t *typeWatch) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil || needsRelist(err) {
 		return
@@ -225,7 +225,7 @@ func (t *typeWatch) failed(ctx context.Context, err error) {
 	}
 }
 
-// deliver confirms the content of each active subscription and calls f with the subscription and its index.
+// deliver calls f with each active subscription and its index, and records that the API server confirmed its content.
 func (t *typeWatch) deliver(f func(s *subscription, i int)) {
 	for i, s := range t.subscriptions {
 		s.call(func() {
@@ -235,20 +235,19 @@ func (t *typeWatch) deliver(f func(s *subscription, i int)) {
 	}
 }
 
-// needsRelist reports whether an error is normal for a watch. The reflector then lists again and continues.
+// needsRelist reports whether an error is normal for a watch, so that the reflector lists again and continues.
 func needsRelist(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err)
 }
 
-// cutObject is an object with its projections for the subscriptions of a list-watch, in their order. The projection for
-// a subscription that ended may be nil.
+// cutObject is an object with the projection that each subscription of a list-watch receives.
 type cutObject struct {
 	*unstructured.Unstructured
-	projections []*unstructured.Unstructured
+	projections []*unstructured.Unstructured // by index of the subscription; nil if that has ended
 }
 
-// cut cuts an object for each active subscription, which then owns its projection. The projections for all subscriptions
-// but the last are copies. So the only consumer of a type causes no copy.
+// cut makes the projection of an object for each active subscription, which then owns it. The last one is the object itself, cut in place,
+// and the others are copies. So nothing is copied for the only consumer of a type.
 func (t *typeWatch) cut(o *unstructured.Unstructured) cutObject {
 	out := cutObject{o, make([]*unstructured.Unstructured, len(t.subscriptions))}
 	last := len(t.subscriptions) - 1
@@ -265,8 +264,8 @@ func (t *typeWatch) cut(o *unstructured.Unstructured) cutObject {
 	return out
 }
 
-// sinkStore passes what a reflector reads to the sinks. Every object is cut before anything stores it. This includes the
-// pages of a list, and the temporary store of a reflector for a streamed list.
+// sinkStore is the store of a reflector. It passes what the reflector reads to the sinks. Every object is cut before anything stores it,
+// also the pages of a list and the temporary store for a streamed list.
 type sinkStore struct{ *typeWatch }
 
 var (
@@ -291,6 +290,7 @@ func (s sinkStore) Add(obj any) error { return s.put(obj) }
 // Update implements cache.ReflectorStore.
 func (s sinkStore) Update(obj any) error { return s.put(obj) }
 
+// put cuts an object that was added or changed, and passes it to the sinks.
 func (s sinkStore) put(obj any) error {
 	o, err := as[*unstructured.Unstructured](obj)
 	if err != nil {
@@ -317,7 +317,7 @@ func (s sinkStore) Bookmark(string) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. The objects were cut before.
+// Replace implements cache.ReflectorStore. It passes the cutObjects of a list to the sinks, unless watches are refused.
 func (s sinkStore) Replace(list []any, _ string) error {
 	objects := make([]cutObject, len(list))
 	for i, obj := range list {
@@ -344,6 +344,7 @@ func (s sinkStore) Replace(list []any, _ string) error {
 // Resync implements cache.ReflectorStore. It does nothing because sinks keep their objects.
 func (sinkStore) Resync() error { return nil }
 
+// as returns an object as the type T, or an error if it has another type.
 func as[T any](obj any) (T, error) {
 	o, ok := obj.(T)
 	if !ok {

@@ -35,12 +35,12 @@ var _ placement.Namespaces = (*Namespaces)(nil)
 type Namespaces struct {
 	// Cached reads from a cache.
 	Cached client.Reader
-	// Live reads from the API server. It is used for namespaces that the cache lacks, because an object may be created
-	// right after its namespace.
+	// Live reads from the API server. Labels uses it for namespaces that the cache lacks, because an object may be created right after its
+	// namespace.
 	Live client.Reader
 }
 
-// Labels implements placement.Namespaces.
+// Labels returns the labels of a namespace. It implements placement.Namespaces.
 func (n *Namespaces) Labels(ctx context.Context, name string) (map[string]string, error) {
 	namespace := NewNamespace()
 	err := n.Cached.Get(ctx, client.ObjectKey{Name: name}, namespace)

@@ -33,7 +33,7 @@ type Nodes struct{ Client dynamic.Interface }
 // maxNodes is how many nodes are read.
 const maxNodes = 1000
 
-// All returns the values of each node. It returns none if there are more than maxNodes.
+// All returns the NodeValues of each node. It returns none if there are more than maxNodes nodes.
 func (n *Nodes) All(ctx context.Context) ([]map[string]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
 	defer cancel()
@@ -51,7 +51,7 @@ func (n *Nodes) All(ctx context.Context) ([]map[string]any, error) {
 	return out, nil
 }
 
-// NodeValues returns the name, the labels, the taints, and the allocatable resources of a node.
+// NodeValues returns a map with the name, labels, taints, and allocatable resources of a node, under these names.
 func NodeValues(node *unstructured.Unstructured) map[string]any {
 	labels, _, _ := unstructured.NestedMap(node.Object, "metadata", "labels")
 	allocatable, _, _ := unstructured.NestedMap(node.Object, "status", "allocatable")

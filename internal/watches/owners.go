@@ -32,14 +32,15 @@ import (
 
 var _ placement.Owners = (*Owners)(nil)
 
-// Owners reads the objects that own others. It is safe for concurrent use.
+// Owners reads the objects that owner references name. It is safe for concurrent use.
 type Owners struct {
 	// Live reads from the API server. A controller creates objects right after a change of their owner, before a cache
 	// has that change.
 	Live client.Reader
 }
 
-// Owner implements placement.Owners.
+// Owner returns the object that an owner reference of an object in a namespace names; nil if it does not exist. It implements
+// placement.Owners.
 func (o *Owners) Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	gv, err := schema.ParseGroupVersion(reference.APIVersion)
 	if err != nil || reference.Name == "" || len(content.IsPathSegmentName(reference.Name)) > 0 {

@@ -27,7 +27,8 @@ import (
 
 // Quotas reads LimitedResources and quotas. It is safe for concurrent use.
 type Quotas struct {
-	// Cache reads LimitedResources. Live reads quotas: a cache may lack one that was created just before from the same file.
+	// Cache reads LimitedResources. Live reads quotas from the API server, because a cache may lack a quota that was just created from the
+	// same file.
 	Cache, Live client.Reader
 }
 

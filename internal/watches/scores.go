@@ -38,8 +38,8 @@ type Scores struct {
 // maxScores is how many AddOnPlacementScores are read.
 const maxScores = 5 * maxClusters
 
-// All returns the valid scores of each cluster by the names that rules give them. It returns none if the API server does not serve the
-// type, and an error if there are more than maxScores objects.
+// All returns the scores of each cluster that are valid now, by the names that rules use (see replication.Scores). It returns nil if the
+// API server does not serve AddOnPlacementScores, and an error if there are more than maxScores of them.
 func (s *Scores) All(ctx context.Context) (map[string]map[string]any, error) {
 	resource := replication.AddOnPlacementScores
 	if _, ok := s.Catalog.Exact(resource); !ok {
@@ -52,7 +52,7 @@ func (s *Scores) All(ctx context.Context) (map[string]map[string]any, error) {
 	case err != nil:
 		return nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
 	case list.GetContinue() != "":
-		return nil, fmt.Errorf("there are more than %d %s", maxScores, resource.GroupResource())
+		return nil, fmt.Errorf("there are more than %d %s, which are too many to read", maxScores, resource.GroupResource())
 	}
 	objects := make([]*unstructured.Unstructured, len(list.Items))
 	for i := range list.Items {

@@ -25,7 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// OnSignal returns a source that enqueues requests when a signal, such as a notify.Signal, wakes it. requests gets no object.
+// OnSignal returns a source that enqueues the result of requests when it receives from signal, for example a notify.Signal. It calls
+// requests with a nil object.
 func OnSignal(signal <-chan struct{}, requests handler.MapFunc) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		go func() {

@@ -28,30 +28,32 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// validSink passes to another sink what is valid of objects, and passes an object again when a part of it stops being valid. For types
-// whose objects are always valid, it does nothing else than the other sink.
+// validSink passes objects to another sink without what is no longer valid (replication.Valid). When a part of an object stops being valid,
+// it passes the object again without that part. Objects that are always valid it passes as they are.
 type validSink struct {
 	Sink
 	clock clock.WithDelayedExecution
 
-	// mu is held during each call of the other sink for a type whose objects may become invalid.
+	// mu is held during each call of the other sink for a type whose objects may stop being valid.
 	mu sync.Mutex
-	// timers run until parts of objects become invalid.
+	// timers has a timer for each object that fires when a part of it stops being valid.
 	timers map[validKey]clock.Timer
 }
 
+// validKey identifies an object.
 type validKey struct {
 	resource schema.GroupVersionResource
 	name     types.NamespacedName
 }
 
-// Valid returns a sink that passes to another one only what is valid of objects, at any time. The objects must have the fields of
+// Valid returns a sink that passes to another one only what is valid of objects at each time. The objects must have the fields of
 // WithValidity.
 func Valid(sink Sink, now clock.WithDelayedExecution) Sink {
 	return &validSink{Sink: sink, clock: now, timers: map[validKey]clock.Timer{}}
 }
 
-// WithValidity adds to the fields of the objects of a type those that say until when they are valid.
+// WithValidity returns the fields and, if objects of the type say until when they are valid, the field that says so; nil for nil, which
+// stands for all fields.
 func WithValidity(resource schema.GroupVersionResource, fields *projection.FieldSet) *projection.FieldSet {
 	validity, ok := replication.ValidityFields(resource)
 	if !ok || fields == nil {
@@ -60,7 +62,8 @@ func WithValidity(resource schema.GroupVersionResource, fields *projection.Field
 	return projection.Union(fields, validity)
 }
 
-// begin locks the sink for a type whose objects may become invalid; end is nil for another type.
+// begin locks mu for a type whose objects may stop being valid, and returns the function that unlocks it. For another type, it does nothing
+// and returns nil.
 func (s *validSink) begin(resource schema.GroupVersionResource) (end func()) {
 	if _, ok := replication.ValidityFields(resource); !ok {
 		return nil
@@ -110,7 +113,7 @@ func (s *validSink) Drop(resource schema.GroupVersionResource) {
 	s.Sink.Drop(resource)
 }
 
-// follow returns what is valid of an object now, and puts the object again when less of it is. The caller holds mu.
+// follow returns what is valid of an object now, and starts the timer that puts what is valid later. The caller holds mu.
 func (s *validSink) follow(resource schema.GroupVersionResource, object *unstructured.Unstructured) *unstructured.Unstructured {
 	key := validKey{resource, types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}}
 	s.stop(key)
@@ -136,6 +139,7 @@ func (s *validSink) follow(resource schema.GroupVersionResource, object *unstruc
 	return valid
 }
 
+// stop stops the timer of an object. The caller holds mu.
 func (s *validSink) stop(key validKey) {
 	if timer, ok := s.timers[key]; ok {
 		timer.Stop()
@@ -143,7 +147,7 @@ func (s *validSink) stop(key validKey) {
 	}
 }
 
-// forget stops the timers of a type.
+// forget stops the timers of all objects of a type. The caller holds mu.
 func (s *validSink) forget(resource schema.GroupVersionResource) {
 	for key := range s.timers {
 		if key.resource == resource {
