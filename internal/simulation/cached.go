@@ -27,14 +27,14 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Cached is a cluster that is read only once, so that several simulations see the same state.
+// Cached is a cluster of which each list is read only once, so that several simulations see the same state.
 type Cached struct {
 	Cluster
 
 	mu       sync.Mutex
-	policies []placementv1.PlacementPolicy
-	lists    map[schema.GroupVersionResource]cachedList
-	gets     map[objectKey]*unstructured.Unstructured
+	policies []placementv1.PlacementPolicy              // nil until they are read
+	lists    map[schema.GroupVersionResource]cachedList // the lists that were read
+	gets     map[objectKey]*unstructured.Unstructured   // the last objects that Get returned
 }
 
 // objectKey identifies an object.
@@ -46,13 +46,13 @@ type objectKey struct {
 // maxGets is the number of objects that Get keeps.
 const maxGets = 1000
 
-// cachedList are the objects of a type, with the fields that they have; nil stands for all fields.
+// cachedList has the objects of a type that were read.
 type cachedList struct {
-	fields  *projection.FieldSet
+	fields  *projection.FieldSet // the fields that the objects have; nil for all
 	objects []*unstructured.Unstructured
 }
 
-// NewCached returns the cluster with a cache.
+// NewCached returns a cluster that caches what it reads from another one.
 func NewCached(c Cluster) *Cached {
 	return &Cached{Cluster: c, lists: map[schema.GroupVersionResource]cachedList{}, gets: map[objectKey]*unstructured.Unstructured{}}
 }
@@ -69,7 +69,7 @@ func (c *Cached) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, e
 	return c.policies, err
 }
 
-// List implements Cluster. It reads a type again if more fields are needed than before.
+// List implements Cluster. It reads a type again if fields are needed that the cached objects lack.
 func (c *Cached) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *Cached) List(ctx context.Context, resource schema.GroupVersionResource,
 	return objects, nil
 }
 
-// Get implements Cluster. It returns the same object each time, unless very many others were read meanwhile.
+// Get implements Cluster. It returns the same object each time, unless about maxGets others were read meanwhile.
 func (c *Cached) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

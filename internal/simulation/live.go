@@ -43,13 +43,13 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Live is the cluster behind an API server. It reads with the rights of the user in its configuration.
+// Live is the cluster of an API server. It reads with the permissions of the user in the client configuration.
 type Live struct {
 	catalog   *watches.Catalog
 	discovery discovery.CachedDiscoveryInterface
-	mapper    meta.RESTMapper
+	mapper    meta.RESTMapper // finds the type of a kind
 	client    dynamic.Interface
-	types     *schemas.Checker
+	types     *schemas.Checker // what TypeChecker returns
 }
 
 var _ Cluster = (*Live)(nil)
@@ -57,7 +57,7 @@ var _ Cluster = (*Live)(nil)
 // pageSize is the number of objects that one request lists.
 const pageSize = 500
 
-// NewLive returns the cluster behind an API server. It runs discovery.
+// NewLive returns the cluster of the API server that a client configuration names. It runs discovery.
 func NewLive(ctx context.Context, config *rest.Config, inventories *replication.Inventories) (*Live, error) {
 	config = rest.CopyConfig(config)
 	// The API server sends a warning for each deprecated type that is listed.
@@ -76,7 +76,7 @@ func NewLive(ctx context.Context, config *rest.Config, inventories *replication.
 	return out, out.catalog.Refresh(ctx)
 }
 
-// Discovery returns what discovery returned for the cluster.
+// Discovery returns the types that the API server serves. It caches the result of discovery.
 func (l *Live) Discovery() (Discovery, error) {
 	groups, resources, err := discovery.ServerGroupsAndResources(l.discovery)
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
@@ -111,7 +111,7 @@ func (l *Live) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, err
 
 var placementPolicies = placementv1.GroupVersion.WithResource("placementpolicies")
 
-// policiesOf returns the policies of a list.
+// policiesOf decodes the result of a list of PlacementPolicies. For an error of the list, it returns one that says what to do.
 func policiesOf(objects []*unstructured.Unstructured, err error) ([]placementv1.PlacementPolicy, error) {
 	if apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("you may not read PlacementPolicies, so what they decide is not known. An administrator can bind the ClusterRole "+
@@ -139,8 +139,8 @@ func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, f
 	return valid(resource, objects), err
 }
 
-// valid returns what is valid now of objects of a live cluster. Objects that were recorded, or are in files, are not used at a time that
-// their validity could be compared with.
+// valid returns objects of a live cluster without what is no longer valid now (replication.Valid). Other clusters do not use it, because
+// their objects are from another time.
 func valid(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	if _, ok := replication.ValidityFields(resource); !ok {
 		return objects
@@ -152,7 +152,7 @@ func valid(resource schema.GroupVersionResource, objects []*unstructured.Unstruc
 	return out
 }
 
-// list is List that returns the resource version of the list, too.
+// list lists a type as List does, and also returns the resource version of the list. The result may have what is no longer valid.
 func (l *Live) list(
 	ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet,
 ) (out []*unstructured.Unstructured, version string, err error) {
@@ -187,7 +187,7 @@ func (l *Live) list(
 	return out, version, nil
 }
 
-// keptFields adds an object's identity, labels, and annotations to the fields; nil stands for all fields.
+// keptFields adds IdentityFields to some fields; nil stands for all fields.
 func keptFields(fields *projection.FieldSet) *projection.FieldSet {
 	if fields == nil {
 		return nil
@@ -195,8 +195,7 @@ func keptFields(fields *projection.FieldSet) *projection.FieldSet {
 	return projection.Union(IdentityFields(), fields)
 }
 
-// IdentityFields returns the fields that each object of a Cluster has, sealed: those that identify it, its labels and
-// annotations, and its owners.
+// IdentityFields returns the sealed set of the fields that each object of a Cluster has: its identity, labels, annotations, and owners.
 func IdentityFields() *projection.FieldSet {
 	own := &projection.FieldSet{}
 	own.AddName("apiVersion")

@@ -22,7 +22,7 @@ import (
 	"sync"
 )
 
-// Parallel calls f for the numbers below n on all processors. It returns an error of one of them.
+// Parallel calls f for each number from 0 to n-1, on all processors. It returns the error of one call, if any failed.
 func Parallel(n int, f func(i int) error) error {
 	workers := runtime.GOMAXPROCS(0)
 	errs := make([]error, workers)

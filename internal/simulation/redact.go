@@ -34,10 +34,10 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Redact replaces the names of the objects that policies match, and the values of their labels and annotations, by hashes, as
-// far as no policy reads them. So each policy of the snapshot decides each object as before, also after other data changed.
-// Objects that policies read, namespaces, and the policies themselves with their stored revisions stay readable. Equal texts get equal
-// hashes in one snapshot, and other hashes in another one.
+// Redact replaces, in a snapshot of the simulation, the names of the objects that policies match and the values of their labels and
+// annotations by hashes, as far as no policy reads them. So each policy decides each object of the snapshot as before, also after other
+// data changed. Objects that policies read, namespaces, and the policies themselves with their stored revisions are not changed. Equal
+// texts get equal hashes in one snapshot, and other hashes in another one.
 func (s *Simulation) Redact(snapshot *Snapshot) {
 	salt := make([]byte, sha256.Size)
 	// Read never returns an error.
@@ -60,7 +60,7 @@ func (s *Simulation) Redact(snapshot *Snapshot) {
 	}
 }
 
-// isRevision reports whether an object stores a version of a policy that decides.
+// isRevision reports whether an object is one of s.revisionObjects.
 func (s *Simulation) isRevision(obj *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(s.revisionObjects, func(r *unstructured.Unstructured) bool {
 		return r.GroupVersionKind() == obj.GroupVersionKind() && r.GetNamespace() == obj.GetNamespace() && r.GetName() == obj.GetName()
@@ -70,7 +70,7 @@ func (s *Simulation) isRevision(obj *unstructured.Unstructured) bool {
 // hashLength is the length of a hash in hexadecimal digits. It is long enough that the names of all objects differ.
 const hashLength = 24
 
-// redact redacts one object.
+// redact replaces in one object of a type, in place, what no policy reads. hash returns the replacement of a text.
 func (s *Simulation) redact(obj *unstructured.Unstructured, resource schema.GroupVersionResource, hash func(string) string) {
 	reads := s.reader(resource)
 	if !reads("metadata", "name") {
@@ -93,7 +93,8 @@ func (s *Simulation) redact(obj *unstructured.Unstructured, resource schema.Grou
 	}
 }
 
-// reader returns a function that reports whether a policy on a type reads, selects by, or sets a field of its objects.
+// reader returns a function that reports whether a policy that matches a type reads, selects by, or may set the field at a path of its
+// objects.
 func (s *Simulation) reader(resource schema.GroupVersionResource) func(path ...string) bool {
 	var versions []*Version
 	for _, v := range s.versions() {
@@ -114,12 +115,12 @@ func (s *Simulation) reader(resource schema.GroupVersionResource) func(path ...s
 	}
 }
 
-// mayWrite reports whether the version may set labels or annotations, which then count as requested values.
+// mayWrite reports whether the version may set labels or annotations. Then those of an object may be requested values.
 func (v *Version) mayWrite() bool {
 	return v.Module == nil || slices.Contains(v.Module.Rules, "labels") || slices.Contains(v.Module.Rules, "annotations")
 }
 
-// selectsBy reports whether a selector has a requirement on a label.
+// selectsBy reports whether a label selector has a requirement on the label with a key.
 func selectsBy(selector *metav1.LabelSelector, key string) bool {
 	if selector == nil {
 		return false

@@ -50,21 +50,21 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// Options are the settings of the manager that decisions depend on.
+// Options are those settings of the manager on which decisions depend.
 type Options struct {
 	// Predicates are the allowed predicates. If it is nil, a policy that uses predicates can't decide.
 	Predicates *predicates.Set
-	// Templates finds pod templates; nil for the built-in kinds.
+	// Templates says where kinds have their pod template; nil for the built-in kinds.
 	Templates *workload.Templates
-	// ClusterLists finds the lists of clusters in placement objects; nil for the built-in kinds.
+	// ClusterLists says where placement objects list clusters; nil for the built-in kinds.
 	ClusterLists *clusterlist.Kinds
-	// Keyring verifies records; nil trusts all of them.
+	// Keyring verifies the records of requested values in objects; nil trusts all of them.
 	Keyring *placement.Keyring
-	// OwnNamespace is the namespace that the manager runs in, in which nothing is matched.
+	// OwnNamespace is the namespace that the manager runs in, in which policies match nothing.
 	OwnNamespace string
-	// Identity is the manager's user, which match conditions can read. Remediation acts as this user.
+	// Identity is the manager's user, as which remediation acts. Match conditions can read it.
 	Identity authenticationv1.UserInfo
-	// Now is the time at which it is asked what objects wait for; zero for the time of the call.
+	// Now is the time for which Waits is computed; zero for the time of the call.
 	Now time.Time
 }
 
@@ -74,48 +74,48 @@ const evaluationTimeout = 30 * time.Second
 // concurrency is the number of evaluations that may run at once. One policy gets at most half of them.
 const concurrency = 64
 
-// Simulation decides objects by the policies of a cluster. It is safe for concurrent use, and does not follow changes of
-// the cluster.
+// Simulation decides objects by the policies of a cluster, as the manager does. It is safe for concurrent use, and does not follow changes
+// of the cluster.
 type Simulation struct {
 	cluster  Cluster
 	options  Options
 	policies []*Policy
-	decider  *placement.Decider
-	data     *embedded.Data
-	world    *predicates.NodeCache
-	engine   *embedded.Engine
-	// revisions are the highest resource versions of the objects that policies read, by type.
+	decider  *placement.Decider    // decides objects by the policies
+	data     *embedded.Data        // the data that policies read
+	world    *predicates.NodeCache // the nodes and pods that predicates read
+	engine   *embedded.Engine      // evaluates the policies
+	// revisions has the highest resource version of the objects that policies read, by type.
 	revisions map[schema.GroupVersionResource]uint64
-	// revisionObjects are the ControllerRevisions with the versions that decide and are not in the specs of policies.
+	// revisionObjects are the ControllerRevisions from which versions of policies were read that are in force.
 	revisionObjects []*unstructured.Unstructured
 }
 
-// Policy is a policy of a simulation. If its newest version does not compile, the policy can't decide any object, even if the
-// manager still uses an earlier version.
+// Policy is a policy of a simulation. If its newest version does not compile, the policy can't decide any object, even if the manager still
+// uses an earlier version.
 type Policy struct {
 	// Version is the version that decides. In the midst of a rollout, it is the one that decides in the stages that are reached.
 	Version
-	// Before is the version that decides in the namespaces that no reached stage has; nil if none does.
+	// Before is the version that decides in the namespaces that the rollout has not reached; nil if none does.
 	Before *Version
 	// Object is the PlacementPolicy from which the versions were built.
 	Object *placementv1.PlacementPolicy
-	// Assignment says which version decides where.
+	// Assignment says which version decides in which namespace.
 	Assignment rollout.Assignment
 }
 
-// Version is a version of a policy.
+// Version is a version of a policy that decides in some or all namespaces.
 type Version struct {
 	*placement.Policy
-	// Spec has the defaults. Its remediation and rollout are those of the newest version.
+	// Spec is the spec of the version, with defaults. Its remediation and rollout are those of the newest version.
 	Spec placementv1.PlacementPolicySpec
-	// Module and Binding are nil if the version does not compile.
+	// Module is nil if the version does not compile.
 	Module  *policy.Module
-	Binding *policy.Binding
+	Binding *policy.Binding // nil if the version does not compile
 	// Err says why the version can't decide any object; nil if it can.
 	Err error
 }
 
-// Versions returns the versions that decide: Version, and then Before unless it is nil. No object matches both.
+// Versions returns the versions that decide: p.Version, and then p.Before unless it is nil. No object is matched by both.
 func (p *Policy) Versions() []*Version {
 	if p.Before == nil {
 		return []*Version{&p.Version}
@@ -123,7 +123,7 @@ func (p *Policy) Versions() []*Version {
 	return []*Version{&p.Version, p.Before}
 }
 
-// VersionOf returns the version of a placement.Policy.
+// VersionOf returns the version of p that has the given placement.Policy.
 func (p *Policy) VersionOf(of *placement.Policy) *Version {
 	if p.Before != nil && p.Before.Policy == of {
 		return p.Before
@@ -131,7 +131,7 @@ func (p *Policy) VersionOf(of *placement.Policy) *Version {
 	return &p.Version
 }
 
-// Resources returns the types that the versions read, each once.
+// Resources returns the types whose objects the versions read, each once.
 func (p *Policy) Resources() []policy.Resource {
 	var out []policy.Resource
 	for _, v := range p.Versions() {
@@ -147,16 +147,17 @@ func (p *Policy) Resources() []policy.Resource {
 	return out
 }
 
-// Fields returns the fields of a type that the versions read; nil if they do not read it.
+// Fields returns the fields of a type's objects that the versions read; nil if they do not read the type.
 func (p *Policy) Fields(resource schema.GroupVersionResource) *projection.FieldSet {
 	return p.union(resource, func(b *policy.Binding) fieldsByType { return b.Fields })
 }
 
-// PredicateReads returns the fields of a type that the predicates of the versions read; nil if they do not read it.
+// PredicateReads returns the fields of a type's objects that the predicates of the versions read; nil if they do not read the type.
 func (p *Policy) PredicateReads(resource schema.GroupVersionResource) *projection.FieldSet {
 	return p.union(resource, func(b *policy.Binding) fieldsByType { return b.PredicateReads })
 }
 
+// union returns the union of the fields of a type in the maps that reads returns for the versions; nil if none has the type.
 func (p *Policy) union(resource schema.GroupVersionResource, reads func(*policy.Binding) fieldsByType) *projection.FieldSet {
 	var sets []*projection.FieldSet
 	for _, v := range p.Versions() {
@@ -175,13 +176,13 @@ func (p *Policy) SelectsResource(resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(p.Versions(), func(v *Version) bool { return v.Matcher.SelectsResource(resource) })
 }
 
-// NeedsNamespaces reports whether the labels of an object's namespace determine how the policy decides the object, or may.
+// NeedsNamespaces reports whether the labels of an object's namespace may determine whether or how the policy decides the object.
 func (p *Policy) NeedsNamespaces() bool {
 	return p.Assignment.Partial() || slices.ContainsFunc(p.Versions(), func(v *Version) bool { return v.Matcher.SelectsNamespaces() || v.Matcher.Conditional() })
 }
 
-// New compiles the policies of a cluster and loads what they read. An error means that the cluster could not be read; an
-// error of one policy is in its Policy.
+// New compiles the policies of a cluster and loads what they read. An error means that the cluster could not be read. That a policy is
+// invalid is in its Version.Err.
 func New(ctx context.Context, cluster Cluster, o Options) (*Simulation, error) {
 	if o.Keyring == nil {
 		o.Keyring = placement.NewTrustingKeyring()
@@ -219,29 +220,30 @@ func New(ctx context.Context, cluster Cluster, o Options) (*Simulation, error) {
 	return s, nil
 }
 
-// Undelivered reports whether policies that deliver an object do not, because no policy decides its clusters. outcome is the decision on
-// it.
+// Undelivered reports whether an object is not delivered although policies deliver it, because no policy decides its clusters. outcome is
+// the result of Decide for it.
 func (s *Simulation) Undelivered(o Object, outcome *placement.Outcome) bool {
 	return s.decider.Undelivered(outcome, o.Resource.GroupResource(), o.Namespace)
 }
 
-// fixedPolicies implements placement.Policies.
+// fixedPolicies implements placement.Policies with policies that do not change.
 type fixedPolicies struct {
 	index *match.Index[*placement.Policy]
 }
 
+// Begin implements placement.Policies.
 func (f fixedPolicies) Begin() (index *match.Index[*placement.Policy], end func()) {
 	return f.index, func() {}
 }
 
-// RemoteError means that a remote engine decides the policy. A Simulation does not query it.
+// RemoteError means that a remote engine, at URL, decides the policy. A Simulation does not query it, so the policy can't decide.
 type RemoteError struct{ URL string }
 
 func (e *RemoteError) Error() string {
 	return "the remote engine at " + e.URL + " decides this policy, and is not queried here"
 }
 
-// load loads what the policies read.
+// load loads the objects that policies and predicates read.
 func (s *Simulation) load(ctx context.Context) error {
 	inventories := s.cluster.Catalog().Inventories()
 	for resource, fields := range s.union(func(b *policy.Binding) fieldsByType { return b.Fields }) {
@@ -270,10 +272,10 @@ func (s *Simulation) load(ctx context.Context) error {
 	return nil
 }
 
-// fieldsByType has the fields that are read of each type.
+// fieldsByType has, for each type, the fields of its objects that are read or kept; nil for all fields.
 type fieldsByType = map[schema.GroupVersionResource]*projection.FieldSet
 
-// union returns the types and fields that any of the policies reads.
+// union returns the union of what reads returns for the versions of all policies.
 func (s *Simulation) union(reads func(*policy.Binding) fieldsByType) fieldsByType {
 	sets := map[schema.GroupVersionResource][]*projection.FieldSet{}
 	for _, v := range s.versions() {
@@ -291,10 +293,10 @@ func (s *Simulation) union(reads func(*policy.Binding) fieldsByType) fieldsByTyp
 	return out
 }
 
-// Policies returns the policies, sorted by name.
+// Policies returns all policies, sorted by name.
 func (s *Simulation) Policies() []*Policy { return s.policies }
 
-// versions returns the versions of all policies that decide.
+// versions returns Policy.Versions of all policies.
 func (s *Simulation) versions() []*Version {
 	var out []*Version
 	for _, p := range s.policies {
@@ -303,7 +305,7 @@ func (s *Simulation) versions() []*Version {
 	return out
 }
 
-// Policy returns the policy of that name, or nil.
+// Policy returns the policy of a name, or nil.
 func (s *Simulation) Policy(name string) *Policy {
 	i := slices.IndexFunc(s.policies, func(p *Policy) bool { return p.Name == name })
 	if i < 0 {
@@ -312,13 +314,13 @@ func (s *Simulation) Policy(name string) *Policy {
 	return s.policies[i]
 }
 
-// Size returns the number of objects of a type that policies read, and an estimate of the memory that they take, in bytes.
+// Size returns how many objects of a type the policies read, and an estimate of their memory in bytes.
 func (s *Simulation) Size(resource schema.GroupVersionResource) (objects int, bytes int64) {
 	objects, bytes, _ = s.data.Size(resource)
 	return objects, bytes
 }
 
-// Revision returns the highest resource version of the objects of a type that policies read; "" if they have none.
+// Revision returns the highest resource version of a type's objects that policies read; "" if there are none, or they are from files.
 func (s *Simulation) Revision(resource schema.GroupVersionResource) string {
 	if revision, ok := s.revisions[resource]; ok {
 		return strconv.FormatUint(revision, 10)
@@ -347,7 +349,7 @@ func (s *Simulation) Clusters(ctx context.Context) ([]string, error) {
 	return sets.List(names), nil
 }
 
-// Claims returns the objects of the inventories that represent each cluster.
+// Claims returns, for each cluster in any inventory, the objects that represent it.
 func (s *Simulation) Claims(ctx context.Context) (replication.Claims, error) {
 	inventories, out := s.cluster.Catalog().Inventories(), replication.Claims{}
 	served := func(r schema.GroupVersionResource) bool {
@@ -368,7 +370,7 @@ func (s *Simulation) Claims(ctx context.Context) (replication.Claims, error) {
 	return out, nil
 }
 
-// Ambiguous returns the names of clusters that several objects of the inventories have that a policy reads, sorted.
+// Ambiguous returns, sorted, the names of clusters that are ambiguous for the policy with a binding.
 func (s *Simulation) Ambiguous(b *policy.Binding) []replication.Ambiguity {
 	return s.data.Ambiguous(b.Clusters)
 }
@@ -376,31 +378,32 @@ func (s *Simulation) Ambiguous(b *policy.Binding) []replication.Ambiguity {
 // Cluster returns the cluster that the simulation was made from.
 func (s *Simulation) Cluster() Cluster { return s.cluster }
 
-// PrepareGenerated prepares a module that Berth generated, as those of quotas.
+// PrepareGenerated prepares the evaluation of a module that Berth generated, such as that of a quota.
 func (s *Simulation) PrepareGenerated(ctx context.Context, name string, m *policy.Module) (policy.Rules, error) {
 	return s.engine.PrepareGenerated(ctx, name, m)
 }
 
-// Evaluate evaluates a policy on an input, which it must not change.
+// Evaluate evaluates a policy on an input, which it must not change. It is called instead of the policy's own evaluator.
 type Evaluate = func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error)
 
-// Identity returns the name of the manager's user.
+// Identity returns the name of the manager's user (Options.Identity).
 func (s *Simulation) Identity() string { return s.options.Identity.Username }
 
-// Object is an object to decide.
+// Object is an object to decide, as it exists, is created, or is updated.
 type Object struct {
 	Resource schema.GroupVersionResource
 	// Namespace is empty for cluster-scoped objects.
 	Namespace string
-	Content   *unstructured.Unstructured
-	// Old is the object before an update, and Content the object that its developer sends. It is nil if nothing is updated.
+	Content   *unstructured.Unstructured // the object as it exists, or as the request sends it
+	// Old is the object before an update, whose result is Content; nil if the object is not updated.
 	Old *unstructured.Unstructured
-	// Exists reports whether the object exists and is not updated. It is then decided as remediation decides it. Otherwise it
-	// is decided as its update, or as its creation if Old is nil.
+	// Exists reports whether the object exists and is not updated. Then it is decided as remediation decides it. Otherwise it is decided as a
+	// request: an update or, if Old is nil, a creation.
 	Exists bool
 }
 
-// NewObject returns an object with the type and namespace that the cluster knows for it.
+// NewObject returns the Object of some content, with the type that the cluster has for its kind, and the namespace "default" if it needs
+// one and has none.
 func (s *Simulation) NewObject(content *unstructured.Unstructured, exists bool) (Object, error) {
 	resource, err := s.cluster.Resource(content.GroupVersionKind())
 	if err != nil {
@@ -415,7 +418,7 @@ func (s *Simulation) NewObject(content *unstructured.Unstructured, exists bool) 
 	return out, nil
 }
 
-// Decide decides an object. The outcome contains the placed object.
+// Decide decides an object. The outcome has the object as policies change it.
 func (s *Simulation) Decide(ctx context.Context, o Object) (*placement.Outcome, error) {
 	if o.Exists {
 		return s.decider.Remediate(ctx, s.request(o), nil)
@@ -423,24 +426,26 @@ func (s *Simulation) Decide(ctx context.Context, o Object) (*placement.Outcome, 
 	return s.decider.Decide(ctx, s.request(o))
 }
 
-// Verdicts decides an object, and returns the verdicts of the policies that match it, in order of precedence. It costs
-// less than Decide.
+// Verdicts decides an object, and returns only the verdicts of the policies that match it, in order of precedence. It is faster than
+// Decide.
 func (s *Simulation) Verdicts(ctx context.Context, o Object) ([]*placement.Verdict, error) {
 	return s.VerdictsBy(ctx, o, nil)
 }
 
-// Waits returns what an existing object of a namespace waits for before remediation changes it for a version of a policy.
+// Waits returns what existing objects of a namespace wait for before remediation changes them for a version of a policy.
 func (s *Simulation) Waits(p *placement.Policy, namespace string) waiting.Waits {
 	return s.waits(p, namespace, s.Policy(p.Name).Object.Status)
 }
 
-// WaitsForNew is like Waits, for a change that is in no plan yet, so that no plan with it is approved.
+// WaitsForNew is Waits for a change that is in no plan yet, so that no plan with it is approved.
 func (s *Simulation) WaitsForNew(p *placement.Policy, namespace string) waiting.Waits {
 	status := s.Policy(p.Name).Object.Status
 	status.Plan = nil
 	return s.waits(p, namespace, status)
 }
 
+// waits returns what existing objects of a namespace wait for before remediation changes them for a version of a policy whose status is
+// given.
 func (s *Simulation) waits(p *placement.Policy, namespace string, status placementv1.PlacementPolicyStatus) waiting.Waits {
 	now := s.options.Now
 	if now.IsZero() {
@@ -449,7 +454,8 @@ func (s *Simulation) waits(p *placement.Policy, namespace string, status placeme
 	return waiting.Of(p, status, namespace, now)
 }
 
-// Matching returns the versions of policies that match an object, in order of precedence. It evaluates none of them.
+// Matching returns the versions of policies that match an object, in order of precedence. It evaluates no policy. It returns an error if a
+// match condition can't be evaluated.
 func (s *Simulation) Matching(ctx context.Context, o Object) ([]*placement.Policy, error) {
 	matching, unknown, err := s.decider.Matching(ctx, s.request(o))
 	if err == nil && len(unknown) > 0 {
@@ -459,7 +465,7 @@ func (s *Simulation) Matching(ctx context.Context, o Object) ([]*placement.Polic
 }
 
 // MatchingController returns the versions of policies that match the object from which a controller made another one, in order of
-// precedence. If the cluster does not have it, these are those that match objects of its kind.
+// precedence. If the cluster does not have that object, the result has those that may match objects of its type.
 func (s *Simulation) MatchingController(ctx context.Context, c delivery.Controller) ([]*placement.Policy, error) {
 	resource, err := s.cluster.Resource(c.WithVersion(c.Version))
 	if err != nil {
@@ -482,7 +488,7 @@ func (s *Simulation) MatchingController(ctx context.Context, c delivery.Controll
 	return out, nil
 }
 
-// VerdictsBy is like Verdicts and evaluates policies by the function. The function gets the input that the policy sees.
+// VerdictsBy is Verdicts that evaluates policies by a function, which gets the input of the policy; nil for the policies' own evaluators.
 func (s *Simulation) VerdictsBy(ctx context.Context, o Object, evaluate Evaluate) ([]*placement.Verdict, error) {
 	decide, request := s.decider.Decide, s.request(o)
 	if o.Exists {
@@ -496,8 +502,8 @@ func (s *Simulation) VerdictsBy(ctx context.Context, o Object, evaluate Evaluate
 	return outcome.Verdicts, nil
 }
 
-// Requested returns an existing object as its developer requested it. Values of policies that the API server does not allow to change stay
-// in it.
+// Requested returns an existing object with the values that its developer requested, instead of those of policies. Values of policies that
+// the API server does not allow to change remain.
 func (s *Simulation) Requested(ctx context.Context, o Object) (*unstructured.Unstructured, error) {
 	undone, err := s.decider.Undo(ctx, o.Resource, o.Content)
 	if err != nil {
@@ -506,8 +512,8 @@ func (s *Simulation) Requested(ctx context.Context, o Object) (*unstructured.Uns
 	return undone.Object, nil
 }
 
-// RequestedScheduling returns the scheduling fields of an existing object as its developer requested them, as Scheduling does, also those
-// that the API server does not allow to change.
+// RequestedScheduling returns the scheduling fields of an existing object, in the form of Scheduling, as its developer requested them, even
+// where the API server no longer allows to change them.
 func (s *Simulation) RequestedScheduling(ctx context.Context, o Object) (map[string]string, error) {
 	undone, err := s.decider.Undo(ctx, o.Resource, o.Content)
 	if err != nil {
@@ -541,7 +547,7 @@ func (s *Simulation) Mismatch(ctx context.Context, p *Policy, o Object) (*match.
 	return version.Matcher.Mismatch(ctx, object, s.options.OwnNamespace), nil
 }
 
-// Explain returns which version of a policy decides an object, and why. It returns "" for a policy without spec.rollout.
+// Explain says which version of a policy decides an object, and why; "" for a policy without spec.rollout.
 func (s *Simulation) Explain(ctx context.Context, p *Policy, o Object) (string, error) {
 	namespace, labels, err := s.namespaceOf(ctx, o)
 	if err != nil {
@@ -550,8 +556,7 @@ func (s *Simulation) Explain(ctx context.Context, p *Policy, o Object) (string, 
 	return p.Assignment.Explain(namespace, labels), nil
 }
 
-// namespaceOf returns the name and labels of the namespace by which policies match an object. As in the manager, a Namespace is
-// matched by its own.
+// namespaceOf returns the name and labels of the namespace by which policies match an object. For a Namespace, these are its own.
 func (s *Simulation) namespaceOf(ctx context.Context, o Object) (name string, labels map[string]string, err error) {
 	if o.Resource.GroupResource() == corev1.Resource("namespaces") {
 		return o.Content.GetName(), o.Content.GetLabels(), nil
@@ -560,6 +565,7 @@ func (s *Simulation) namespaceOf(ctx context.Context, o Object) (name string, la
 	return o.Namespace, labels, err
 }
 
+// request returns the request for the decider that decides an object.
 func (s *Simulation) request(o Object) placement.Request {
 	out := placement.Request{
 		Resource: o.Resource, Namespace: o.Namespace, Object: o.Content,
@@ -574,13 +580,13 @@ func (s *Simulation) request(o Object) placement.Request {
 	return out
 }
 
-// Matched yields the existing objects that policies may match, by type. The objects have at least the fields that
-// policies and their merging read. An error ends the sequence of a type.
+// Matched yields the existing objects of the types that policies may match, type by type. The objects have at least the fields that their
+// decision reads. An error, with an Object that has only the type, stands for all objects of a type.
 func (s *Simulation) Matched(ctx context.Context) iter.Seq2[Object, error] {
 	return s.MatchedWith(ctx, func(schema.GroupResource) *projection.FieldSet { return nil })
 }
 
-// MatchedWith is Matched with more fields of the objects of each type; nil for no more.
+// MatchedWith is Matched, with more fields of the objects of each type; nil for no more.
 func (s *Simulation) MatchedWith(ctx context.Context, more func(schema.GroupResource) *projection.FieldSet) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		for l, err := range s.matchedLists(ctx, more) {
@@ -599,13 +605,13 @@ func (s *Simulation) MatchedWith(ctx context.Context, more func(schema.GroupReso
 	}
 }
 
-// List are the existing objects of a type that policies may match.
+// List has the existing objects of a type that policies may match.
 type List struct {
 	Resource policy.Resource
-	Contents []*unstructured.Unstructured
+	Contents []*unstructured.Unstructured // the objects
 }
 
-// Object returns an object of the list.
+// Object returns the Object of a member of Contents.
 func (l List) Object(content *unstructured.Unstructured) Object {
 	out := Object{Resource: l.Resource.GroupVersionResource, Content: content, Exists: true}
 	if l.Resource.Namespaced {
@@ -614,11 +620,12 @@ func (l List) Object(content *unstructured.Unstructured) Object {
 	return out
 }
 
-// MatchedLists is Matched that yields the objects of each type at once. If an error ends a type, the list has its name alone.
+// MatchedLists is Matched that yields all objects of a type at once. With an error, the list has only the type.
 func (s *Simulation) MatchedLists(ctx context.Context) iter.Seq2[List, error] {
 	return s.matchedLists(ctx, func(schema.GroupResource) *projection.FieldSet { return nil })
 }
 
+// matchedLists is MatchedLists, with more fields of the objects of each type.
 func (s *Simulation) matchedLists(ctx context.Context, more func(schema.GroupResource) *projection.FieldSet) iter.Seq2[List, error] {
 	return func(yield func(List, error) bool) {
 		for _, resource := range s.cluster.Catalog().Select(s.selects) {
@@ -634,11 +641,12 @@ func (s *Simulation) matchedLists(ctx context.Context, more func(schema.GroupRes
 	}
 }
 
+// selects reports whether a policy may match objects of a type.
 func (s *Simulation) selects(resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.SelectsResource(resource) })
 }
 
-// inputFields returns the fields of a type's objects that deciding them reads; nil for all.
+// inputFields returns the fields of a type's objects that are read to decide them; nil for all fields.
 func (s *Simulation) inputFields(resource schema.GroupVersionResource) *projection.FieldSet {
 	sets := []*projection.FieldSet{placement.FollowFields(resource.GroupResource())}
 	if kind := s.options.ClusterLists.Of(resource.GroupResource()); kind != nil {
@@ -664,16 +672,16 @@ func (s *Simulation) inputFields(resource schema.GroupVersionResource) *projecti
 	return projection.Union(sets...)
 }
 
-// ClusterList returns the text of the list of clusters that an object has, in its annotation or, if it is a placement object, in a field
-// (package clusterlist); nil if it has none.
+// ClusterList returns the text (clusterlist.List.Text) of the list of clusters that an object has, in its annotation or, if it is a
+// placement object, in a field; nil if it has none.
 func (s *Simulation) ClusterList(o Object) *string {
 	lists := placement.Outcome{List: s.decider.ClusterLists.Of(o.Resource.GroupResource())}
 	_, _, text := lists.ClustersIn(o.Content)
 	return text
 }
 
-// Scheduling returns the scheduling fields of an object of a type by merge key (package podscheduling). It returns none if the type has no
-// pod template, or the object's is malformed.
+// Scheduling returns the scheduling fields of an object's pod template, by merge key (package podscheduling). It returns none if the type
+// has no pod template, or that of the object is malformed.
 func (s *Simulation) Scheduling(resource schema.GroupVersionResource, o *unstructured.Unstructured) map[string]string {
 	path, ok := s.options.Templates.Path(resource.GroupResource())
 	if !ok {
@@ -690,7 +698,7 @@ func (s *Simulation) Scheduling(resource schema.GroupVersionResource, o *unstruc
 	return out
 }
 
-// namespaceLabels are the labels of the namespaces.
+// namespaceLabels has the labels of each namespace, by its name.
 type namespaceLabels map[string]map[string]string
 
 // Labels implements placement.Namespaces.
@@ -702,12 +710,12 @@ func (n namespaceLabels) Labels(_ context.Context, name string) (map[string]stri
 	return map[string]string{corev1.LabelMetadataName: name}, nil
 }
 
-// needsNamespaces reports whether decisions depend on the labels of namespaces, or may.
+// needsNamespaces reports whether the labels of namespaces may determine decisions.
 func (s *Simulation) needsNamespaces() bool {
 	return slices.ContainsFunc(s.policies, (*Policy).NeedsNamespaces)
 }
 
-// readNamespaces returns the labels of all namespaces if a policy selects by them.
+// readNamespaces returns the labels of all namespaces; none if no decision depends on them.
 func (s *Simulation) readNamespaces(ctx context.Context) (namespaceLabels, error) {
 	out := namespaceLabels{}
 	if !s.needsNamespaces() {
@@ -726,7 +734,7 @@ func (s *Simulation) readNamespaces(ctx context.Context) (namespaceLabels, error
 	return out, nil
 }
 
-// owners looks up owners in a cluster.
+// owners finds the owners of objects in a cluster, as placement.Owners.
 type owners struct{ Cluster }
 
 // Owner implements placement.Owners.

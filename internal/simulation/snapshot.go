@@ -42,19 +42,19 @@ const (
 	SnapshotKind       = "ClusterSnapshot"
 )
 
-// Snapshot is the part of a cluster's state that its policies read, and the objects that they match. Decisions on it equal
-// those in the cluster at that time.
+// Snapshot is a file with that part of a cluster's state on which decisions depend. Decisions on it equal those in the cluster when it was
+// recorded.
 type Snapshot struct {
 	metav1.TypeMeta `json:",inline"`
-	// Discovery are the types that the cluster served.
+	// Discovery has the types that the cluster served.
 	Discovery Discovery `json:"discovery"`
-	// Objects are the policies, their stored revisions that decide, what they read, and what they match. Objects of all types but
-	// policies, revisions, and inventories have only the fields that policies read, and their identity, labels, annotations, and number of
-	// replicas. Secrets have no payload.
+	// Objects are the policies, their stored revisions that decide, the objects that they read, and those that they match. Objects of all
+	// types but policies, revisions, and inventories have only the fields that policies read, and their identity, labels, annotations, and
+	// number of replicas. Secrets have no payload.
 	Objects []map[string]any `json:"objects"`
 }
 
-// Snapshot records what the policies of the simulation read from the cluster. served is what discovery returned for it.
+// Snapshot records the cluster of the simulation. served has the types that it serves, from discovery.
 func (s *Simulation) Snapshot(ctx context.Context, served Discovery) (*Snapshot, error) {
 	out := &Snapshot{TypeMeta: metav1.TypeMeta{APIVersion: SnapshotAPIVersion, Kind: SnapshotKind}, Discovery: served}
 	fields := s.snapshotFields()
@@ -79,7 +79,7 @@ func (s *Simulation) Snapshot(ctx context.Context, served Discovery) (*Snapshot,
 	return out, nil
 }
 
-// snapshotFields returns the types that a snapshot contains, and the fields of their objects; nil stands for all fields.
+// snapshotFields returns the types that a snapshot has, and the fields of their objects.
 func (s *Simulation) snapshotFields() fieldsByType {
 	inventories := s.cluster.Catalog().Inventories().Resources()
 	out := fieldsByType{placementv1.GroupVersion.WithResource("placementpolicies"): nil}
@@ -116,11 +116,12 @@ func (s *Simulation) snapshotFields() fieldsByType {
 // replicaFields are the fields with the number of replicas of an object.
 var replicaFields = projection.Fields("spec.replicas")
 
+// compareResources compares two types by their texts.
 func compareResources(a, b schema.GroupVersionResource) int {
 	return strings.Compare(a.String(), b.String())
 }
 
-// DecodeSnapshot decodes a snapshot. The error says what to do if the text is none, or one of another version of Berth.
+// DecodeSnapshot decodes the text of a snapshot. An error says that it is no snapshot, is damaged, or is from another version of Berth.
 func DecodeSnapshot(text []byte) (*Snapshot, error) {
 	out := &Snapshot{}
 	unknown, err := json.UnmarshalStrict(text, out)
@@ -138,7 +139,7 @@ func DecodeSnapshot(text []byte) (*Snapshot, error) {
 	return out, nil
 }
 
-// Cluster returns the recorded cluster.
+// Cluster returns the recorded cluster. inventories are the types whose objects represent clusters.
 func (s *Snapshot) Cluster(inventories *replication.Inventories) (*Static, error) {
 	objects := make([]*unstructured.Unstructured, len(s.Objects))
 	for i, obj := range s.Objects {

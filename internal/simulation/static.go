@@ -45,8 +45,8 @@ import (
 
 // Discovery is what discovery returns for a cluster.
 type Discovery struct {
-	Groups    []*metav1.APIGroup        `json:"groups"`
-	Resources []*metav1.APIResourceList `json:"resources"`
+	Groups    []*metav1.APIGroup        `json:"groups"`    // the API groups with their versions
+	Resources []*metav1.APIResourceList `json:"resources"` // the types of each group and version
 }
 
 // kubernetes is what discovery returns for an API server without custom resources and without flags. A test compares it
@@ -67,22 +67,22 @@ func KubernetesDiscovery() Discovery {
 	return out
 }
 
-// Static is a Cluster with a fixed content.
+// Static is a Cluster whose content does not change.
 type Static struct {
 	catalog   *watches.Catalog
-	resources map[schema.GroupVersionKind]policy.Resource
+	resources map[schema.GroupVersionKind]policy.Resource // the type of each kind
 	objects   map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured
-	policies  []placementv1.PlacementPolicy
+	policies  []placementv1.PlacementPolicy // the PlacementPolicies among the objects
 }
 
 var _ Cluster = (*Static)(nil)
 
-// NewStatic returns a cluster that serves the discovered types and contains the objects. PlacementPolicies among them
-// are its policies. CustomResourceDefinitions among them add their types. A kind that nothing else defines gets the
-// plural name that Kubernetes would guess, and is namespaced if an object of it has a namespace.
+// NewStatic returns a cluster that serves the discovered types and has the objects. The PlacementPolicies among them are its policies. The
+// CustomResourceDefinitions among them add their types. A kind that nothing else defines gets the plural name that Kubernetes would guess,
+// and is namespaced if an object of it has a namespace.
 //
-// Of two objects of one name the last one counts. Objects of namespaced types without a namespace are in the namespace
-// "default". An error names the object.
+// Of two objects with one name, the last one counts. Objects of namespaced types without a namespace are in the namespace "default". An
+// error names the object.
 func NewStatic(served Discovery, inventories *replication.Inventories, objects ...*unstructured.Unstructured) (*Static, error) {
 	d := newDefinitions(served)
 	for _, obj := range objects {
@@ -115,6 +115,7 @@ func Describe(obj *unstructured.Unstructured) string {
 	return strings.TrimSpace(obj.GetKind() + " " + name)
 }
 
+// add adds an object.
 func (s *Static) add(obj *unstructured.Unstructured) error {
 	if obj.GetKind() == "" || obj.GetAPIVersion() == "" {
 		return errors.New("apiVersion and kind are required")
@@ -187,6 +188,7 @@ func (s *Static) List(_ context.Context, resource schema.GroupVersionResource, _
 	return out, nil
 }
 
+// compareNames compares names by namespace and then by name.
 func compareNames(a, b types.NamespacedName) int {
 	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
 		return c
@@ -216,12 +218,13 @@ var wellKnown = []struct {
 	},
 }
 
-// definitions are the types of a Static.
+// definitions has the types of a Static while it is built.
 type definitions struct {
 	Discovery
-	resources map[schema.GroupVersionKind]policy.Resource
+	resources map[schema.GroupVersionKind]policy.Resource // the type of each kind
 }
 
+// newDefinitions returns the discovered types, and those of wellKnown.
 func newDefinitions(served Discovery) *definitions {
 	d := &definitions{resources: map[schema.GroupVersionKind]policy.Resource{}}
 	// The lists grow, and belong to the caller.
@@ -244,8 +247,7 @@ func newDefinitions(served Discovery) *definitions {
 	return d
 }
 
-// add adds a type or a subresource, unless it is known. The preferred version of a group that it adds versions to is the
-// one that the API server would prefer.
+// add adds a type or a subresource of a group and version, unless it is known.
 func (d *definitions) add(gv schema.GroupVersion, r metav1.APIResource) {
 	i := slices.IndexFunc(d.Resources, func(l *metav1.APIResourceList) bool { return l.GroupVersion == gv.String() })
 	list := &metav1.APIResourceList{GroupVersion: gv.String()}
@@ -268,7 +270,7 @@ func (d *definitions) add(gv schema.GroupVersion, r metav1.APIResource) {
 	d.addVersion(gv)
 }
 
-// addVersion adds a version to its group.
+// addVersion adds a version to its group, and makes the version preferred that the API server would prefer.
 func (d *definitions) addVersion(gv schema.GroupVersion) {
 	added := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
 	i := slices.IndexFunc(d.Groups, func(g *metav1.APIGroup) bool { return g.Name == gv.Group })
@@ -310,7 +312,7 @@ func (d *definitions) addDefinition(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// guess adds the type of an object if no definition has it.
+// guess adds the type of an object with a guessed plural name, unless the kind is known.
 func (d *definitions) guess(obj *unstructured.Unstructured) {
 	gvk := obj.GroupVersionKind()
 	if _, known := d.resources[gvk]; known || gvk.Kind == "" || gvk.Version == "" {

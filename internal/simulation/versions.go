@@ -36,8 +36,8 @@ import (
 
 var controllerRevisions = appsv1.SchemeGroupVersion.WithResource("controllerrevisions")
 
-// compile compiles and binds the versions of a policy that decide, as the manager does. An error means that the cluster could not
-// be read.
+// compile returns the versions of a policy that decide, compiled and bound as in the manager. An error means that the cluster could not be
+// read.
 func (s *Simulation) compile(ctx context.Context, obj *placementv1.PlacementPolicy) (*Policy, error) {
 	assigned := rollout.Assign(obj)
 	out := &Policy{Object: obj, Assignment: assigned}
@@ -53,7 +53,8 @@ func (s *Simulation) compile(ctx context.Context, obj *placementv1.PlacementPoli
 	return out, err
 }
 
-// version returns a version of a policy, which decides in the namespaces for which within returns true.
+// version returns the version of a policy that has a revision. It decides in the namespaces, by name and labels, for which within returns
+// true. An error means that the cluster could not be read.
 func (s *Simulation) version(ctx context.Context, obj *placementv1.PlacementPolicy, revision rollout.Ref,
 	within func(string, map[string]string) bool) (*Version, error) {
 	newest := obj.Spec.WithDefaults()
@@ -83,7 +84,8 @@ func (s *Simulation) version(ctx context.Context, obj *placementv1.PlacementPoli
 	return out, nil
 }
 
-// stored returns a stored version of a policy. reason says why there is none. An error means that the cluster could not be read.
+// stored returns the version of a policy that a ControllerRevision stores under a number. reason says why it can't be used. err means that
+// the cluster could not be read.
 func (s *Simulation) stored(ctx context.Context, obj *placementv1.PlacementPolicy, number int64) (revision policy.Revision, reason, err error) {
 	name, namespace := policy.NumberedRevisionName(obj.Name, number), s.options.OwnNamespace
 	content, err := s.cluster.Get(ctx, controllerRevisions, namespace, name)
@@ -108,10 +110,10 @@ func (s *Simulation) stored(ctx context.Context, obj *placementv1.PlacementPolic
 		"--berth-namespace to the namespace that Berth runs in, or add the ControllerRevision to the files", namespace, name)}, nil
 }
 
-// RevisionError means that a revision of a policy decides and can't be read.
+// RevisionError means that a revision of a policy is in force and can't be read.
 type RevisionError struct {
-	Revision int64
-	// Reason says why, and what to do.
+	Revision int64 // the number of the revision
+	// Reason says why it can't be read, and what to do.
 	Reason string
 }
 
@@ -119,7 +121,7 @@ func (e *RevisionError) Error() string {
 	return fmt.Sprintf("revision %d of the policy decides here, and %s", e.Revision, e.Reason)
 }
 
-// prepare sets the module and binding of a version, and returns its evaluator.
+// prepare compiles and binds a revision of a policy, sets out.Module and out.Binding, and returns the evaluator.
 func (s *Simulation) prepare(ctx context.Context, obj *placementv1.PlacementPolicy, source policy.Revision, out *Version) (placement.Evaluator, error) {
 	module, err := policy.Compile(obj.Name, source.Spec)
 	if err != nil {

@@ -43,49 +43,48 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Watched is a live cluster that keeps the lists that were read, and follows their changes when its caller wants that, so that the next
-// simulation does not list everything again. It keeps the fields of objects that were asked for, and no history. It finds types that are
-// installed later only if it is made again.
+// Watched is a live cluster that keeps the lists that were read and, after Follow, applies their changes, so that the next simulation need
+// not list everything again. It keeps only the fields that were requested, and no history. It does not find types that are installed later.
 type Watched struct {
 	*Live
 
-	// listing is held while a type is listed.
+	// listing is held during List.
 	listing sync.Mutex
 
 	mu sync.Mutex
-	// following is the context of the last call of Follow.
+	// following is the context of the last call of Follow; nil before.
 	following context.Context
-	lists     map[schema.GroupVersionResource]*watchedList
-	changes   int
-	next      chan struct{}
+	lists     map[schema.GroupVersionResource]*watchedList // the lists that were read
+	changes   int                                          // the number of changes so far
+	next      chan struct{}                                // closed at the next change
 
-	pollInterval time.Duration
+	pollInterval time.Duration // PollInterval, or shorter in tests
 }
 
 var _ Cluster = (*Watched)(nil)
 
-// watchedList are the objects of a type. The mutex of the Watched guards it.
+// watchedList has the objects of one type. The field mu of the Watched guards it.
 type watchedList struct {
-	fields *projection.FieldSet
-	// version is the resource version up to which the objects are known.
+	fields *projection.FieldSet // the fields that the objects have; nil for all
+	// version is the resource version of the last change that the objects have.
 	version string
 	objects map[types.NamespacedName]*unstructured.Unstructured
-	// sorted are the objects in a stable order; nil if they have changed.
+	// sorted has the objects sorted by namespace and name; nil if they have changed since.
 	sorted []*unstructured.Unstructured
 	// outdated reports whether the API server no longer has the changes after the version.
 	outdated bool
-	// polled reports whether the type is listed again at intervals.
+	// polled reports whether the type is listed again at intervals, because it can't be watched.
 	polled bool
-	// stop ends what follows the list; nil if nothing did.
+	// stop ends the goroutine that follows changes; nil if there was none.
 	stop context.CancelFunc
 }
 
-// NewWatched returns the cluster. It follows nothing before Follow.
+// NewWatched returns a cluster that follows no changes before Follow.
 func NewWatched(l *Live) *Watched {
 	return &Watched{Live: l, lists: map[schema.GroupVersionResource]*watchedList{}, next: make(chan struct{}), pollInterval: PollInterval}
 }
 
-// Changes returns the number of changes so far, and a channel that is closed at the next one.
+// Changes returns the number of changes of the kept lists so far, and a channel that is closed at the next one.
 func (w *Watched) Changes() (n int, next <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +98,7 @@ func (w *Watched) changed() {
 	w.next = make(chan struct{})
 }
 
-// Follow follows the changes of all types that were listed, or will be, until the context ends.
+// Follow makes the cluster follow the changes of all types that were or will be listed, until the context ends.
 func (w *Watched) Follow(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,14 +108,14 @@ func (w *Watched) Follow(ctx context.Context) {
 	}
 }
 
-// start starts following a list, until the context ends or another list replaces it. The caller holds mu.
+// start starts the goroutine that follows changes of a list, until the context ends or another list replaces it. The caller holds mu.
 func (w *Watched) start(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) {
 	list.end()
 	ctx, list.stop = context.WithCancel(ctx)
 	go w.follow(ctx, resource, list)
 }
 
-// end ends what follows the list. The caller holds the mutex of the Watched.
+// end ends the goroutine that follows changes of the list. The caller holds the mutex of the Watched.
 func (l *watchedList) end() {
 	if l.stop != nil {
 		l.stop()
@@ -128,7 +127,7 @@ func (w *Watched) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, 
 	return policiesOf(w.List(ctx, placementPolicies, nil))
 }
 
-// List implements Cluster. It lists a type again if more fields are needed than before, or if its changes were lost.
+// List implements Cluster. It lists a type again if fields are needed that the kept objects lack, or if changes were lost.
 func (w *Watched) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	w.listing.Lock()
 	defer w.listing.Unlock()
@@ -164,7 +163,7 @@ func (w *Watched) List(ctx context.Context, resource schema.GroupVersionResource
 	return valid(resource, added.list()), nil
 }
 
-// Get implements Cluster. An object of a type that was listed with all fields is that of the list.
+// Get implements Cluster. It returns the kept object if the type was listed with all fields, and otherwise reads from the API server.
 func (w *Watched) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	w.mu.Lock()
 	if list := w.lists[resource]; list != nil && list.fields == nil && !list.outdated {
@@ -175,11 +174,12 @@ func (w *Watched) Get(ctx context.Context, resource schema.GroupVersionResource,
 	return w.Live.Get(ctx, resource, namespace, name)
 }
 
+// nameOf returns the namespace and name of an object.
 func nameOf(obj *unstructured.Unstructured) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// list returns the objects in a stable order.
+// list returns the objects, sorted by namespace and name.
 func (l *watchedList) list() []*unstructured.Unstructured {
 	if l.sorted == nil {
 		l.sorted = slices.AppendSeq(make([]*unstructured.Unstructured, 0, len(l.objects)), maps.Values(l.objects))
@@ -196,7 +196,7 @@ func (l *watchedList) list() []*unstructured.Unstructured {
 // retryPause is the pause after a watch that ended with an error that may pass, such as an expired token.
 const retryPause = 10 * time.Second
 
-// follow follows a list until the context ends, or its changes are lost.
+// follow watches or polls the type of a list, and applies the changes, until the context ends or changes are lost.
 func (w *Watched) follow(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) {
 	for {
 		err := w.watch(ctx, resource, list)
@@ -216,19 +216,19 @@ func (w *Watched) follow(ctx context.Context, resource schema.GroupVersionResour
 	}
 }
 
-// isLost reports whether an error means that the API server no longer has the changes after a version.
+// isLost reports whether an error means that the API server no longer has the changes after a resource version.
 func isLost(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
 // errNoVersion means that the API server did not say which version a list has.
 var errNoVersion = errors.New("the list has no version")
 
-// isUnwatchable reports whether an error means that a type can be listed alone.
+// isUnwatchable reports whether an error means that a type can be listed but not watched.
 func isUnwatchable(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) || errors.Is(err, errNoVersion)
 }
 
-// watch applies the changes of a type to a list until an error ends the watch that a new connection does not correct. It returns the error,
-// or nil if the context has ended.
+// watch watches a type, and applies the changes to a list, until an error ends the watch that opening it again does not correct. It returns
+// that error, or nil if the context has ended.
 func (w *Watched) watch(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -276,8 +276,8 @@ func (w *Watched) watch(ctx context.Context, resource schema.GroupVersionResourc
 	return context.Cause(ctx)
 }
 
-// withBookmarks returns a watch whose bookmarks are changes of an object without a name, so that the RetryWatcher passes them on. With
-// their versions, the next page can go on from the last one.
+// withBookmarks returns a watch in which each bookmark is a change of an object without a name, so that the RetryWatcher passes it on. By
+// its resource version, the watch can continue later.
 func withBookmarks(events watch.Interface) watch.Interface {
 	passed := make(chan watch.Event)
 	out := watch.NewProxyWatcher(passed)
@@ -308,7 +308,7 @@ func withBookmarks(events watch.Interface) watch.Interface {
 	return out
 }
 
-// apply applies an event to a list, unless the context has ended, so that another one has taken over.
+// apply applies an event to a list, unless the context has ended, because another goroutine may follow the type then.
 func (w *Watched) apply(ctx context.Context, list *watchedList, kind watch.EventType, obj *unstructured.Unstructured) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -333,7 +333,7 @@ func (w *Watched) apply(ctx context.Context, list *watchedList, kind watch.Event
 	w.changed()
 }
 
-// lose marks a list whose changes are lost, so that it is read again.
+// lose marks a list as outdated, so that the type is listed again.
 func (w *Watched) lose(list *watchedList) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -344,7 +344,7 @@ func (w *Watched) lose(list *watchedList) {
 // PollInterval is how often a type is listed again that can't be watched.
 const PollInterval = time.Minute
 
-// Polled returns the types that are listed again at intervals, because the user may not watch them, or the API server can't, sorted.
+// Polled returns, sorted, the types that are listed again at intervals, because the user may not watch them, or the API server can't.
 func (w *Watched) Polled() []schema.GroupResource {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -358,7 +358,7 @@ func (w *Watched) Polled() []schema.GroupResource {
 	return out
 }
 
-// poll lists a type again at intervals until the context ends.
+// poll lists the type of a list again every pollInterval until the context ends.
 func (w *Watched) poll(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) {
 	w.mu.Lock()
 	if !list.polled {
@@ -382,7 +382,7 @@ func (w *Watched) poll(ctx context.Context, resource schema.GroupVersionResource
 	}
 }
 
-// replace replaces the objects of a list by those that were listed again, unless the context has ended.
+// replace replaces the objects of a list by those of a new list, unless the context has ended.
 func (w *Watched) replace(ctx context.Context, list *watchedList, objects []*unstructured.Unstructured, version string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -407,7 +407,7 @@ func (w *Watched) replace(ctx context.Context, list *watchedList, objects []*uns
 	}
 }
 
-// same reports whether two versions of an object differ in nothing that a simulation reads.
+// same reports whether two versions of an object differ only in fields that no simulation reads.
 func same(a, b *unstructured.Unstructured) bool {
 	version := a.GetResourceVersion()
 	content := func(obj *unstructured.Unstructured) map[string]any {
