@@ -38,7 +38,7 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// findings returns the errors and warnings about the changes, sorted by kind and name.
+// findings returns the errors and warnings about the changes, sorted by the objects.
 func (q *question) findings(ctx context.Context) ([]Finding, error) {
 	var out []Finding
 	for resource, objects := range q.changed.changed {
@@ -66,7 +66,8 @@ func (q *question) changeFindings(ctx context.Context, resource schema.GroupVers
 		found, err := q.policyFindings(ctx, q.after.Policy(name.Name))
 		return append(found, q.stages(ctx, q.after.Policy(name.Name))...), err
 	case resource.Group == placementv1.GroupVersion.Group && resource.Resource == "limitedresources":
-		return []Finding{{simulation.Describe(cmp.Or(c.after, c.before)), false, "which requests this leaves without a quota is not considered"}}, nil
+		return []Finding{{simulation.Describe(cmp.Or(c.after, c.before)), false,
+			"this report does not say which requests would need a quota that does not exist"}}, nil
 	case resource.Group == placementv1.GroupVersion.Group:
 		return nil, nil
 	}
@@ -75,15 +76,15 @@ func (q *question) changeFindings(ctx context.Context, resource schema.GroupVers
 		return []Finding{{object, false, text}}, nil
 	}
 	if resource == namespaces && c.after == nil {
-		return []Finding{{object, false, "the objects in the namespace are deleted with it, which is not considered"}}, nil
+		return []Finding{{object, false, "the objects in the namespace are deleted with it, which this report does not show"}}, nil
 	}
 	return nil, nil
 }
 
-// withoutEffect returns why the change of an object moves nothing; "" if policies may decide otherwise because of it.
+// withoutEffect says why the change of an object of a type has no effect on placements; "" if policies may decide otherwise because of it.
 func (q *question) withoutEffect(resource schema.GroupVersionResource, c change) string {
 	if c.before != nil && c.after != nil && equality.Semantic.DeepEqual(ownContent(c.before), ownContent(c.after)) {
-		return "the object is like this already"
+		return "the object already has this content, so nothing changes"
 	}
 	inventories := q.after.Cluster().Catalog().Inventories()
 	read := false
@@ -110,14 +111,14 @@ func (q *question) withoutEffect(resource schema.GroupVersionResource, c change)
 	return fmt.Sprintf("no policy matches or reads %s, so the change moves nothing", resource.GroupResource())
 }
 
-// ownContent returns the object without its generation, which the API server counts.
+// ownContent returns an object's content without its generation, which the API server increases.
 func ownContent(obj *unstructured.Unstructured) map[string]any {
 	out := obj.DeepCopy()
 	out.SetGeneration(0)
 	return out.Object
 }
 
-// readOf returns what policies read of an object; nil if there is none.
+// readOf returns the given fields of an object as policies read them; nil if there is no object.
 func readOf(obj *unstructured.Unstructured, resource schema.GroupVersionResource, fields *projection.FieldSet,
 	inventories *replication.Inventories) map[string]any {
 	if obj == nil {
@@ -128,7 +129,8 @@ func readOf(obj *unstructured.Unstructured, resource schema.GroupVersionResource
 	return fields.Project(prepared.Object)
 }
 
-// pauses returns the policies whose remediation the changes would pause, because they harm too many of the matched objects.
+// pauses returns a finding for each policy whose remediation Berth would pause after the changes, because they harm too many of the objects
+// that the policy matches.
 func (q *question) pauses() []Finding {
 	harmed, objects := map[string]map[string]int{}, map[string]int{}
 	for _, r := range q.results {
@@ -159,7 +161,7 @@ func (q *question) pauses() []Finding {
 	return out
 }
 
-// matched returns the number of objects that a policy matches after the changes.
+// matched returns the number of existing objects that the policy of a name matches after the changes.
 func (q *question) matched(policy string) int {
 	out := 0
 	for _, r := range q.results {
@@ -175,8 +177,8 @@ func (q *question) matched(policy string) int {
 	return out
 }
 
-// policyFindings returns why a policy does not compile, the warnings about its text, what the type checker finds, and whether
-// it matches nothing.
+// policyFindings returns findings about a policy that changes: why it does not compile, warnings about its text, what the type checker
+// finds, and that it matches nothing.
 func (q *question) policyFindings(ctx context.Context, p *simulation.Policy) ([]Finding, error) {
 	var out []Finding
 	object := "PlacementPolicy " + p.Name

@@ -26,39 +26,40 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// groups are the objects that each policy decides, grouped by what the policy reads of them. A policy decides the members of
-// a group alike, apart from the clusters that it chooses for each of them if the group has an open decision.
+// groups has, for each policy, the objects that it decides, grouped by what the policy reads of them. A policy decides all members of a
+// group alike. If the group has an open decision, only the clusters that the policy chooses may differ.
 type groups struct {
 	mu       sync.Mutex
-	byPolicy map[*placement.Policy]map[any]*group
+	byPolicy map[*placement.Policy]map[any]*group // by policy, and by what it reads or by its open decision
 }
 
-// group is a set of objects that a policy decides alike, with the decision.
+// group is a set of objects that a policy decides alike, with that decision.
 type group struct {
-	once sync.Once
-	// input has what the policy reads of a member, whose namespace is namespace.
+	once sync.Once // sets input, namespace, and decision or open
+	// input has what the policy reads of one member.
 	input     map[string]any
-	namespace string
-	decision  placement.Decision
-	err       error
-	// open is what the policy decides on all members apart from their clusters; nil if it decides all members alike.
+	namespace string             // the namespace of that member
+	decision  placement.Decision // the decision on each member, if open is nil
+	err       error              // why the policy can't decide the members
+	// open is the decision on all members without their clusters, which differ; nil if it does not leave clusters open.
 	open placement.OpenDecision
-	// members are the indices of the objects.
+	// members are the indices of the members in Session.objects.
 	members []int
-	// chosen has, for each member of an open decision, what its clusters were chosen by, and the clusters.
+	// chosen has, for each of members, the clusters that an open decision chooses.
 	chosen []chosen
 }
 
-// chosen are the clusters that are chosen for an object with a path.
+// chosen has the clusters that an open decision chooses for one object.
 type chosen struct {
-	path     string
+	path     string // the path of the object, by which the clusters are chosen (rules.ObjectPath)
 	clusters []string
 }
 
+// newGroups returns no groups.
 func newGroups() *groups { return &groups{byPolicy: map[*placement.Policy]map[any]*group{}} }
 
-// evaluateFor returns the function that evaluates policies on the object of the index, and adds it to the groups. It is
-// safe for concurrent use.
+// evaluateFor returns the simulation.Evaluate for the object with an index. It adds the object to a group of each policy, and evaluates the
+// policy only for the first member. It is safe for concurrent use.
 func (g *groups) evaluateFor(index int) func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 	return func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 		if decision, ok := g.choose(ctx, p, input, index); ok {
@@ -88,7 +89,8 @@ func (g *groups) evaluateFor(index int) func(ctx context.Context, p *placement.P
 	}
 }
 
-// choose decides an object by an open decision, and adds it to the group of that. ok is false if there is no open decision.
+// choose decides the object with an index by an open decision of a policy, and adds it to the group of that decision. ok is false if there
+// is none for the input.
 func (g *groups) choose(ctx context.Context, p *placement.Policy, input map[string]any, index int) (decision placement.Decision, ok bool) {
 	chooser, ok := p.Evaluator.(placement.Chooser)
 	if !ok {
@@ -106,7 +108,8 @@ func (g *groups) choose(ctx context.Context, p *placement.Policy, input map[stri
 	return decision, true
 }
 
-// join adds the object of the index to the group of the key, with the clusters that are chosen for it; nil if none are.
+// join adds the object with an index to the group of a policy with a key, and returns the group. c has the clusters that are chosen for the
+// object; nil if the group has no open decision.
 func (g *groups) join(p *placement.Policy, key any, index int, c *chosen) *group {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,10 +128,10 @@ func (g *groups) join(p *placement.Policy, key any, index int, c *chosen) *group
 	return known
 }
 
-// of returns the groups of a policy.
+// of returns the groups of a version of a policy.
 func (g *groups) of(p *placement.Policy) []*group { return slices.Collect(maps.Values(g.byPolicy[p])) }
 
-// concerned calls mark with the members whose decision by a later evaluator of the policy may differ.
+// concerned calls mark with the index of each member that the policy may decide otherwise by the evaluator after than by before.
 func (g *group) concerned(ctx context.Context, before, after placement.Evaluator, mark func(index int)) {
 	all := func() {
 		for _, index := range g.members {
@@ -154,7 +157,8 @@ func (g *group) concerned(ctx context.Context, before, after placement.Evaluator
 	}
 }
 
-// changes compares the open decision with that of a later evaluator. ok is false if the decisions on all members may differ.
+// changes compares the open decision of the evaluator before with that of after. concerns reports whether the clusters of the object with a
+// path may differ. ok is false if the decisions on all members may differ.
 func (g *group) changes(ctx context.Context, before, after placement.Evaluator) (concerns func(path string, clusters []string) bool, ok bool) {
 	was, wasChooser := before.(placement.Chooser)
 	is, isChooser := after.(placement.Chooser)

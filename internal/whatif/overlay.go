@@ -44,15 +44,15 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// Changes are changes of a cluster that are not made.
+// Changes are changes of a cluster whose effect is simulated. They are not made.
 type Changes struct {
-	// Apply are objects that are created, or applied to the existing ones of their name as `kubectl apply` does: fields that
-	// the manifest before had and the new one lacks are removed. The spec of a PlacementPolicy or quota that was not applied
-	// before is replaced as a whole. The status stays, except that of quotas where policies read it.
+	// Apply are manifests that are applied as `kubectl apply` does: fields that the last applied manifest had and the new one lacks are
+	// removed. The spec of a PlacementPolicy or quota that was not applied before is replaced as a whole. The status stays, except that of
+	// quotas where policies read it.
 	Apply []*unstructured.Unstructured
-	// Delete are objects that are deleted.
+	// Delete names objects that are deleted.
 	Delete []Reference
-	// Set are fields that get another value.
+	// Set are fields of existing objects that get another value.
 	Set []Assignment
 }
 
@@ -62,19 +62,19 @@ type Reference struct {
 	types.NamespacedName
 }
 
-// Assignment is a new value of a field. A value of nil removes the field.
+// Assignment gives a field of an object a new value. The value nil removes the field.
 type Assignment struct {
 	Reference
-	Path  []string
-	Value any
-	// Text is the value as the user wrote it. It replaces text by text, whatever it looks like: 1.30 stays a version.
+	Path  []string // names of members, from the object to the field
+	Value any      // nil removes the field
+	// Text is the value as the user wrote it. It is used instead of Value if the field has a string now: 1.30 stays a version.
 	Text string
 }
 
-// overlay is a cluster with changes.
+// overlay is a cluster as it would be after changes.
 type overlay struct {
 	simulation.Cluster
-	changed map[schema.GroupVersionResource]map[types.NamespacedName]change
+	changed map[schema.GroupVersionResource]map[types.NamespacedName]change // the changed objects, by type and name
 }
 
 // change is an object before and after the changes; nil stands for one that does not exist.
@@ -82,7 +82,7 @@ type change struct{ before, after *unstructured.Unstructured }
 
 var _ simulation.Cluster = (*overlay)(nil)
 
-// newOverlay returns the cluster with the changes. An error names the object of the change.
+// newOverlay returns the base cluster after the changes. An error names the object whose change is not possible.
 func newOverlay(ctx context.Context, base simulation.Cluster, c Changes) (*overlay, error) {
 	o := &overlay{Cluster: base, changed: map[schema.GroupVersionResource]map[types.NamespacedName]change{}}
 	for _, obj := range c.Apply {
@@ -108,12 +108,12 @@ func newOverlay(ctx context.Context, base simulation.Cluster, c Changes) (*overl
 	return o, nil
 }
 
-// WithChanges returns a cluster with the changes.
+// WithChanges returns a cluster as it would be after the changes.
 func WithChanges(ctx context.Context, cluster simulation.Cluster, c Changes) (simulation.Cluster, error) {
 	return newOverlay(ctx, cluster, c)
 }
 
-// put changes an object. before is the object before this change.
+// put records the change of an object. before is the object before this change, and after nil if it is deleted.
 func (o *overlay) put(r Reference, before, after *unstructured.Unstructured) {
 	if o.changed[r.Resource] == nil {
 		o.changed[r.Resource] = map[types.NamespacedName]change{}
@@ -124,12 +124,13 @@ func (o *overlay) put(r Reference, before, after *unstructured.Unstructured) {
 	o.changed[r.Resource][r.NamespacedName] = change{before, after}
 }
 
-// change returns how an object changes. ok is false if it does not.
+// change returns the object with a key before and after the changes. ok is false if it does not change.
 func (o *overlay) change(key objectKey) (c change, ok bool) {
 	c, ok = o.changed[key.resource][key.name]
 	return c, ok
 }
 
+// apply records that a manifest is applied.
 func (o *overlay) apply(ctx context.Context, obj *unstructured.Unstructured) error {
 	resource, err := o.Resource(obj.GroupVersionKind())
 	if err != nil {
@@ -161,7 +162,7 @@ func (o *overlay) apply(ctx context.Context, obj *unstructured.Unstructured) err
 	return nil
 }
 
-// merge returns an existing object after a manifest was applied.
+// merge returns what an existing object is after a manifest was applied. It changes the manifest.
 func merge(existing, manifest *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	// Its controller writes the status.
 	delete(manifest.Object, "status")
@@ -189,8 +190,8 @@ func merge(existing, manifest *unstructured.Unstructured) (*unstructured.Unstruc
 	return out, nil
 }
 
-// threeWayMerge returns the current object with what the manifest adds to it, and without what the last one had and this one
-// lacks. Lists of Kubernetes' own kinds are merged by their keys, as kubectl does.
+// threeWayMerge returns the JSON of the current object with what a manifest sets, and without what the last applied manifest (last) had and
+// this one lacks. Lists of Kubernetes' own kinds are merged by their keys, as kubectl does.
 func threeWayMerge(gvk schema.GroupVersionKind, last, manifest, current []byte) ([]byte, error) {
 	builtin, err := scheme.Scheme.New(gvk)
 	if runtime.IsNotRegisteredError(err) {
@@ -214,6 +215,7 @@ func threeWayMerge(gvk schema.GroupVersionKind, last, manifest, current []byte) 
 	return strategicpatch.StrategicMergePatchUsingLookupPatchMeta(current, patch, keys)
 }
 
+// set records that a field of an existing object gets another value.
 func (o *overlay) set(ctx context.Context, s Assignment) error {
 	existing, err := o.Get(ctx, s.Resource, s.Namespace, s.Name)
 	if err != nil {

@@ -32,7 +32,7 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// ParseReference parses TYPE/[NAMESPACE/]NAME. Without the namespace, it finds the only object of that name.
+// ParseReference parses TYPE/NAME or TYPE/NAMESPACE/NAME. Without the namespace, it finds the only object of that name in all namespaces.
 func ParseReference(ctx context.Context, cluster simulation.Cluster, text string) (Reference, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
@@ -57,7 +57,7 @@ func ParseReference(ctx context.Context, cluster simulation.Cluster, text string
 	return out, err
 }
 
-// namespaceOf returns the namespace of the only object of a name.
+// namespaceOf returns the namespace of the only object of a type with a name. It returns an error if there is none or several.
 func namespaceOf(ctx context.Context, cluster simulation.Cluster, resource policy.Resource, name string) (string, error) {
 	objects, err := cluster.List(ctx, resource.GroupVersionResource, (&projection.FieldSet{}).Seal())
 	if err != nil {
@@ -78,7 +78,7 @@ func namespaceOf(ctx context.Context, cluster simulation.Cluster, resource polic
 	return "", fmt.Errorf("the namespaces %s have an object %q of %s: write TYPE/NAMESPACE/NAME", strings.Join(namespaces, ", "), name, resource.GroupResource())
 }
 
-// ParseAssignment parses TYPE/[NAMESPACE/]NAME:PATH=VALUE.
+// ParseAssignment parses TYPE/[NAMESPACE/]NAME:PATH=VALUE, where VALUE is YAML. Without =VALUE, the assignment removes the field.
 func ParseAssignment(ctx context.Context, cluster simulation.Cluster, text string) (Assignment, error) {
 	name, assignment, ok := strings.Cut(text, ":")
 	path, value, hasValue := strings.Cut(assignment, "=")
@@ -119,7 +119,7 @@ func ParseAssignment(ctx context.Context, cluster simulation.Cluster, text strin
 	return out, nil
 }
 
-// AliasIn returns the first alias in a YAML node; nil if there is none. A short text with aliases can stand for a value of any size.
+// AliasIn returns the first YAML alias below a node; nil if there is none. A short text with aliases can stand for a value of any size.
 func AliasIn(node *yaml.Node) *yaml.Node {
 	if node.Kind == yaml.AliasNode {
 		return node
@@ -132,7 +132,7 @@ func AliasIn(node *yaml.Node) *yaml.Node {
 	return nil
 }
 
-// inLabels reports whether a path is within the labels or annotations of an object.
+// inLabels reports whether a path leads to a label or an annotation of an object.
 func inLabels(path []string) bool {
 	return len(path) > 2 && path[0] == "metadata" && (path[1] == "labels" || path[1] == "annotations")
 }
@@ -140,7 +140,7 @@ func inLabels(path []string) bool {
 // bracket is a name in brackets and quotes at the beginning of a path.
 var bracket = regexp.MustCompile(`^\[(?:'([^']+)'|"([^"]+)")\]`)
 
-// parsePath parses names that are joined by dots, or in brackets and quotes.
+// parsePath parses the names in a path, which are joined by dots, or in brackets and quotes.
 func parsePath(text string) ([]string, error) {
 	var out []string
 	for rest := text; rest != ""; {

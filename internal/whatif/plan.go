@@ -28,37 +28,35 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// Plan is what remediation of a policy has to do.
+// Plan lists the changes that remediation of a policy has to make.
 type Plan struct {
 	Policy string `json:"policy"`
-	// Digest identifies the moves, as in the status of the policy; empty if there are none.
+	// Digest identifies the moves, as in the status of the policy; "" if there are no moves.
 	Digest string `json:"digest,omitempty"`
 	Moves  []Move `json:"moves"`
-	// Waits says what the objects wait for before they are patched, as the status of the policy does; empty if they do not wait.
+	// Waits says what the objects wait for before they are patched, in the words of the policy's status; "" if they do not wait.
 	Waits string `json:"waits,omitempty"`
-	// Causes are the changes that made the plan necessary, as the status of the policy has them for the same digest.
-	Causes []string `json:"causes,omitempty"`
-	// Denied, Undecided, and LeftAlone are the numbers of objects that violate the decision and are not moved.
-	Denied    int `json:"denied"`
-	Undecided int `json:"undecided"`
-	LeftAlone int `json:"leftAlone"`
+	// Causes are the changes that made the plan necessary, from the status of the policy, if that has the same digest.
+	Causes    []string `json:"causes,omitempty"`
+	Denied    int      `json:"denied"`    // the number of objects that the policy denies
+	Undecided int      `json:"undecided"` // the number of objects that the policy can't decide
+	LeftAlone int      `json:"leftAlone"` // the number of other objects that differ and that remediation does not change
 	// Errors say why versions of the policy can't decide any object.
 	Errors []string `json:"errors,omitempty"`
 }
 
-// Move is an object to patch, or a Pod to evict.
+// Move is an object that remediation patches or, if Evict is set, a Pod that it evicts.
 type Move struct {
 	Resource  string    `json:"resource"`
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
-	Evict     bool      `json:"evict,omitempty"`
-	Changes   []Value   `json:"changes"`
+	Evict     bool      `json:"evict,omitempty"` // whether a Pod is evicted, instead of patched
+	Changes   []Value   `json:"changes"`         // the values that the patch sets
 }
 
-// PlanOf returns the plan of a policy with all of its moves, by type, namespace, and name. It is computed by the ledger that
-// the leader uses, so equal objects and data give the digest in the status of the policy, unless a part of that plan is
-// done already.
+// PlanOf returns the plan of the policy of a name, with its moves by type, namespace, and name. The ledger that the leader uses computes
+// it, so for equal objects and data the digest equals that in the status of the policy, unless a part of that plan is done already.
 func PlanOf(ctx context.Context, s *simulation.Simulation, policy string) (*Plan, error) {
 	p := s.Policy(policy)
 	if p == nil {

@@ -46,8 +46,8 @@ var (
 	deviceClassResource = resourcev1.SchemeGroupVersion.WithResource("deviceclasses")
 )
 
-// quotaFindings returns the resources of which more is used than quotas allow after the changes. Nothing is removed for
-// that, but requests that need more are denied.
+// quotaFindings returns a finding for each resource of which more is used after the changes than a quota allows. Then nothing is removed,
+// but requests that need more are denied.
 func (q *question) quotaFindings(ctx context.Context) ([]Finding, error) {
 	quotas, err := q.quotas(ctx)
 	if err != nil {
@@ -76,6 +76,7 @@ func (q *question) quotaFindings(ctx context.Context) ([]Finding, error) {
 	return out, nil
 }
 
+// describeQuota returns the kind and name of a quota for messages.
 func describeQuota(obj placementv1.Quota) string {
 	if obj.GetNamespace() == "" {
 		return "ClusterScopedQuota " + obj.GetName()
@@ -83,7 +84,7 @@ func describeQuota(obj placementv1.Quota) string {
 	return "ScopedQuota " + obj.GetNamespace() + "/" + obj.GetName()
 }
 
-// quotas returns the quotas that change, and those that may select other namespaces.
+// quotas returns the quotas that change and, if namespaces change, all ClusterScopedQuotas, because these may then select other namespaces.
 func (q *question) quotas(ctx context.Context) ([]placementv1.Quota, error) {
 	var objects []*unstructured.Unstructured
 	for _, c := range q.changed.changed[scopedQuotas] {
@@ -114,6 +115,7 @@ func (q *question) quotas(ctx context.Context) ([]placementv1.Quota, error) {
 	return out, nil
 }
 
+// typedQuota decodes a ScopedQuota or ClusterScopedQuota.
 func typedQuota(obj *unstructured.Unstructured) (placementv1.Quota, error) {
 	var out placementv1.Quota = &placementv1.ScopedQuota{}
 	if obj.GetNamespace() == "" {
@@ -125,8 +127,8 @@ func typedQuota(obj *unstructured.Unstructured) (placementv1.Quota, error) {
 	return out, nil
 }
 
-// usage returns, for each quota, what the objects of a cluster take that it counts. If these objects are not known, it is
-// what the quota's status says.
+// usage returns, for each quota, the amounts that the objects in a cluster use. If the cluster does not have all of these objects (see
+// Session.Recount), the amounts are those in the quota's status.
 func (q *question) usage(ctx context.Context, quotas []placementv1.Quota, from simulation.Cluster) ([]corev1.ResourceList, error) {
 	out := make([]corev1.ResourceList, len(quotas))
 	if !q.Recount {
@@ -172,7 +174,7 @@ func (q *question) usage(ctx context.Context, quotas []placementv1.Quota, from s
 	return out, nil
 }
 
-// DeviceClasses returns the DeviceClasses, if the API server serves them.
+// DeviceClasses returns the DeviceClasses of a cluster; none if it does not serve them.
 func DeviceClasses(ctx context.Context, from simulation.Cluster) (*extendedresourcecache.ExtendedResourceCache, error) {
 	classes := extendedresourcecache.NewExtendedResourceCache(klog.Background())
 	if _, served := from.Catalog().Exact(deviceClassResource); !served {
@@ -192,7 +194,7 @@ func DeviceClasses(ctx context.Context, from simulation.Cluster) (*extendedresou
 	return classes, nil
 }
 
-// measure passes the objects of all types that quotas count to a meter.
+// measure passes the objects of all types that quotas count, in a cluster, to a meter.
 func measure(ctx context.Context, from simulation.Cluster, meter *quota.Meter, evaluators *quota.Evaluators, quotas []placementv1.Quota) error {
 	measured := sets.New[schema.GroupResource]()
 	for _, obj := range quotas {
@@ -215,7 +217,7 @@ func measure(ctx context.Context, from simulation.Cluster, meter *quota.Meter, e
 	return nil
 }
 
-// selected returns the names of the namespaces with matching labels.
+// selected returns the names of the namespaces whose labels a selector matches.
 func selected(ctx context.Context, from simulation.Cluster, selector labels.Selector) ([]string, error) {
 	list, err := from.List(ctx, namespaces, (&projection.FieldSet{}).Seal())
 	var names []string

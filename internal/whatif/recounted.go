@@ -36,11 +36,11 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// recounted are the quotas that get another status by changes.
+// recounted has the quotas whose status differs after the changes, before and after.
 type recounted = map[schema.GroupVersionResource]map[types.NamespacedName]change
 
-// countAgain gives the quotas that policies read the status that Berth writes after the changes. Nothing is counted if no policy
-// reads quotas.
+// countAgain gives the quotas that policies read the status that Berth would write after the changes. It does nothing if no policy reads
+// quotas.
 func (q *question) countAgain(ctx context.Context) error {
 	if !slices.ContainsFunc(slices.Concat(q.before.Policies(), q.after.Policies()), readsQuotas) {
 		return nil
@@ -72,21 +72,22 @@ func (q *question) countAgain(ctx context.Context) error {
 	return err
 }
 
+// readsQuotas reports whether a policy reads quotas.
 func readsQuotas(p *simulation.Policy) bool {
 	return p.Fields(scopedQuotas) != nil || p.Fields(clusterScopedQuotas) != nil
 }
 
-// basisOfCounts reports whether quotas count by the objects of a type, instead of counting them.
+// basisOfCounts reports whether objects of a type determine what quotas count, such as namespaces, and are not counted themselves.
 func basisOfCounts(resource schema.GroupVersionResource) bool {
 	return slices.Contains([]schema.GroupVersionResource{scopedQuotas, clusterScopedQuotas, namespaces, deviceClassResource}, resource)
 }
 
-// withQuotas returns the state after the changes, with other quotas.
+// withQuotas returns a simulation of the cluster after the changes, in which the given quotas have their new status.
 func (q *question) withQuotas(ctx context.Context, quotas recounted) (*simulation.Simulation, error) {
 	return simulation.New(ctx, &overlay{q.changed, quotas}, q.options)
 }
 
-// quotasToCount returns the quotas whose status the changes can alter: those that change, and those that count what changes.
+// quotasToCount returns the quotas whose status the changes may alter: those that change, and those that count types that change.
 func (q *question) quotasToCount(ctx context.Context) ([]placementv1.Quota, error) {
 	evaluators := quota.NewEvaluators(clock.RealClock{}, quota.Devices{})
 	var out []placementv1.Quota
@@ -110,7 +111,7 @@ func (q *question) quotasToCount(ctx context.Context) ([]placementv1.Quota, erro
 	return out, nil
 }
 
-// changesCountOf reports whether the count of some types can change.
+// changesCountOf reports whether the changes may alter how many objects of some types quotas count.
 func (q *question) changesCountOf(counted sets.Set[schema.GroupResource]) bool {
 	for resource := range q.changed.changed {
 		if counted.Has(resource.GroupResource()) || resource == namespaces || resource == deviceClassResource {
@@ -120,7 +121,7 @@ func (q *question) changesCountOf(counted sets.Set[schema.GroupResource]) bool {
 	return false
 }
 
-// recountedFor reports whether a quota gets another status because of objects of a type.
+// recountedFor reports whether changes of objects of a type may be why a quota gets another status.
 func (q *question) recountedFor(resource schema.GroupVersionResource) bool {
 	evaluators := quota.NewEvaluators(clock.RealClock{}, quota.Devices{})
 	for _, objects := range q.recounted {
@@ -137,7 +138,7 @@ func (q *question) recountedFor(resource schema.GroupVersionResource) bool {
 	return false
 }
 
-// count returns the quotas whose status differs when the objects of a cluster are counted.
+// count counts the objects in a cluster, and returns the quotas whose status would differ.
 func (q *question) count(ctx context.Context, quotas []placementv1.Quota, from simulation.Cluster) (recounted, error) {
 	used, err := q.usage(ctx, quotas, from)
 	if err != nil {
@@ -174,11 +175,12 @@ func (q *question) count(ctx context.Context, quotas []placementv1.Quota, from s
 	return out, nil
 }
 
-// changesSpec reports whether a change is one of the spec, or creates the object.
+// changesSpec reports whether a change alters the spec, or creates the object.
 func changesSpec(c change) bool {
 	return c.before == nil || !equality.Semantic.DeepEqual(c.before.Object["spec"], c.after.Object["spec"])
 }
 
+// amountsOf returns the texts of amounts, by the names of the resources.
 func amountsOf(list corev1.ResourceList) map[string]string {
 	out := map[string]string{}
 	for name, amount := range list {

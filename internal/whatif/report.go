@@ -22,7 +22,7 @@ import (
 	"strings"
 )
 
-// Transition is what changes do to an object.
+// Transition says what happens to an object because of changes.
 type Transition string
 
 const (
@@ -45,31 +45,32 @@ const (
 	Unmatched Transition = "Unmatched"
 )
 
-// Transitions returns all transitions, the gravest first.
+// Transitions returns all transitions, the most serious first.
 func Transitions() []Transition {
 	return []Transition{Denied, Undecidable, Allowed, Moved, Changed, Pending, Matched, Unmatched}
 }
 
-// Report is what changes would do.
+// Report says what changes would do, without making them.
 type Report struct {
 	// Objects are the objects to which something happens, by transition, type, namespace, and name.
 	Objects []Object `json:"objects"`
-	// Totals count them.
+	// Totals has the number of Objects for each transition.
 	Totals map[Transition]int `json:"totals"`
-	// Namespaces count them by namespace; cluster-scoped objects are under "".
+	// Namespaces has the number of Objects for each transition, by namespace; "" stands for cluster-scoped objects.
 	Namespaces map[string]map[Transition]int `json:"namespaces"`
-	// Unchanged is the number of other objects that policies match.
+	// Unchanged is the number of objects that policies match and to which nothing happens.
 	Unchanged int `json:"unchanged"`
-	// Rules are the numbers of objects by rule, for the policies that change, and those of which another rule decides objects.
+	// Rules has how many objects each rule decides before and after, for policies that change, and for those of which a rule decides more or
+	// fewer objects than before.
 	Rules []RuleCount `json:"rules,omitempty"`
 	// Findings are errors and warnings about the changes.
 	Findings []Finding `json:"findings,omitempty"`
-	// Missing are the types of matched objects that the user may not list, so that the report lacks them.
+	// Missing are the types of objects that policies may match and that the user may not list, so that the report lacks them.
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Moves returns the number of objects of which labels, annotations, or scheduling fields change at once, whatever else
-// happens to them.
+// Moves returns the number of objects that get another label, annotation, scheduling field, or list of clusters at once, and not only after
+// an approval or at an update.
 func (r *Report) Moves() int {
 	out := 0
 	for _, o := range r.Objects {
@@ -80,50 +81,50 @@ func (r *Report) Moves() int {
 	return out
 }
 
-// Object is an object to which something happens.
+// Object is an object to which the changes make something happen.
 type Object struct {
 	Kind       string     `json:"kind"`
 	Resource   string     `json:"resource"`
 	Namespace  string     `json:"namespace,omitempty"`
 	Name       string     `json:"name"`
 	Transition Transition `json:"transition"`
-	// Values are the annotations, labels, and scheduling fields that change.
+	// Values are the labels, annotations, scheduling fields, and lists of clusters that change.
 	Values []Value `json:"values,omitempty"`
-	// Reasons are messages of policies for Denied, Undecidable, and Allowed, and names of policies for Matched and Unmatched.
+	// Reasons are messages of policies if Transition is Denied, Undecidable, or Allowed, and names of policies if it is Matched or Unmatched.
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// Value is a value that changes; nil stands for an absent one.
+// Value is a value of an object that changes.
 type Value struct {
-	Field string  `json:"field"`
-	Key   string  `json:"key"`
-	From  *string `json:"from"`
-	To    *string `json:"to"`
-	// Policy is the policy that sets the new value, or that set the old one.
+	Field string  `json:"field"` // labels, annotations, scheduling, or clusters
+	Key   string  `json:"key"`   // the key in the field
+	From  *string `json:"from"`  // the old value; nil for none
+	To    *string `json:"to"`    // the new value; nil for none
+	// Policy is the policy that sets the new value or, if none does, that set the old one.
 	Policy string `json:"policy"`
-	// Pending means that the object does not get the value without an approval, or before its next update.
+	// Pending reports whether the object gets the value only after an approval, or at its next update.
 	Pending bool `json:"pending,omitempty"`
-	// Waits says what the object waits for before it gets the value, as the status of the policy does; empty if remediation sets it at once.
+	// Waits says what the object waits for before it gets the value, in the words of the policy's status; "" if remediation sets it at once.
 	Waits string `json:"waits,omitempty"`
 }
 
-// RuleCount is the number of existing objects that a rule of spec.rules decides before and after the changes.
+// RuleCount has how many existing objects a rule in spec.rules of a policy decides before and after the changes.
 type RuleCount struct {
 	Policy string `json:"policy"`
 	Rule   string `json:"rule"`
-	Before int    `json:"before"`
-	After  int    `json:"after"`
+	Before int    `json:"before"` // the number of objects before the changes
+	After  int    `json:"after"`  // the number of objects after the changes
 }
 
 // Finding is an error or a warning about an object that changes.
 type Finding struct {
 	// Object is the kind and name of the object, for example "PlacementPolicy data-residency".
 	Object  string `json:"object"`
-	Error   bool   `json:"error"`
+	Error   bool   `json:"error"` // whether it is an error, and not a warning
 	Message string `json:"message"`
 }
 
-// newReport returns the report on the results.
+// newReport returns the objects, totals, and namespaces of a report on the results.
 func newReport(results []result) *Report {
 	out := &Report{Objects: []Object{}, Totals: map[Transition]int{}, Namespaces: map[string]map[Transition]int{}}
 	for _, r := range results {

@@ -31,7 +31,8 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// unread returns the policies of which a version decides that can't be read. Nothing is known of the objects that it decides.
+// unread returns a finding for each version of a policy that is in force and can't be read, so that the objects that it decides are not
+// decided here.
 func (q *question) unread() []Finding {
 	var out []Finding
 	for _, p := range q.after.Policies() {
@@ -44,8 +45,8 @@ func (q *question) unread() []Finding {
 	return out
 }
 
-// stages returns the findings about the rollout that a change of a policy starts. The report has what is in force after its last
-// stage.
+// stages returns a finding if the change of a policy starts a rollout in stages, or has no effect because of spec.rollout.revision. The
+// report itself has what is in force after the last stage.
 func (q *question) stages(ctx context.Context, p *simulation.Policy) []Finding {
 	spec, object := p.Object.Spec.Rollout, "PlacementPolicy "+p.Name
 	if spec == nil {
@@ -89,7 +90,7 @@ func (q *question) stages(ctx context.Context, p *simulation.Policy) []Finding {
 		strings.Join(parts, ", "), rest, until)}}
 }
 
-// everywhere returns the version that was in force everywhere last; nil if there was none.
+// everywhere returns the version of a policy that was last in force in all namespaces; nil if there was none.
 func everywhere(p *simulation.Policy) *simulation.Version {
 	switch {
 	case p == nil || p.Assignment.Before == rollout.None:
@@ -100,9 +101,9 @@ func everywhere(p *simulation.Policy) *simulation.Version {
 	return &p.Version
 }
 
-// movesByStage returns the number of objects for each stage of a policy, and of those in none, to which the policy gives other
-// values, at once or at their next update. It returns nil if the labels of a namespace are not known, for example because the user may not
-// list namespaces.
+// movesByStage returns, for each stage of a policy and last for the namespaces in no stage, the number of objects to which the policy gives
+// other values, at once or at their next update. It returns nil if the labels of a namespace are not known, for example because the user
+// may not list namespaces.
 func (q *question) movesByStage(ctx context.Context, p *simulation.Policy) []int {
 	// A stage with an invalid selector selects nothing.
 	stages, _ := rollout.NewStages(p.Name, p.Object.Spec.Rollout.Stages, field.NewPath("spec", "rollout", "stages"))

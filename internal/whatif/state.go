@@ -30,30 +30,31 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// state is what policies make of an object.
+// state is what policies decide for an object.
 type state struct {
-	matched []string
-	// denials and failures are why policies deny the object, or can't decide it.
+	matched []string // the names of the policies that match it
+	// denials are the messages of policies that deny the object, and failures those of policies that can't decide it.
 	denials, failures []reason
-	// blocked reports whether policies deny requests for the object, and held whether the object keeps its values because
-	// they would deny remediation's.
+	// blocked reports whether policies deny requests for the object. held reports whether they would deny remediation's, so that the object
+	// keeps its values.
 	blocked, held bool
-	// wanted are the keys for which policies decide another value.
+	// wanted has the values for which policies decide another one.
 	wanted map[valueKey]*wanted
-	// rules are the rules of spec.rules that decide the object.
+	// rules are the rules in spec.rules of policies that decide the object.
 	rules []decidingRule
-	// harmed are the policies that leave the object without a placement, and whether they remove all of its clusters.
+	// harmed has the names of the policies that leave the object without a placement; true if they remove all of its clusters.
 	harmed map[string]bool
 }
 
-// decidingRule is the rule of a policy that decides an object.
+// decidingRule is a rule, by name, of a policy, by name, that decides an object.
 type decidingRule struct{ policy, rule string }
 
-// reason is what one policy says.
+// reason is a message (text) of a policy about an object.
 type reason struct{ policy, text string }
 
 func (r reason) String() string { return r.policy + ": " + r.text }
 
+// texts returns the reasons as texts of the form "policy: message".
 func texts(reasons []reason) []string {
 	var out []string
 	for _, r := range reasons {
@@ -65,21 +66,21 @@ func texts(reasons []reason) []string {
 // valueKey identifies a value of an object: the field, such as labels, and the key in it.
 type valueKey struct{ field, key string }
 
-// wanted are the values that policies decide for a key.
+// wanted has the new value that policies decide for one valueKey.
 type wanted struct {
 	// Change is the change that is made at once, or the pending one if there is none.
 	placement.Change
-	// due is what the object gets at once, and pending what it may get at its next update; nil if it keeps the value.
+	// due is the value that the object gets at once, and pending the one that it may get at its next update; nil if there is none.
 	due, pending *target
 }
 
-// target is a value, the policy that decides it, and what an existing object waits for before it gets it; "" for nothing.
+// target is a new value, the policy that decides it, and what an existing object waits for (waits) before it gets it; "" for nothing.
 type target struct {
-	value         *string
-	policy, waits string
+	value         *string // nil for none
+	policy, waits string  // the policy that decides it, and what an object waits for
 }
 
-// add adds the change that a policy makes.
+// add adds the change that a policy makes, at once (due) or at the next update.
 func (w *wanted) add(c placement.Change, policy, waits string, due bool) {
 	if w.due == nil {
 		w.Change = c
@@ -91,7 +92,7 @@ func (w *wanted) add(c placement.Change, policy, waits string, due bool) {
 	}
 }
 
-// value returns the value of the key after remediation.
+// value returns the value after remediation; nil for none.
 func (w *wanted) value() *string {
 	if w.due != nil {
 		return w.due.value
@@ -99,7 +100,7 @@ func (w *wanted) value() *string {
 	return w.From
 }
 
-// later returns the value that the key may have after the next update.
+// later returns the value after the next update; nil for none.
 func (w *wanted) later() *string {
 	if w.pending != nil {
 		return w.pending.value
@@ -107,11 +108,11 @@ func (w *wanted) later() *string {
 	return w.value()
 }
 
-// target returns the value that is decided for the key.
+// target returns due or, if it is nil, pending.
 func (w *wanted) target() target { return *cmp.Or(w.due, w.pending) }
 
-// stateOf decides an object. The state of an existing object has what remediation and the next update lead to, and that of
-// any other object what the request for it leads to.
+// stateOf decides an object. The state of an existing object has what remediation and the next update do, and that of any other object what
+// the request for it does.
 func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object, evaluate simulation.Evaluate) (*state, error) {
 	d, err := decide(ctx, s, o, evaluate)
 	if err != nil {
@@ -143,7 +144,7 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	return out, nil
 }
 
-// note adds that a policy matches the object, which of its rules decides, and whether it harms the object.
+// note adds from the verdict of a policy that it matches the object, which of its rules decides, and whether it harms the object.
 func (s *state) note(v *placement.Verdict) {
 	if !v.Leaves {
 		s.matched = append(s.matched, v.Policy.Name)
@@ -159,7 +160,7 @@ func (s *state) note(v *placement.Verdict) {
 	}
 }
 
-// reasons returns why enforced policies deny the object, or can't decide it.
+// reasons returns the messages with which enforced policies deny an object, and why others can't decide it.
 func reasons(verdicts []*placement.Verdict) (denials, failures []reason) {
 	for _, v := range verdicts {
 		switch {
@@ -175,7 +176,7 @@ func reasons(verdicts []*placement.Verdict) (denials, failures []reason) {
 	return denials, failures
 }
 
-// add adds the change that a policy makes.
+// add adds the change that a policy makes, at once (due) or at the next update. waits says what the object waits for.
 func (s *state) add(c placement.Change, policy, waits string, due bool) {
 	if s.wanted == nil {
 		s.wanted = map[valueKey]*wanted{}
@@ -187,15 +188,15 @@ func (s *state) add(c placement.Change, policy, waits string, due bool) {
 	s.wanted[key].add(c, policy, waits, due)
 }
 
-// decisions are what the policies decide of an object.
+// decisions has what the policies decide for an object.
 type decisions struct {
-	// verdicts say what changes, and answers whether a request for the object is denied.
+	// verdicts say what changes, and answers whether a request for the object is denied. Both have one verdict for each policy.
 	verdicts, answers []*placement.Verdict
-	// made reports whether a change is made; nil stands for all changes.
+	// made reports whether a change in verdicts is made; nil if all are.
 	made func(placement.Change) bool
 }
 
-// decide decides an object. For an existing one, the verdicts are those of remediation, and the answers those to an update
+// decide decides an object. For an existing one, the verdicts are those of remediation, and the answers those to an update of the object
 // that changes nothing.
 func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, evaluate simulation.Evaluate) (decisions, error) {
 	if o.Old != nil {
@@ -236,7 +237,7 @@ func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, 
 	return decisions{verdicts: verdicts, answers: answers}, err
 }
 
-// leavesExisting reports whether an enforced policy leaves existing objects to their next update.
+// leavesExisting reports whether an enforced policy does not change existing objects before their next update.
 func leavesExisting(p *simulation.Policy) bool {
 	return p.Mode == placementv1.ModeEnforce && p.Remediation != placementv1.RemediationAutomatic
 }
@@ -247,8 +248,8 @@ type evaluation struct {
 	err      error
 }
 
-// to returns what happens to an object whose state changes; nil if nothing does. A request, which the changes make, is
-// denied even if policies denied the object already.
+// to returns what happens to an object whose state becomes after; nil if nothing does. request reports whether the changes are a request
+// for the object itself. Then it is Denied even if policies denied the object before.
 func (s *state) to(after *state, request bool) *Object {
 	out := &Object{Values: s.valuesTo(after)}
 	denials, failures := lacking(after.denials, s.denials), slices.DeleteFunc(slices.Clone(after.failures), s.failed)
@@ -279,8 +280,8 @@ func (s *state) to(after *state, request bool) *Object {
 	return out
 }
 
-// harmedBy returns the policies that leave the object without a placement, and that count for their blast radius: those that
-// decided otherwise before, and those that remove the clusters of an object that they did not match before.
+// harmedBy returns the policies that newly leave the object without a placement, as their blast radius counts it: those that decided
+// otherwise before, and those that did not match the object before and remove its clusters.
 func (s *state) harmedBy(after *state) []string {
 	var out []string
 	for name, removes := range after.harmed {
@@ -291,13 +292,12 @@ func (s *state) harmedBy(after *state) []string {
 	return out
 }
 
-// failed reports whether the policy of the reason can't decide the object. The text of a failure may change without
-// anything else changing.
+// failed reports whether the policy of a reason can't decide the object in this state, whatever the message.
 func (s *state) failed(r reason) bool {
 	return slices.ContainsFunc(s.failures, func(known reason) bool { return known.policy == r.policy })
 }
 
-// moves reports whether a value decides where the object runs, and is set at once.
+// moves reports whether a value determines where the object runs, and changes at once.
 func moves(v Value) bool {
 	if v.Pending {
 		return false
@@ -311,8 +311,8 @@ func lacking[T comparable](a, b []T) []T {
 	return slices.DeleteFunc(slices.Clone(a), func(member T) bool { return slices.Contains(b, member) })
 }
 
-// valuesTo returns the values that change. These are the values after remediation, or those that the object can get at its
-// next update if the policies did not decide the same before.
+// valuesTo returns the values that change when the state becomes after: values after remediation, and values that the object can get at its
+// next update unless the policies decided the same ones before.
 func (s *state) valuesTo(after *state) []Value {
 	var out []Value
 	add := func(key valueKey, from, to *string, by target, pending bool) {
@@ -347,4 +347,5 @@ func (s *state) valuesTo(after *state) []Value {
 	return out
 }
 
+// equal reports whether two values are equal; nil stands for none.
 func equal(a, b *string) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }

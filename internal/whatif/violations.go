@@ -28,23 +28,23 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// Violation is an existing object that differs from what a policy decides, or that it can't decide.
+// Violation is an existing object that differs from what a policy decides, or that the policy denies or can't decide.
 type Violation struct {
 	Policy    string `json:"policy"`
 	Resource  string `json:"resource"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// UID is empty for an object of a manifest.
+	// UID is that of the object; empty for one in a manifest.
 	UID types.UID `json:"uid,omitempty"`
-	// Messages list the differences, or say why the policy denies the object, or why it can't decide.
+	// Messages list the differences, say why the policy denies the object, or say why it can't decide it.
 	Messages []string `json:"messages"`
-	// Waits says what the object waits for before remediation changes it, as the status of the policy does. Then it is no violation that
-	// anything has to be done about but that. It is empty if it does not wait.
+	// Waits says what the object waits for before remediation changes it, in the words of the policy's status. Nothing else has to be done
+	// about the violation then. It is "" if the object does not wait.
 	Waits string `json:"waits,omitempty"`
 }
 
-// Violations returns the violations of a policy, or of all policies if the name is empty, by type, namespace, and name.
-// Policies that apply to new objects only have none.
+// Violations returns the violations of the policy of a name, or of all policies for "", by type, namespace, and name. Policies that apply
+// only to new objects have none.
 func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([]Violation, error) {
 	if policy != "" && s.Policy(policy) == nil {
 		return nil, fmt.Errorf("there is no PlacementPolicy %q", policy)

@@ -45,43 +45,45 @@ type Types interface {
 	Check(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*schemas.Report, error)
 }
 
-// Session answers several questions about one state of a cluster. The first one decides all objects, and the next ones
-// decide only what may change. It is not safe for concurrent use.
+// Session answers several questions about the effect of changes on one state of a cluster. It decides all objects when it is created, and
+// for each question only those that may be decided otherwise. It is not safe for concurrent use.
 type Session struct {
-	// Types checks the types of the policies that change. If it is nil, they are not checked.
+	// Types checks the types in the policies that change. If it is nil, they are not checked.
 	Types Types
-	// Recount reports whether the cluster has all objects that quotas count. If it has not, as a snapshot, their usage is what
-	// their status says.
+	// Recount reports whether the cluster has all objects that quotas count. Otherwise, as in a snapshot, the usage of quotas is what their
+	// status says.
 	Recount bool
 
 	cluster *simulation.Cached
 	options simulation.Options
-	before  *simulation.Simulation
-	// partial reports whether the session leaves out the types that the user may not list.
+	before  *simulation.Simulation // the simulation without changes
+	// partial reports whether the session leaves out types that the user may not list.
 	partial bool
-	// missing are those types of them that policies match before the changes.
+	// missing are the types that are left out and that policies may match before the changes.
 	missing []string
-	// objects are the existing objects that policies may match, by type, and states what the policies make of them.
+	// objects are the existing objects that policies may match, type by type.
 	objects []simulation.Object
-	lists   map[schema.GroupVersionResource]listed
-	states  []*state
-	index   map[objectKey]int
-	groups  *groups
-	// checked are the last reports on the types of policies, by policy, which keep the schemas in memory that they used.
+	lists   map[schema.GroupVersionResource]listed // where the objects of each type are in objects
+	states  []*state                               // what the policies decide for each of objects
+	index   map[objectKey]int                      // the index of each object in objects
+	groups  *groups                                // the objects, grouped by what policies read of them
+	// checked has the last report on the types in each policy, by name. Reports keep the schemas in memory that they used.
 	checked map[string]*schemas.Report
 }
 
-// NewSession reads the policies of a cluster, what they read, and the objects that they match, and decides these.
+// NewSession reads the policies of a cluster, the objects that they read, and those that they may match, and decides the latter.
 func NewSession(ctx context.Context, cluster simulation.Cluster, o simulation.Options) (*Session, error) {
 	return newSession(ctx, cluster, o, false)
 }
 
-// NewPartialSession is NewSession for a user who may not list all types that policies match. Reports name the types that are missing. An
-// error still says what the user may not list of what policies read, because they decide nothing without it.
+// NewPartialSession is NewSession for a user who may not list all types that policies match. Reports name the types that are missing. If
+// the user may not list what policies read, it is an error, because the policies can't decide without that.
 func NewPartialSession(ctx context.Context, cluster simulation.Cluster, o simulation.Options) (*Session, error) {
 	return newSession(ctx, cluster, o, true)
 }
 
+// newSession reads and decides what NewSession does. partial reports whether types that the user may not list are left out, and are no
+// error.
 func newSession(ctx context.Context, cluster simulation.Cluster, o simulation.Options, partial bool) (*Session, error) {
 	cached := simulation.NewCached(cluster)
 	before, err := simulation.New(ctx, cached, o)
@@ -114,18 +116,18 @@ func newSession(ctx context.Context, cluster simulation.Cluster, o simulation.Op
 	})
 }
 
-// listed are the contents of the objects of a type, which are one after the other from an index.
+// listed has the objects of one type (contents), whose indices in Session.objects begin with first.
 type listed struct {
 	contents []*unstructured.Unstructured
-	first    int
+	first    int // the index of the first one in Session.objects
 }
 
-// isList reports whether two lists are the same, without comparing their members.
+// isList reports whether two slices are the same slice. It does not compare their members.
 func isList(a, b []*unstructured.Unstructured) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// mayLeaveOut reports whether a type may be left out because of an error.
+// mayLeaveOut reports whether an error of listing a type means that the session leaves the type out.
 func (s *Session) mayLeaveOut(err error) bool { return s.partial && apierrors.IsForbidden(err) }
 
 var (
@@ -139,11 +141,12 @@ type objectKey struct {
 	name     types.NamespacedName
 }
 
+// keyOf returns the key of an object.
 func keyOf(o simulation.Object) objectKey {
 	return objectKey{o.Resource, types.NamespacedName{Namespace: o.Namespace, Name: o.Content.GetName()}}
 }
 
-// WhatIf returns what the changes would do.
+// WhatIf returns what changes of the cluster would do.
 func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 	changed, err := newOverlay(ctx, s.cluster, c)
 	if err != nil {
@@ -187,28 +190,28 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 	return out, err
 }
 
-// question is one set of changes.
+// question computes the effect of one set of changes.
 type question struct {
 	*Session
-	// after has the policies and what they read after the changes. requests has what they read when they decide the requests of
-	// the changes: quotas do not count yet what these create.
+	// after is the simulation of the cluster after the changes. requests is that which decides the requests of the changes themselves: quotas
+	// do not count yet what these create.
 	after, requests *simulation.Simulation
-	changed         *overlay
-	// recounted are the quotas that get another status by the changes.
+	changed         *overlay // the cluster after the changes
+	// recounted are the quotas whose status differs because of the changes, if policies read quotas.
 	recounted recounted
-	// contents are the objects of the session, with the fields that policies after the changes read. Those that do not exist
-	// any more, because the type was read again, have no content.
+	// contents are Session.objects with the fields that policies read after the changes. One that no longer exists, because the type was read
+	// again, has no Content.
 	contents []simulation.Object
-	// others are the objects that policies may match after the changes only.
+	// others are the objects that policies may match only after the changes.
 	others []simulation.Object
-	// missing are the types of objects that policies may match before or after the changes, and that the user may not list.
+	// missing are the types that the user may not list and that policies may match before or after the changes.
 	missing []string
-	// marked are the objects to which something may happen, by their index.
+	// marked reports, by index in Session.objects, whether something may happen to an object.
 	marked  []bool
-	results []result
+	results []result // of the marked objects, and of others
 }
 
-// read reads the objects with the fields that policies after the changes read.
+// read sets contents, others, and missing.
 func (q *question) read(ctx context.Context) error {
 	q.contents, q.missing = q.objects, slices.Clone(q.Session.missing)
 	own := false
@@ -235,7 +238,7 @@ func (q *question) read(ctx context.Context) error {
 	return nil
 }
 
-// readAgain takes over the objects of a list that differs from the one before.
+// readAgain updates contents and others for a type whose list after the changes differs from that before.
 func (q *question) readAgain(before listed, after simulation.List) {
 	found := make([]bool, len(before.contents))
 	next := 0
@@ -262,8 +265,8 @@ func (q *question) readAgain(before listed, after simulation.List) {
 	}
 }
 
-// mark marks the objects to which something may happen: those that change, and those for which a policy that changes, or
-// that reads something that changes, decides something else.
+// mark marks the objects to which something may happen: those that change, and those that a policy may decide otherwise because it changes,
+// or reads something that changes.
 func (q *question) mark(ctx context.Context) error {
 	for resource, objects := range q.changed.changed {
 		for name := range objects {
@@ -308,7 +311,7 @@ func (q *question) mark(ctx context.Context) error {
 	return nil
 }
 
-// markAll marks the members of a group. No other group of the policy has them.
+// markAll marks all members of a group. It is safe to call concurrently for several groups of one policy, which have no common members.
 func (q *question) markAll(g *group) {
 	for _, i := range g.members {
 		q.marked[i] = true
@@ -327,7 +330,7 @@ func (q *question) markMatched(ctx context.Context, p *simulation.Policy) error 
 	})
 }
 
-// affected reports whether a policy changes, or reads something that changes.
+// affected reports whether the changes alter a policy, or something that it reads.
 func (q *question) affected(p *simulation.Policy) bool {
 	if _, changes := q.changed.change(objectKey{placementPolicies, types.NamespacedName{Name: p.Name}}); changes {
 		return true
@@ -342,12 +345,13 @@ func (q *question) affected(p *simulation.Policy) bool {
 	return q.changesNamespaces() && p.NeedsNamespaces()
 }
 
+// changesNamespaces reports whether the changes alter Namespaces.
 func (q *question) changesNamespaces() bool {
 	return len(q.changed.changed[namespaces]) > 0
 }
 
-// alike reports whether a policy before and after the changes matches the same objects and treats equal decisions alike, and whether it
-// reads no more of objects than before. Then equal decisions on one member of each group mean that nothing happens to the others.
+// alike reports whether a policy before and after the changes matches the same objects, treats equal decisions alike, and reads no more
+// fields of objects than before. Then, if it decides one member of a group as before, nothing happens to the others.
 func (q *question) alike(before, after *simulation.Policy) bool {
 	text := func(spec placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
 		spec.Rules, spec.Rego, spec.RegoVersion, spec.Data, spec.Replicate = nil, "", "", nil, nil
@@ -362,15 +366,15 @@ func (q *question) alike(before, after *simulation.Policy) bool {
 		equality.Semantic.DeepEqual(text(before.Spec), text(after.Spec))
 }
 
-// pair is an object after the changes, with what policies made of it before. An object that is deleted has no content.
+// pair is an object after the changes (Content is nil if it is deleted), with what policies decided for it before.
 type pair struct {
 	simulation.Object
-	// original is the object before, if the changes alter or delete it.
+	// original is the object before the changes, if they alter or delete it.
 	original *unstructured.Unstructured
-	before   *state
+	before   *state // what policies decided before the changes
 }
 
-// pairs returns the marked objects, and those that only policies after the changes may match.
+// pairs returns the marked objects, and those in others.
 func (q *question) pairs(ctx context.Context) ([]pair, error) {
 	var out []pair
 	add := func(o simulation.Object, before *state) error {
@@ -408,20 +412,18 @@ func (q *question) pairs(ctx context.Context) ([]pair, error) {
 	return out, nil
 }
 
-// result is what happens to an object; nil if nothing does. unmatched reports whether no policy matches it, before and
-// after the changes.
+// result is what happens to one object; Object is nil if nothing does.
 type result struct {
 	*Object
-	unmatched bool
-	// matched are the policies that match the object after the changes, and harmed those of them that would newly leave it
-	// without a placement.
+	unmatched bool // whether no policy matches the object before or after the changes
+	// matched are the policies that match the object after the changes, and harmed those that newly leave it without a placement.
 	matched, harmed []string
-	namespace       string
+	namespace       string // the namespace of the object; "" if cluster-scoped
 	// rules are the rules that decide the object after the changes.
 	rules []decidingRule
 }
 
-// compare returns what happens to an object.
+// compare decides an object after the changes, and returns what happens to it.
 func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	if p.Content == nil {
 		return result{unmatched: true}, nil
@@ -458,7 +460,8 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	return out, nil
 }
 
-// withoutOwn removes the values from the states before and after an update that the update itself sets, or that stay.
+// withoutOwn returns the values that policies decide before and after an update of an object, without those that the update itself sets and
+// those that stay.
 func withoutOwn(before, after map[valueKey]*wanted, old, updated *unstructured.Unstructured) (_, _ map[valueKey]*wanted) {
 	before, after = maps.Clone(before), maps.Clone(after)
 	maps.DeleteFunc(before, func(key valueKey, w *wanted) bool {

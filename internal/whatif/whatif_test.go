@@ -302,7 +302,7 @@ func TestWhatIf(t *testing.T) {
 		},
 		"a manifest lacks a label that somebody else set": {
 			apply: strings.Replace(parsedProfile, ", tier: gold", "", 1),
-			want:  []string{"finding ClusterProfile fleet/us-1 false the object is like this already", "unchanged 2"},
+			want:  []string{"finding ClusterProfile fleet/us-1 false the object already has this content, so nothing changes", "unchanged 2"},
 		},
 		"a manifest of a built-in kind": {
 			world: `apiVersion: apps/v1
@@ -448,7 +448,7 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 			changes:  whatif.Changes{Delete: []whatif.Reference{reference("", "v1", "namespaces", "", "shop")}},
 			want: []string{
 				"Unmatched deployments.apps shop/web region",
-				"finding Namespace shop false the objects in the namespace are deleted with it, which is not considered", "unchanged 0",
+				"finding Namespace shop false the objects in the namespace are deleted with it, which this report does not show", "unchanged 0",
 			},
 		},
 		"a policy whose remediation would be paused": {
@@ -539,7 +539,7 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 		},
 		"a limit of quotas": {
 			apply: "apiVersion: placement.berth.dev/v1alpha1\nkind: LimitedResource\nmetadata: {name: gpus}\nspec: {resource: pods}",
-			want:  []string{"finding LimitedResource gpus false which requests this leaves without a quota is not considered", "unchanged 2"},
+			want:  []string{"finding LimitedResource gpus false this report does not say which requests would need a quota that does not exist", "unchanged 2"},
 		},
 		"a resource rule that matches nothing": {
 			apply: strings.Replace(region, "[deployments]", "[deployments, deploymentz]", 1),
