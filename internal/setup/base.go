@@ -46,30 +46,30 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// base is what the components of all stages use. It knows no component.
+// base has what all components use: the manager, the clients, the options, and what needs no component.
 type base struct {
 	options  Options
 	settings *settings
-	tracing  *tracing.Provider
-	served   *servedCluster
-	state    *state
+	tracing  *tracing.Provider // nil if there are no traces
+	served   *servedCluster    // the cluster whose API server Berth serves
+	state    *state            // the cluster in which Berth keeps its own state
 	mgr      manager.Manager
 	topics   *topics
 
-	// restores ends this replica when a store went back to an earlier state.
+	// restores ends this replica when the store of an API server went back to an earlier state.
 	restores *restore.Detector
-	// hub has the watches of the types that policies and quotas name.
-	hub *watches.Hub
-	// namespaces reads from the cache first, and liveNamespaces only from the API server.
-	namespaces, liveNamespaces *watches.Namespaces
+	// hub watches the types that policies and quotas name.
+	hub            *watches.Hub
+	namespaces     *watches.Namespaces // reads from the cache, and a namespace that it lacks from the API server
+	liveNamespaces *watches.Namespaces // reads only from the API server
 
 	metrics *metrics.Metrics
 	events  *events.Recorder
-	// decisions is the log of decisions; nil if it is off.
+	// decisions is the log of decisions; nil if the options turn it off.
 	decisions *decisionlog.Log
 }
 
-// newBase creates the manager and what needs nothing else.
+// newBase returns the base, with a new manager. provider is nil if there are no traces.
 func newBase(ctx context.Context, o Options, s *settings, provider *tracing.Provider, served *servedCluster, own *state) (*base, error) {
 	mgr, err := newManager(o, served, own)
 	if err != nil {
@@ -100,7 +100,7 @@ func newBase(ctx context.Context, o Options, s *settings, provider *tracing.Prov
 	}, nil
 }
 
-// newDecisionLog returns the log of decisions; nil if it is off.
+// newDecisionLog returns the log of decisions; nil if the options turn it off.
 func newDecisionLog(ctx context.Context, mgr manager.Manager, o Options) (*decisionlog.Log, error) {
 	switch o.DecisionLog {
 	case "", DecisionLogOff:
@@ -115,7 +115,7 @@ func newDecisionLog(ctx context.Context, mgr manager.Manager, o Options) (*decis
 	return decisionlog.New(logs.Handler()), mgr.Add(logs)
 }
 
-// servedCluster is the cluster whose API server Berth serves.
+// servedCluster has the clients of the cluster whose API server Berth serves.
 type servedCluster struct {
 	config *rest.Config
 	// live reads and writes without a cache.
@@ -123,11 +123,11 @@ type servedCluster struct {
 	dynamic dynamic.Interface
 	// core is a client of the core API group.
 	core rest.Interface
-	// identity is Berth's own user.
+	// identity is Berth's own user, as the API server identifies it.
 	identity authenticationv1.UserInfo
 }
 
-// connect creates the clients of the served cluster, and asks the API server for Berth's own identity.
+// connect creates the clients of the served cluster, and asks its API server for Berth's own identity.
 func connect(ctx context.Context, cfg *rest.Config) (*servedCluster, error) {
 	live, err := client.New(cfg, client.Options{Scheme: NewScheme()})
 	if err != nil {
@@ -143,12 +143,12 @@ func connect(ctx context.Context, cfg *rest.Config) (*servedCluster, error) {
 	}
 	whoami := &authenticationv1.SelfSubjectReview{}
 	if err := live.Create(ctx, whoami); err != nil {
-		return nil, fmt.Errorf("asking the API server who Berth is: %w", err)
+		return nil, fmt.Errorf("asking the API server for Berth's own identity: %w", err)
 	}
 	return &servedCluster{config: cfg, live: live, dynamic: dynamicClient, core: coreClient.RESTClient(), identity: whoami.Status.UserInfo}, nil
 }
 
-// newManager returns a manager of the served cluster. It also runs the connection to the host cluster, if there is one.
+// newManager returns a manager of the served cluster, which also runs the connection to the host cluster (own.host), if there is one.
 func newManager(o Options, served *servedCluster, own *state) (manager.Manager, error) {
 	if err := cmp.Or(o.checkElection(), o.checkBounds()); err != nil {
 		return nil, err
@@ -191,15 +191,15 @@ func newManager(o Options, served *servedCluster, own *state) (manager.Manager, 
 
 // controllerOptions returns the options of all controllers of a manager.
 //
-// Their queues are client-go's workqueues. controller-runtime's default, the priority queue, sometimes blocks forever
-// when a manager stops: it may try to hand an item to a worker that has just stopped, and holds its lock meanwhile
-// (kubernetes-sigs/controller-runtime#3538, in every release of 0.24). The manager would then give up only after its
-// graceful shutdown timeout, and release its lease that much later.
+// They use client-go's workqueues, and not the priority queue, controller-runtime's default. That one sometimes blocks forever when a
+// manager stops: it may try to hand an item to a worker that has just stopped, and holds its lock meanwhile
+// (kubernetes-sigs/controller-runtime#3538, in every release of 0.24). The manager would then give up only after its graceful shutdown
+// timeout, and release its lease that much later.
 func controllerOptions() config.Controller {
 	return config.Controller{SkipNameValidation: new(true), UsePriorityQueue: new(false)}
 }
 
-// nilIfZero returns nil for 0, which selects controller-runtime's default.
+// nilIfZero returns a pointer to a duration; nil, which selects controller-runtime's default, for 0.
 func nilIfZero(d time.Duration) *time.Duration {
 	if d == 0 {
 		return nil

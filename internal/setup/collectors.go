@@ -30,7 +30,7 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// openCircuits returns whether the circuit breaker of each engine of the policies in force is open, by endpoint.
+// openCircuits returns, for the endpoint of each remote engine of some policies, whether its circuit breaker is open.
 func openCircuits(policies []*placement.Policy) map[string]bool {
 	out := map[string]bool{}
 	for _, p := range policies {
@@ -42,7 +42,7 @@ func openCircuits(policies []*placement.Policy) map[string]bool {
 	return out
 }
 
-// policyStates yields the state of each policy, for metrics.
+// policyStates yields the state of each policy as a metric has it, such as metrics.StateInForce.
 func policyStates(policies iter.Seq2[string, *placement.PolicyState]) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, s := range policies {
@@ -60,7 +60,7 @@ func policyStates(policies iter.Seq2[string, *placement.PolicyState]) iter.Seq[s
 	}
 }
 
-// quotaUsage returns the usage and the limits of quotas.
+// quotaUsage returns the usage and the limits of quotas, from their status, for metrics.
 func quotaUsage(quotas []placementv1.Quota) []metrics.QuotaUsage {
 	amounts := func(list corev1.ResourceList) map[string]float64 {
 		out := map[string]float64{}
@@ -77,7 +77,7 @@ func quotaUsage(quotas []placementv1.Quota) []metrics.QuotaUsage {
 	return out
 }
 
-// clusterCounts returns the numbers of objects in clusters, by their compliance.
+// clusterCounts converts the numbers of objects in clusters for metrics.
 func clusterCounts(counts []remediation.ClusterCount) []metrics.ClusterCount {
 	var out []metrics.ClusterCount
 	for _, c := range counts {
@@ -90,7 +90,7 @@ func clusterCounts(counts []remediation.ClusterCount) []metrics.ClusterCount {
 	return out
 }
 
-// remoteMetrics are the metrics of remote engines as an observer of these.
+// remoteMetrics adapts the metrics of remote engines to remote.Observer and push.Observer.
 type remoteMetrics struct{ *metrics.Remote }
 
 // Requested implements remote.Observer.

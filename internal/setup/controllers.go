@@ -49,7 +49,7 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// controllers has what the webhooks and probes use of the controllers.
+// controllers has those controllers that the webhooks and probes use.
 type controllers struct {
 	*loading
 	*quotas
@@ -130,14 +130,15 @@ func newWebhookConfigurations(base *base, serving *serving, evaluation *evaluati
 		})
 }
 
-// quotas has the controller that counts what quotas limit, and what charges them at admission.
+// quotas has what counts the usage of quotas (usage), and what charges them at admission (charger).
 type quotas struct {
-	usage   *quotausage.Controller
-	charger *quotacharge.Charger
-	// synced reports whether the quotas and the DeviceClasses are in the cache.
+	usage   *quotausage.Controller // counts what quotas limit
+	charger *quotacharge.Charger   // charges quotas at admission
+	// synced reports whether the caches of quotas and LimitedResources are filled, and the DeviceClasses are known or unavailable.
 	synced func() bool
 }
 
+// newQuotas creates the controller and the charger of quotas, and watches the quotas.
 func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configurations *webhookconfiguration.Controller) (*quotas, error) {
 	usage := quotausage.New(quotausage.Deps{
 		Client: base.mgr.GetClient(), Live: base.mgr.GetAPIReader(), Dynamic: base.served.dynamic, Watches: base.hub, Catalog: evaluation.catalog,
@@ -165,8 +166,7 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 	return &quotas{usage: usage, charger: charger, synced: func() bool { return synced() && evaluation.deviceClasses.Settled() }}, nil
 }
 
-// newRemediation returns the controller that remediates existing objects within the budget, and records their violations in
-// ledger.
+// newRemediation returns the controller that remediates existing objects, as scheduler lets it, and records their violations in ledger.
 func newRemediation(base *base, evaluation *evaluation, loading *loading, deliveries *deliverer.Controller, ledger *remediation.Ledger,
 	scheduler *remediation.Scheduler, ready *readiness) *remediator.Controller {
 	c := remediator.New(remediator.Deps{
@@ -191,7 +191,8 @@ func newRemediation(base *base, evaluation *evaluation, loading *loading, delive
 	return c
 }
 
-// newDelivery returns the controller that delivers placed objects to multi-cluster systems. ledger has the newest decisions on them.
+// newDelivery returns the controller that delivers placed objects to multi-cluster systems. ledger has the newest decisions on these
+// objects.
 func newDelivery(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, ready *readiness) *deliverer.Controller {
 	c := deliverer.New(deliverer.Deps{
 		Client: base.served.dynamic, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog,
@@ -211,7 +212,7 @@ func newDelivery(base *base, evaluation *evaluation, loading *loading, ledger *r
 	return c
 }
 
-// newFinder returns what finds probable mistakes in policies, in the status and at apply.
+// newFinder returns the finder of probable mistakes in policies, for their status.
 func newFinder(base *base, evaluation *evaluation, scales findings.Scales) *findings.Finder {
 	return &findings.Finder{
 		Catalog: evaluation.catalog, Scales: scales, Namespaces: base.namespaces, OwnNamespace: base.options.exemptNamespace(),
@@ -224,7 +225,7 @@ func newFinder(base *base, evaluation *evaluation, scales findings.Scales) *find
 	}
 }
 
-// policiesOf returns what lists all policies.
+// policiesOf returns a function that lists all policies by a client.
 func policiesOf(reader client.Reader) func(context.Context) ([]placementv1.PlacementPolicy, error) {
 	return func(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
 		list := &placementv1.PlacementPolicyList{}
@@ -235,7 +236,8 @@ func policiesOf(reader client.Reader) func(context.Context) ([]placementv1.Place
 	}
 }
 
-// newTypeCheck returns the controller that checks policies against published schemas.
+// newTypeCheck returns the controller that checks policies against the schemas that the API server publishes, and finds probable mistakes
+// in them.
 func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 	c := typecheck.New(typecheck.Deps{
 		Client: base.mgr.GetClient(), Checker: evaluation.schemas, Bound: evaluation.registry.BindingsInForce, Changed: base.topics.policyFacts.Publish,
@@ -246,7 +248,7 @@ func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 	return c
 }
 
-// newStatus returns the controller that writes the status of policies. It reads facts from all components before it.
+// newStatus returns the controller that writes the status of policies, from what all the other components report.
 func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller,
 	ledger *remediation.Ledger, scheduler *remediation.Scheduler, deliveries *deliverer.Controller, remediation *remediator.Controller,
 	types *typecheck.Controller) *policystatus.Controller {
@@ -270,7 +272,7 @@ func newStatus(base *base, evaluation *evaluation, loading *loading, configurati
 	return c
 }
 
-// registerCollectors registers the metrics that are computed at the time of the scrape.
+// registerCollectors registers the metrics whose values are read at the time of the scrape.
 func registerCollectors(base *base, serving *serving, evaluation *evaluation, loading *loading, quotas *quotas, remediation *remediator.Controller) error {
 	for _, c := range []prometheus.Collector{
 		metrics.NewCircuits(func() map[string]bool { return openCircuits(evaluation.registry.InForce()) }),

@@ -27,13 +27,13 @@ import (
 	"github.com/berth-dev/berth/internal/notify"
 )
 
-// drainingManager is a manager that keeps running for a delay after it is told to stop. Meanwhile it makes its clients
-// connect to other replicas. A server that stops closes its idle connections. A request that the API server is about to
-// send on one of them would be lost, and the client's request refused.
+// drainingManager is a manager that keeps running for a delay after it is told to stop. Meanwhile it makes its clients connect to other
+// replicas. Without that, a request that the API server sends on an idle connection while the server closes it would be lost, and the
+// client's request refused.
 type drainingManager struct {
 	manager.Manager
-	delay    time.Duration
-	stopping atomic.Bool
+	delay    time.Duration // how long the manager keeps running after it is told to stop
+	stopping atomic.Bool   // whether the manager was told to stop
 }
 
 // Start runs the manager until ctx has ended and the delay has passed.
@@ -49,8 +49,8 @@ func (d *drainingManager) Start(ctx context.Context) error {
 	return d.Manager.Start(running)
 }
 
-// handler closes each connection after its next response once the manager must stop. A new connection goes to another
-// replica.
+// handler returns a handler that, once the manager was told to stop, closes each connection after its next response, so that the client
+// connects to another replica.
 func (d *drainingManager) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if d.stopping.Load() {

@@ -38,23 +38,21 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// evaluation is what policies and quotas are evaluated with: the engines, their data, and the policies in force. The
-// controllers fill it.
+// evaluation has the engines that evaluate policies and quotas, the data that they read, and the policies in force. The controllers fill
+// it.
 type evaluation struct {
-	catalog  *watches.Catalog
-	schemas  *schemas.Checker
-	registry *placement.Registry
-	// data is what policies read, and world is what predicates read.
-	data    *embedded.Data
-	world   *predicates.NodeCache
-	engines engines
-	// clients are the clients of remote engines, with secrets.
-	clients *opaclient.Pool
-	secrets *engineSecrets
+	catalog  *watches.Catalog      // the types that the API server serves
+	schemas  *schemas.Checker      // checks the types in policies
+	registry *placement.Registry   // the policies in force
+	data     *embedded.Data        // the replica data that policies read
+	world    *predicates.NodeCache // the nodes and pods that predicates read
+	engines  engines
+	clients  *opaclient.Pool // the clients of remote engines
+	secrets  *engineSecrets  // the Secrets with credentials for remote engines
 
 	deviceClasses   *watches.DeviceClasses
-	quotaEvaluators *quota.Evaluators
-	quotaCompiler   *quota.Compiler
+	quotaEvaluators *quota.Evaluators // measure objects for quotas
+	quotaCompiler   *quota.Compiler   // compiles what quotas count
 }
 
 // newEvaluation creates the engines, without policies and data. It runs discovery once.
@@ -94,8 +92,8 @@ func newEvaluation(ctx context.Context, base *base) (*evaluation, error) {
 // deviceTimeout is how long one request may take about the pod and the claims that belong to a ResourceClaim.
 const deviceTimeout = 3 * time.Second
 
-// newDevices returns what measures ResourceClaims at admission. It reads pods and claims from the API server, because
-// only claims that the scheduler creates for extended resources need them.
+// newDevices returns what the measurement of ResourceClaims at admission needs. It reads pods and claims from the API server and not from a
+// cache, because only claims that the scheduler creates for extended resources need them.
 func newDevices(live client.Reader, classes *watches.DeviceClasses) quota.Devices {
 	return quota.Devices{
 		Classes: classes.Cache,
@@ -117,7 +115,7 @@ func newDevices(live client.Reader, classes *watches.DeviceClasses) quota.Device
 // claimPage is how many ResourceClaims are read at once. Users choose how many a namespace has, and their size.
 const claimPage = 100
 
-// listClaims returns the ResourceClaims that the scheduler created for a pod, with their names and creation times.
+// listClaims returns the ResourceClaims that the scheduler created for the pod with the UID owner. They have only names and creation times.
 func listClaims(ctx context.Context, live client.Reader, namespace string, owner types.UID) ([]*resourcev1.ResourceClaim, error) {
 	var out []*resourcev1.ResourceClaim
 	page := &metav1.PartialObjectMetadataList{}
@@ -140,8 +138,8 @@ func listClaims(ctx context.Context, live client.Reader, namespace string, owner
 // schemaTimeout is how long the API server may take to return the schemas of one group and version.
 const schemaTimeout = 3 * time.Second
 
-// newSchemaChecker returns a type checker with a client for published schemas. That client takes no context, so its
-// requests have a timeout of their own.
+// newSchemaChecker returns a type checker with a client for published schemas. The client has a timeout of its own, because its requests
+// take no context.
 func newSchemaChecker(cfg *rest.Config, catalog *watches.Catalog) (*schemas.Checker, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = schemaTimeout

@@ -31,7 +31,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
-// state is where Berth keeps its own state: its Secrets, its lease, and the last versions of policies that compiled.
+// state has the clients of the cluster in which Berth keeps its own state: its Secrets, its lease, and the last versions of policies that
+// compiled.
 type state struct {
 	// live reads and writes without a cache.
 	live client.Client
@@ -39,7 +40,7 @@ type state struct {
 	host cluster.Cluster
 }
 
-// connectState connects to the host cluster if Berth keeps its own state there and not in the served cluster.
+// connectState returns the state. It connects to the host cluster if the options say that Berth keeps its state there.
 func connectState(ctx context.Context, served *servedCluster, o Options) (*state, error) {
 	switch o.StateCluster {
 	case "", StateClusterServed:
@@ -49,7 +50,7 @@ func connectState(ctx context.Context, served *servedCluster, o Options) (*state
 		return &state{live: served.live}, nil
 	case StateClusterHost:
 		if o.WebhookURL == "" {
-			return nil, errors.New("--state-cluster=host needs --webhook-url: the served API server has no Service that leads here")
+			return nil, errors.New("--state-cluster=host needs --webhook-url: the served cluster has no Service for the webhooks")
 		}
 	default:
 		return nil, fmt.Errorf("--state-cluster %q: must be %s or %s", o.StateCluster, StateClusterServed, StateClusterHost)
@@ -76,45 +77,46 @@ func connectState(ctx context.Context, served *servedCluster, o Options) (*state
 	return &state{live: live, host: host}, nil
 }
 
+// hostConfig returns the configuration for the host cluster: that of a kubeconfig's path or, if it is "", of the pod that Berth runs in.
 func hostConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		return clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
 	cfg, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, fmt.Errorf("%w; where Berth is no pod of it, name its kubeconfig by --host-kubeconfig", err)
+		return nil, fmt.Errorf("%w; if Berth is not a pod of the host cluster, set --host-kubeconfig to its kubeconfig", err)
 	}
 	return cfg, nil
 }
 
-// checkDistinctClusters returns an error if the host cluster is the served cluster. In that case the webhooks would
-// match Berth's own namespace like any other, and Berth could block its own start.
+// checkDistinctClusters returns an error if the host cluster is the served cluster, which it sees by the UID of Berth's own namespace. The
+// webhooks would then match Berth's own namespace, and Berth could block its own start.
 func checkDistinctClusters(ctx context.Context, host, served client.Reader, namespace string) error {
 	name := client.ObjectKey{Name: namespace}
 	hostNamespace, servedNamespace := &corev1.Namespace{}, &corev1.Namespace{}
 	if err := host.Get(ctx, name, hostNamespace); err != nil {
-		return fmt.Errorf("looking for the own namespace (--namespace): %w", err)
+		return fmt.Errorf("reading Berth's own namespace %s (--namespace): %w", namespace, err)
 	}
 	switch err := served.Get(ctx, name, servedNamespace); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("looking for a namespace %s on the served API server: %w", name.Name, err)
+		return fmt.Errorf("checking whether the served API server has a namespace %s: %w", namespace, err)
 	case hostNamespace.UID == servedNamespace.UID:
-		return errors.New("it is the served cluster itself: leave --state-cluster=host out, or name another API server to serve by --kubeconfig")
+		return errors.New("the host cluster is the served cluster itself: omit --state-cluster=host, or name another API server to serve by --kubeconfig")
 	}
 	return nil
 }
 
-// ownState restricts a cache to the ControllerRevisions in Berth's own namespace, because Berth may not read others.
-// For Secrets, see newNamedSecret.
+// ownState returns cache options for the ControllerRevisions in Berth's own namespace, because Berth may not read others. For Secrets, see
+// newNamedSecret.
 func ownState(namespace string) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}}},
 	}
 }
 
-// stateCluster returns the cluster that contains Berth's own state.
+// stateCluster returns the cluster in which Berth keeps its own state.
 func (b *base) stateCluster() cluster.Cluster {
 	if b.state.host != nil {
 		return b.state.host
@@ -122,7 +124,7 @@ func (b *base) stateCluster() cluster.Cluster {
 	return b.mgr
 }
 
-// leaseConfig returns the configuration for the cluster of the lease, or nil if that is the served cluster.
+// leaseConfig returns the configuration for the cluster that has the lease; nil if that is the served cluster.
 func (s *state) leaseConfig() *rest.Config {
 	if s.host == nil {
 		return nil

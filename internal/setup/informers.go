@@ -37,8 +37,8 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// watchQuotas keeps quotas and LimitedResources in the cache on every replica, with a metric for each. The returned
-// function reports whether the cache is synced.
+// watchQuotas keeps quotas and LimitedResources in the cache on every replica, and allows their metrics while they exist. synced reports
+// whether the cache has all of them.
 func watchQuotas(ctx context.Context, base *base, charger *quotacharge.Charger) (synced func() bool, err error) {
 	handlers := toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
@@ -69,7 +69,7 @@ func watchQuotas(ctx context.Context, base *base, charger *quotacharge.Charger) 
 	}, nil
 }
 
-// quotaOf returns the key and the UID of a quota or LimitedResource from an informer.
+// quotaOf returns the key and the UID of a quota or LimitedResource in an informer's event; false for any other object.
 func quotaOf(obj any) (quota.Key, types.UID, bool) {
 	o, ok := lastKnown(obj).(client.Object)
 	if !ok {
@@ -79,7 +79,7 @@ func quotaOf(obj any) (quota.Key, types.UID, bool) {
 	return key, o.GetUID(), ok
 }
 
-// lastKnown returns the object of an informer's event. If the informer missed a deletion, that is the last known state.
+// lastKnown returns the object in an informer's event. If the informer missed a deletion, that is the object as it was last seen.
 func lastKnown(obj any) any {
 	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		return missed.Obj
@@ -87,8 +87,8 @@ func lastKnown(obj any) any {
 	return obj
 }
 
-// watchNamespaces notifies other components of changes of namespaces' labels. It also fills the cache of namespaces
-// before the first request needs one.
+// watchNamespaces calls changed with the labels of a namespace before and after a change (nil if it is created or deleted), and before that
+// relabeled if the labels of an existing one change. It also fills the cache of namespaces before the first request needs one.
 func watchNamespaces(ctx context.Context, mgr manager.Manager, changed func(name string, before, after map[string]string),
 	relabeled ...func(namespace string)) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, watches.NewNamespace(), cache.BlockUntilSynced(false))
@@ -120,7 +120,8 @@ func watchNamespaces(ctx context.Context, mgr manager.Manager, changed func(name
 	return err
 }
 
-// watchPauses returns the policies that the leader paused, and where, as this replica's cache has them.
+// watchPauses returns the policies whose remediation is paused, and in which namespaces, as the status of the policies in this replica's
+// cache says.
 func watchPauses(ctx context.Context, mgr manager.Manager) (*placement.Pauses, error) {
 	informer, err := mgr.GetCache().GetInformer(ctx, &placementv1.PlacementPolicy{}, cache.BlockUntilSynced(false))
 	if err != nil {

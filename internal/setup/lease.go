@@ -50,13 +50,12 @@ const (
 	longestHostname = 62
 )
 
-// abandonedLease releases a lease whose holder is a pod that does not exist any more and did not release it. An
-// uninstallation removes the permission for that before the pod ends. The replicas of the next installation would
-// otherwise wait for a lease duration before one of them becomes the leader, and nothing would write webhook
-// configurations until then.
+// abandonedLease releases a lease whose holder is a pod that no longer exists and did not release it. That happens when an uninstallation
+// removes the permission for it before the pod ends. Otherwise the replicas of the next installation would wait for a lease duration before
+// one of them becomes the leader, and nothing would write webhook configurations until then.
 //
-// A lease counts as abandoned only if it has also expired and was not renewed while this replica watched it. The
-// process of a pod that was deleted by force may still run, and its clock may differ.
+// A lease counts as abandoned only if it has also expired and was not renewed while this replica watched it. The process of a pod that was
+// deleted by force may still run, and its clock may differ.
 type abandonedLease struct {
 	// client reads and writes without a cache.
 	client    client.Client
@@ -67,9 +66,8 @@ type abandonedLease struct {
 	// elected is closed when this replica becomes the leader.
 	elected <-chan struct{}
 
-	// version is the last seen resource version of the lease, and since is when this replica first saw it.
-	version string
-	since   time.Time
+	version string    // the resource version of the lease that was last seen
+	since   time.Time // when this replica first saw that resource version
 }
 
 var (
@@ -77,7 +75,7 @@ var (
 	_ manager.LeaderElectionRunnable = (*abandonedLease)(nil)
 )
 
-// addLease adds to the manager the release of an abandoned lease.
+// addLease adds an abandonedLease to the manager, if leader election is on.
 func addLease(mgr manager.Manager, own *state, o Options) error {
 	if !o.LeaderElection {
 		return nil
@@ -91,11 +89,11 @@ func addLease(mgr manager.Manager, own *state, o Options) error {
 	})
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because no replica is the leader yet.
 func (l *abandonedLease) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable. It returns when no further check is needed, when this replica
-// becomes the leader, or after leaseCheckPeriod.
+// Start implements manager.Runnable. It checks the lease until no further check is needed, this replica becomes the leader, or
+// leaseCheckPeriod is over.
 func (l *abandonedLease) Start(ctx context.Context) error {
 	log := ctrllog.FromContext(ctx).WithName("lease")
 	err := wait.PollUntilContextTimeout(ctx, leaseCheckInterval, leaseCheckPeriod, true, func(ctx context.Context) (bool, error) {
@@ -116,7 +114,7 @@ func (l *abandonedLease) Start(ctx context.Context) error {
 	return nil
 }
 
-// check releases the lease if it is abandoned. It reports whether no further check is needed.
+// check releases the lease if it is abandoned. done reports whether no further check is needed.
 func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 	lease := &coordinationv1.Lease{}
 	if err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: leaseName}, lease); err != nil {
@@ -153,12 +151,13 @@ func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 	return err == nil, err
 }
 
+// podExists reports whether Berth's namespace has a pod of a name.
 func (l *abandonedLease) podExists(ctx context.Context, name string) (bool, error) {
 	err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: name}, &corev1.Pod{})
 	return err == nil, client.IgnoreNotFound(err)
 }
 
-// expired reports whether the holder should have renewed the lease before now.
+// expired reports whether the holder of a lease should have renewed it before now.
 func expired(lease *coordinationv1.Lease, now time.Time) bool {
 	if lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return true

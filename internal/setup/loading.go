@@ -33,17 +33,18 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// loading has the controllers that bring policies and their data into the evaluation, and what decides with them.
+// loading has the controllers that load policies and their data, and the decider that decides by them.
 type loading struct {
-	replication *replicator.Controller
-	policies    *policyloader.Controller
-	revisions   *policyrevision.Controller
-	pusher      *enginepusher.Controller
-	// freshness knows whether this replica has the API server's policies.
+	replication *replicator.Controller     // replicates the objects that policies read
+	policies    *policyloader.Controller   // loads policies into the registry
+	revisions   *policyrevision.Controller // stores versions of policies in ControllerRevisions
+	pusher      *enginepusher.Controller   // pushes data and modules to remote engines
+	// freshness confirms that this replica has loaded the policies that the API server has.
 	freshness *freshness.Monitor
-	decider   *placement.Decider
+	decider   *placement.Decider // decides objects by the policies in force
 }
 
+// newLoading creates the controllers that load policies and their data, and the decider.
 func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loading, error) {
 	keyring, err := certs.LoadKeyring(ctx, base.state.live, base.options.Namespace)
 	if err != nil {

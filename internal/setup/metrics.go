@@ -31,7 +31,7 @@ import (
 	"github.com/berth-dev/berth/internal/httpserver"
 )
 
-// addMetrics serves /metrics, if the options say where.
+// addMetrics adds a server of /metrics to the manager, unless MetricsAddress is empty or "0".
 func addMetrics(base *base) error {
 	o := base.options
 	if o.MetricsAddress == "" || o.MetricsAddress == "0" {
@@ -57,7 +57,7 @@ func addMetrics(base *base) error {
 	return base.mgr.Add(server.Runnable())
 }
 
-// selfSigned returns a new certificate. Its clients don't verify it, as those of Kubernetes' own components.
+// selfSigned returns a new self-signed certificate. Scrapers can't verify it, as that of Kubernetes' own components.
 func selfSigned() (tls.Certificate, error) {
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{{127, 0, 0, 1}}, nil)
 	if err != nil {
@@ -66,8 +66,8 @@ func selfSigned() (tls.Certificate, error) {
 	return tls.X509KeyPair(certificate, key)
 }
 
-// authenticateScrapers returns a handler that authenticates and authorizes metrics clients. It asks the host cluster if there is one,
-// because the clients run there, and the served cluster otherwise.
+// authenticateScrapers returns a handler that authenticates and authorizes clients that read metrics. It asks the API server of the host
+// cluster if there is one, because the clients run there, and of the served cluster otherwise.
 func (s *state) authenticateScrapers(base *base, next http.Handler) (http.Handler, error) {
 	cfg, c := base.mgr.GetConfig(), base.mgr.GetHTTPClient()
 	if s.host != nil {
@@ -87,8 +87,8 @@ func (s *state) authenticateScrapers(base *base, next http.Handler) (http.Handle
 // scrapeInterval is the time between two requests for metrics. No more requests wait for their turn than connections are open.
 const scrapeInterval = 100 * time.Millisecond
 
-// inTurn lets one request at a time through, in the order in which they came, because each may ask the API server who the client is, also
-// if the client is unknown, and goes on asking when the client is gone.
+// inTurn returns a handler that lets one request pass every scrapeInterval. For each request, also of an unknown client, the next handler
+// may ask the API server who the client is, and does so even when the client is gone.
 func inTurn(next http.Handler) http.Handler {
 	turns := time.NewTicker(scrapeInterval)
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {

@@ -59,45 +59,46 @@ type Options struct {
 	// Namespace is Berth's own namespace, in the cluster that StateCluster selects. It contains Berth's own state. The
 	// webhooks never match objects in it.
 	Namespace string
-	// StateCluster selects the cluster of Namespace. StateClusterServed, the default for "", is the cluster whose API
-	// server Berth serves. StateClusterHost is another cluster, the one of HostKubeconfig. In that case Berth has no
-	// namespace of its own in the served cluster, and a namespace of the same name there is treated like any other.
+	// StateCluster selects the cluster that has Namespace. StateClusterServed, the default for "", is the cluster whose API server Berth
+	// serves. StateClusterHost is another cluster, the one of HostKubeconfig. In that case Berth has no namespace of its own in the served
+	// cluster, and a namespace of the same name there is treated like any other.
 	StateCluster string
 	// HostKubeconfig is the path of a kubeconfig for the host cluster. It is empty if Berth is a pod of that cluster.
 	HostKubeconfig string
-	// WebhookURL is the base URL at which the API server reaches the webhooks. If it is empty, it uses WebhookService.
+	// WebhookURL is the base URL at which the API server reaches the webhooks. If it is empty, the API server uses WebhookService.
 	WebhookURL string
 	// WebhookService is the name of the Service in Namespace for the webhooks.
 	WebhookService string
-	// OwnerClusterRole is the ClusterRole that owns the webhook configurations. It is empty for none.
+	// OwnerClusterRole is the name of the ClusterRole that owns the webhook configurations, so that they are deleted with it. If it is empty,
+	// none does.
 	OwnerClusterRole string
-	// OwnerClusterServiceVersion is the ClusterServiceVersion in Namespace with which OLM installed Berth. It is empty
-	// for none. If it is set, the ClusterRoles that OLM created for it own the webhook configurations instead of
+	// OwnerClusterServiceVersion is the name of the ClusterServiceVersion in Namespace with which OLM installed Berth; empty for an
+	// installation without OLM. If it is set, the ClusterRoles that OLM created for it own the webhook configurations instead of
 	// OwnerClusterRole.
 	OwnerClusterServiceVersion string
-	// WebhookHost and WebhookPort are the address at which the webhooks listen.
+	// WebhookHost is the address at which the webhooks listen.
 	WebhookHost string
-	WebhookPort int
+	WebhookPort int // the port at which the webhooks listen
 	// WebhookCertManagement selects what writes the Secret with the webhooks' certificate: Berth for
 	// CertManagementSelf, which is the default for "", or another program for CertManagementExternal.
 	WebhookCertManagement string
-	// WebhookCAOverlap is how long the API server trusts a certificate authority after its replacement. 0 means an
-	// hour.
+	// WebhookCAOverlap is how long the API server still trusts a certificate authority after another one replaced it. 0 means an hour.
 	WebhookCAOverlap time.Duration
 	// WebhookTokenLifetime is how long the token in the webhooks' paths is used before it is replaced. 0 means an hour.
 	WebhookTokenLifetime time.Duration
-	// WebhookTokenSettle is how long replicas have to learn a token before the API server uses it. 0 means 10 seconds.
-	// WebhookTokenOverlap is how long a token is accepted after no webhook configuration contains it. 0 means a minute.
-	WebhookTokenSettle, WebhookTokenOverlap time.Duration
-	// WebhookClientCAFile is the path of a PEM file with the authorities of the API server's client certificate. The
-	// webhooks then require such a certificate. It is empty if they require none. WebhookClientNames lists names of
-	// which the certificate must have one. If the list is empty, any name is accepted.
+	// WebhookTokenSettle is how long replicas have to learn a new token before the API server uses it. 0 means 10 seconds.
+	WebhookTokenSettle time.Duration
+	// WebhookTokenOverlap is how long a token is accepted after the webhook configurations contain the next one. 0 means a minute.
+	WebhookTokenOverlap time.Duration
+	// WebhookClientCAFile is the path of a PEM file with the authorities of the client certificate that the webhooks require from the API
+	// server. If it is empty, they require none.
 	WebhookClientCAFile string
-	WebhookClientNames  []string
-	// MetricsAddress is the address at which metrics are served, or "0" for no metrics. MetricsSecure serves them over
-	// HTTPS to clients that the API server authenticates and authorizes.
+	// WebhookClientNames are names of which that client certificate must have one. If there are none, any name is accepted.
+	WebhookClientNames []string
+	// MetricsAddress is the address at which metrics are served, or "0" for no metrics.
 	MetricsAddress string
-	MetricsSecure  bool
+	// MetricsSecure reports whether metrics are served over HTTPS, and only to clients that the API server authenticates and authorizes.
+	MetricsSecure bool
 	// ProbeAddress is the address at which /healthz and /readyz are served.
 	ProbeAddress string
 	// PprofAddress is the address at which profiles are served, without authentication. It is empty for no profiles.
@@ -107,42 +108,42 @@ type Options struct {
 	TracingEndpoint string
 	// TracingSamplingPerMillion is how many of a million traces that begin in Berth are recorded.
 	TracingSamplingPerMillion int
-	// DecisionLog is where the log of decisions is written: DecisionLogOff, DecisionLogStdout, or the URL of a collector, like
-	// TracingEndpoint. Empty is DecisionLogOff.
+	// DecisionLog is where the log of decisions is written: DecisionLogOff, DecisionLogStdout, or the URL of a collector of the form that
+	// TracingEndpoint has. "" means DecisionLogOff.
 	DecisionLog string
-	// DecisionLogOutput replaces the standard output for the log of decisions; nil does not.
+	// DecisionLogOutput is written to instead of the standard output if DecisionLog is DecisionLogStdout; nil for the standard output.
 	DecisionLogOutput io.Writer
 	// LeaderElection enables leader election. Without it, only one replica may run.
 	LeaderElection bool
-	// LeaseDuration is how long a leader that does not renew its lease remains the leader. The leader itself stops
-	// after RenewDeadline. All replicas try every RetryPeriod. Zero means controller-runtime's defaults of 15, 10 and 2
-	// seconds.
+	// LeaseDuration is how long other replicas wait for a leader that does not renew its lease before one of them becomes the leader. The
+	// leader itself gives up after RenewDeadline. All replicas try to acquire or renew the lease every RetryPeriod. 0 means
+	// controller-runtime's defaults of 15, 10, and 2 seconds.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// ShutdownDelay is how long a manager keeps running after it is told to stop. Meanwhile its clients connect to
-	// other replicas.
+	// ShutdownDelay is how long a manager keeps running after it is told to stop. Meanwhile its clients connect to other replicas.
 	ShutdownDelay time.Duration
 	// EvaluationTimeout is the deadline for the evaluation of one policy on one object.
 	EvaluationTimeout time.Duration
 	// EvaluationConcurrency is the maximum number of concurrent evaluations.
 	EvaluationConcurrency int
-	// Predicates is the ordered list of allowed predicates. nil means the default list. A policy may use a subset.
+	// Predicates are the predicates that policies may use, in the order in which they are evaluated. nil means the default list.
 	Predicates []string
-	// OwnPredicates are available besides the predicates of the Kubernetes scheduler.
+	// OwnPredicates are predicates that are available besides those of the Kubernetes scheduler.
 	OwnPredicates []predicates.Predicate
 	// Config is the path of the configuration file. It is empty for none.
 	Config string
-	// PolicyMaxStaleness is how long a replica responds to admission requests without a confirmation by the API server
-	// that it has all policies. 0 means freshness.DefaultBound.
+	// PolicyMaxStaleness is for how long a replica responds to admission requests after the API server last confirmed that the replica has
+	// all policies. 0 means freshness.DefaultBound.
 	PolicyMaxStaleness time.Duration
 	// PolicyReports are the API groups of the policy reports in which the leader lists violations. It is empty for no reports.
 	PolicyReports []string
-	// ReservationTTL is how long a charge to a quota is reserved for its object. It must be longer than the API
-	// server's timeout of a request.
+	// ReservationTTL is how long a charge to a quota is kept while its object is not seen to exist. It must be longer than the API server's
+	// timeout of a request.
 	ReservationTTL time.Duration
-	// RemediationMaxPerMinute bounds the patches of existing objects a minute for all policies together. 0 means no bound.
+	// RemediationMaxPerMinute is the maximum number of existing objects that Berth patches per minute, for all policies together. 0 means no
+	// maximum.
 	RemediationMaxPerMinute int
-	// RemediationMaxConcurrent bounds the existing objects that are being moved at the same time for all policies together. 0
-	// means no bound.
+	// RemediationMaxConcurrent is the maximum number of existing objects that Berth moves at the same time, for all policies together. 0
+	// means no maximum.
 	RemediationMaxConcurrent int
 	// AllowRemoteSecrets allows policies with spec.remote to match and replicate Secrets by name.
 	AllowRemoteSecrets bool
@@ -150,7 +151,7 @@ type Options struct {
 	Metrics prometheus.Registerer
 }
 
-// Bind binds the options to the flags of a command. Set OwnPredicates before.
+// Bind defines the manager's flags, which set the options. Set OwnPredicates before, because the default of --predicates depends on them.
 func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace, in the cluster of "+
 		"--state-cluster. It has Berth's Secrets and lease, and policies match nothing in it.")
@@ -158,7 +159,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 		"--kubeconfig, or host, if Berth runs in another cluster than it serves.")
 	f.StringVar(&o.HostKubeconfig, "host-kubeconfig", "", "Path of a kubeconfig for the host cluster; empty for the cluster that Berth runs in as a pod.")
 	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL under which the API server reaches the webhooks, if they are not behind a Service.")
-	f.StringVar(&o.WebhookService, "webhook-service", "berth-webhook-service", "Service in the own namespace that leads to the webhooks.")
+	f.StringVar(&o.WebhookService, "webhook-service", "berth-webhook-service", "Service of the webhooks, in Berth's own namespace.")
 	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole that owns the webhook configurations, so that they are deleted "+
 		"with it. None are created while it is missing; empty for no owner.")
 	f.StringVar(&o.OwnerClusterServiceVersion, "owner-cluster-service-version", os.Getenv("OPERATOR_CONDITION_NAME"),
@@ -177,12 +178,12 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS to authenticated and authorized clients only.")
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served.")
 	f.StringVar(&o.PprofAddress, "pprof-bind-address", "", "Address at which profiles are served, such as localhost:6060; empty for "+
-		"nowhere. All clients that reach it can read them.")
+		"nowhere. Any client that reaches the address can read them.")
 	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "Address of an OpenTelemetry collector that accepts traces over gRPC, such as "+
 		"http://collector.observability:4317; https:// for TLS, empty for no traces.")
 	f.IntVar(&o.TracingSamplingPerMillion, "tracing-sampling-rate-per-million", 10000, "How many of a million traces that begin in Berth "+
 		"are recorded. Traces that begin in the API server are recorded if it samples them.")
-	f.StringVar(&o.DecisionLog, "decision-log", DecisionLogOff, "Where each decision is written that places or moves an object: stdout, as lines "+
+	f.StringVar(&o.DecisionLog, "decision-log", DecisionLogOff, "Where Berth writes each decision that places or moves an object: stdout, as lines "+
 		"of JSON; the address of an OpenTelemetry collector that accepts logs over gRPC, such as http://collector.observability:4317; or off.")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among the replicas.")
 	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second,
@@ -191,7 +192,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 		"How long a leader tries to renew its lease before it gives up; shorter than the lease.")
 	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How often replicas try to acquire or to renew the lease.")
 	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second,
-		"How long a replica continues after it is told to end, so that the API server connects to another one.")
+		"How long a replica still answers after it is told to end, so that the API server connects to another one.")
 	o.Predicates = defaultPredicates(o.OwnPredicates)
 	f.Var((*nameList)(&o.Predicates), "predicates", "Predicates that policies may use, in the order in which they are evaluated, separated by commas.")
 	f.StringVar(&o.Config, "config", "", "Path of a configuration file, a ManagerConfiguration of config.berth.dev/v1alpha1; none if empty.")
@@ -201,7 +202,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 		"openreports.io, wgpolicyk8s.io, or both, separated by commas; none if empty.")
 	o.ReservationTTL = 65 * time.Second
 	f.Var((*reservationTTL)(&o.ReservationTTL), "quota-reservation-ttl",
-		"How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
+		"How long a charge to a quota is kept while its object does not exist; longer than the API server's --request-timeout.")
 	f.IntVar(&o.RemediationMaxConcurrent, "remediation-max-concurrent", 0, "How many existing objects Berth moves at the same time at most, "+
 		"for all policies together; 0 for no bound. An object is being moved from its patch until its rollout is complete.")
 	f.IntVar(&o.RemediationMaxPerMinute, "remediation-max-per-minute", 0, "How many existing objects Berth patches a minute at most, for "+
@@ -209,10 +210,10 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.BoolVar(&o.AllowRemoteSecrets, "allow-remote-secrets", false,
 		"Let policies with spec.remote match and replicate Secrets. Engines get them without their data in any case.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
-	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")
+	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "Maximum number of evaluations at the same time.")
 }
 
-// registerer returns the registry for metrics.
+// registerer returns Options.Metrics or, if it is nil, the registry that MetricsAddress serves.
 func (o *Options) registerer() prometheus.Registerer {
 	if o.Metrics != nil {
 		return o.Metrics
@@ -220,7 +221,7 @@ func (o *Options) registerer() prometheus.Registerer {
 	return ctrlmetrics.Registry
 }
 
-// checkElection refuses durations with which a leader would lose its lease. Its errors contain the names of the flags.
+// checkElection returns an error, with the name of the flag, for durations with which a leader would lose its lease.
 func (o *Options) checkElection() error {
 	if o.LeaseDuration == 0 && o.RenewDeadline == 0 && o.RetryPeriod == 0 {
 		return nil
@@ -235,14 +236,14 @@ func (o *Options) checkElection() error {
 	return nil
 }
 
-// reservationTTL is the value of the flag --quota-reservation-ttl. It can't be as short as the time in which the API server waits for one
-// webhook, which every --request-timeout exceeds. Tests set shorter times in Options.
+// reservationTTL is the value of the flag --quota-reservation-ttl. It must be longer than the time that the API server waits for the quota
+// webhook, because every --request-timeout is. Tests set shorter times in Options.
 type reservationTTL time.Duration
 
 // String implements flag.Value.
 func (t *reservationTTL) String() string { return time.Duration(*t).String() }
 
-// Set implements flag.Value.
+// Set implements flag.Value. It returns an error if the duration is too short.
 func (t *reservationTTL) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -255,7 +256,7 @@ func (t *reservationTTL) Set(text string) error {
 	return nil
 }
 
-// checkBounds refuses negative numbers. Its errors contain the names of the flags.
+// checkBounds returns an error, with the name of the flag, for a negative maximum.
 func (o *Options) checkBounds() error {
 	switch {
 	case o.RemediationMaxConcurrent < 0:
@@ -266,7 +267,7 @@ func (o *Options) checkBounds() error {
 	return nil
 }
 
-// owners returns the ClusterRoles that own the webhook configurations.
+// owners returns which ClusterRoles own the webhook configurations.
 func (o *Options) owners() webhookconfiguration.Owners {
 	out := webhookconfiguration.Owners{Name: o.OwnerClusterRole}
 	if o.OwnerClusterServiceVersion != "" {
@@ -275,8 +276,7 @@ func (o *Options) owners() webhookconfiguration.Owners {
 	return out
 }
 
-// exemptNamespace returns Berth's own namespace in the served cluster, which the webhooks never match. It is empty if
-// there is none.
+// exemptNamespace returns Berth's own namespace in the served cluster, in which policies and quotas match nothing; "" if there is none.
 func (o *Options) exemptNamespace() string {
 	if o.StateCluster == StateClusterHost {
 		return ""
@@ -284,7 +284,7 @@ func (o *Options) exemptNamespace() string {
 	return o.Namespace
 }
 
-// hosts returns the names or addresses at which the API server calls the webhooks.
+// hosts returns the names or addresses at which the API server calls the webhooks, for which their certificate must be valid.
 func (o *Options) hosts() ([]string, error) {
 	if o.WebhookURL == "" {
 		service := o.WebhookService + "." + o.Namespace

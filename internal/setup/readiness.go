@@ -37,24 +37,24 @@ import (
 //   - Its ClusterRoles own the webhook configurations, so that these remain when an earlier version is removed.
 //
 // Once the replica was ready it remains so until it ends: a policy that is created later can't decide until its own data is complete. A
-// replica that ends because a store went back to an earlier state is not ready.
+// replica that ends because the store of an API server went back to an earlier state is not ready.
 type readiness struct {
-	certificate func() bool
-	tokens      func() bool
-	policies    func(context.Context) bool
-	data        func() bool
-	quotas      func() bool
-	adopted     func() bool
-	// current reports whether the API server recently confirmed that this replica has its policies. confirm requests a
-	// confirmation now.
+	certificate func() bool                // whether the webhooks' certificate is served and trusted
+	tokens      func() bool                // whether a token of the API server is known
+	policies    func(context.Context) bool // whether the policies that existed at the start are loaded
+	data        func() bool                // whether the data of the policies is replicated or unavailable
+	quotas      func() bool                // whether quotas and DeviceClasses are cached
+	adopted     func() bool                // whether the ClusterRoles own the webhook configurations
+	// current reports whether the API server recently confirmed that this replica has its policies.
 	current func() bool
-	confirm func(context.Context) error
-	// restored returns an error if the API server's store went back to an earlier state, so that this replica must not decide any more.
+	confirm func(context.Context) error // asks the API server now whether this replica has its policies; an error means no, or unknown
+	// restored returns an error if the store of an API server went back to an earlier state, so that this replica must not decide any more.
 	restored func() error
 
-	reached atomic.Bool
+	reached atomic.Bool // whether all conditions were met once
 }
 
+// isReady reports whether this replica may decide.
 func (r *readiness) isReady(ctx context.Context) bool {
 	if r.restored() != nil {
 		return false
@@ -72,10 +72,9 @@ func (r *readiness) isReady(ctx context.Context) bool {
 // confirmTimeout is how long a request waits for the API server to confirm the policies of this replica.
 const confirmTimeout = 3 * time.Second
 
-// guard lets a webhook respond only once this replica may decide. Until then the API server gets an HTTP error and
-// applies the webhook's failure policy. The same holds while this replica may have old policies. In that case each
-// request causes an immediate check. So a replica that was disconnected, or whose API server restarted, decides the
-// first request that it can.
+// guard returns a handler that passes requests to a webhook only if this replica may decide. Otherwise the API server gets an HTTP error,
+// and applies the webhook's failure policy. If the API server has not confirmed the policies of this replica recently, the handler requests
+// a confirmation for the request. So a replica that was disconnected, or whose API server restarted, decides the first request that it can.
 func (r *readiness) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if err := r.restored(); err != nil {
@@ -83,14 +82,14 @@ func (r *readiness) guard(next http.Handler) http.Handler {
 			return
 		}
 		if !r.isReady(request.Context()) {
-			http.Error(w, "Berth is starting: policies, their data or quotas are not loaded yet", http.StatusServiceUnavailable)
+			http.Error(w, "Berth is starting: its certificate, policies, their data, or quotas are not loaded yet; try again", http.StatusServiceUnavailable)
 			return
 		}
 		if !r.current() {
 			ctx, cancel := context.WithTimeout(request.Context(), confirmTimeout)
 			defer cancel()
 			if err := r.confirm(ctx); err != nil {
-				http.Error(w, "Berth does not know whether it has the newest policies: "+err.Error(), http.StatusServiceUnavailable)
+				http.Error(w, "Berth can't decide, because it does not know whether it has the newest policies: "+err.Error(), http.StatusServiceUnavailable)
 				return
 			}
 		}
@@ -98,7 +97,7 @@ func (r *readiness) guard(next http.Handler) http.Handler {
 	})
 }
 
-// addProbes serves /healthz and /readyz.
+// addProbes adds a server of /healthz and /readyz to the manager, unless ProbeAddress is empty or "0".
 func addProbes(base *base, controllers *controllers) error {
 	if o := base.options; o.ProbeAddress == "" || o.ProbeAddress == "0" {
 		return nil
@@ -115,7 +114,7 @@ func addProbes(base *base, controllers *controllers) error {
 	return base.mgr.Add(httpserver.Server{Name: "probes", Address: base.options.ProbeAddress, Strangers: probeStrangers, Handler: mux}.Runnable())
 }
 
-// loaded is the check of readiness.
+// loaded is the check behind /readyz. It returns why this replica is not ready, or nil.
 func (c *controllers) loaded(r *http.Request) error {
 	// Without a timeout, a probe that waits for a cache would look like a hanging process.
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
@@ -124,10 +123,10 @@ func (c *controllers) loaded(r *http.Request) error {
 		return err
 	}
 	if !c.readiness.isReady(ctx) {
-		return errors.New("policies or their data are not loaded yet")
+		return errors.New("the certificate, policies, their data, or quotas are not loaded yet")
 	}
 	if !c.freshness.Current() {
-		return errors.New("the API server has not confirmed the policies of this replica for too long")
+		return errors.New("the API server has not confirmed the policies of this replica within --policy-max-staleness")
 	}
 	return nil
 }

@@ -27,13 +27,13 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// engines evaluates each policy with the embedded engine or with a remote engine, as the policy says.
+// engines evaluates each policy with the embedded engine or with the remote engine that the policy names.
 type engines struct {
 	embedded *embedded.Engine
 	remote   *remote.Engine
 }
 
-// engineOf returns the engine that a policy says.
+// engineOf returns the engine that decides a policy with the module.
 func (e engines) engineOf(m *policy.Module) policyloader.Engine {
 	if m.Remote != nil {
 		return e.remote
@@ -41,15 +41,16 @@ func (e engines) engineOf(m *policy.Module) policyloader.Engine {
 	return e.embedded
 }
 
-// Check implements policyloader.Engine and policyvalidator.Checker.
+// Check returns an error if the engine of a policy can't evaluate its module. It implements policyloader.Engine and
+// policyvalidator.Checker.
 func (e engines) Check(m *policy.Module) error { return e.engineOf(m).Check(m) }
 
-// Prepare implements policyloader.Engine.
+// Prepare returns the evaluator of a policy. It implements policyloader.Engine.
 func (e engines) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	return e.engineOf(m).Prepare(ctx, name, m, b)
 }
 
-// newRemote returns the remote engine, with metrics of the endpoints in use.
+// newRemote returns the engine that queries remote engines. It has metrics of the endpoints that policies in force use.
 func newRemote(base *base, registry *placement.Registry, clients *opaclient.Pool) *remote.Engine {
 	registry.Subscribe((&endpointMetrics{metrics: base.metrics.Remote, used: map[string]int{}}).changed)
 	return remote.New(remote.Options{

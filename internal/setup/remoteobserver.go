@@ -33,19 +33,20 @@ import (
 
 var _ remote.Observer = (*remoteObserver)(nil)
 
-// remoteObserver counts requests to remote engines, and publishes changes of their data and health.
+// remoteObserver counts requests to remote engines, and publishes changes of their data and health to topics, Events, and logs.
 type remoteObserver struct {
 	remoteMetrics
-	reader client.Reader
+	reader client.Reader // reads policies from the cache
 	events *events.Recorder
 	topics *topics
 }
 
-// Revised implements remote.Observer.
+// Revised publishes that the remote engine of a policy has other data. It implements remote.Observer.
 func (o *remoteObserver) Revised(policy string) { o.topics.remoteRevised.Publish(policy) }
 
-// HealthChanged implements remote.Observer. It emits an Event when an engine starts to fail, when its circuit breaker
-// opens, and when it recovers. It emits none for other changes, because each request may fail with another error.
+// HealthChanged publishes that the health of a policy's remote engine changed. It emits an Event when the engine starts to fail, when its
+// circuit breaker opens, and when it recovers, and none for other changes, because each request may fail with another error. It implements
+// remote.Observer.
 func (o *remoteObserver) HealthChanged(policy string, before, after placement.RemoteHealth) {
 	o.topics.policyFacts.Publish(policy)
 	severityBefore, severityAfter := severityOf(before), severityOf(after)
@@ -58,14 +59,14 @@ func (o *remoteObserver) HealthChanged(policy string, before, after placement.Re
 		o.emit(policy, events.RemoteFailing, fmt.Sprint(after.Err))
 		log.Error(after.Err, "An engine does not answer")
 	case severityAfter == severityHealthy && severityBefore != severityHealthy:
-		o.emit(policy, events.RemoteRecovered, fmt.Sprintf("engine %s: it answers again; it did not since %s", after.Endpoint,
+		o.emit(policy, events.RemoteRecovered, fmt.Sprintf("engine %s answers again; it had not answered since %s", after.Endpoint,
 			before.Since.UTC().Format(time.RFC3339)))
 		log.Info("An engine answers again", "since", before.Since)
 		o.topics.remoteRecovered.Publish(policy)
 	}
 }
 
-// severity is the severity of an engine's problem.
+// severity says how bad the problem of a remote engine is: none, failing requests, or an open circuit breaker.
 type severity int
 
 const (
@@ -74,6 +75,7 @@ const (
 	severityCircuitOpen
 )
 
+// severityOf returns the severity of the problem that a remote engine's health describes.
 func severityOf(h placement.RemoteHealth) severity {
 	switch {
 	case h.BreakerOpen:
@@ -85,20 +87,20 @@ func severityOf(h placement.RemoteHealth) severity {
 	}
 }
 
-// emit emits an Event on a policy. The cache has the policy because this replica has loaded it.
+// emit emits an Event of a kind on the policy of a name. It reads the policy from the cache, which has each loaded policy.
 func (o *remoteObserver) emit(policy string, kind events.Kind, message string) {
 	o.events.OnPolicy(context.Background(), o.reader, policy, kind, message)
 }
 
-// endpointMetrics keeps the metrics of each remote engine as long as the engine decides a policy in force.
+// endpointMetrics allows metrics of the endpoint of each remote engine that decides a policy in force.
 type endpointMetrics struct {
 	metrics *metrics.Remote
 
 	mu   sync.Mutex
-	used map[string]int
+	used map[string]int // the number of policies in force by endpoint
 }
 
-// changed updates the engines in use after a change of a policy.
+// changed updates the endpoints in use after other versions of a policy came into force.
 func (e *endpointMetrics) changed(change placement.PolicyChange) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -119,6 +121,7 @@ func (e *endpointMetrics) changed(change placement.PolicyChange) {
 	}
 }
 
+// endpointOf returns the endpoint of a policy's remote engine; false if it has none.
 func endpointOf(p *placement.Policy) (string, bool) {
 	r, ok := p.Remote()
 	if !ok {

@@ -33,10 +33,10 @@ import (
 	"github.com/berth-dev/berth/internal/restore"
 )
 
-// watchRestores ends this replica when the store of the served or the host cluster went back to an earlier state. The resource versions
-// that show it are those of the monitor's lists of policies, of lists in the host cluster, and of policies and quotas in the cache. The
-// last ones show a restore after which the store's resource versions were increased: etcd then ends all watches, and informers list the
-// objects, with the versions that these had in the backup.
+// watchRestores makes base.restores end this replica when the store of the served or the host cluster was restored from a backup. It
+// compares the resource versions of successive lists: those of policies by freshness.Monitor, and those of ControllerRevisions in the host
+// cluster. It also compares the versions of policies and quotas in the cache. These show a restore after which the store's resource
+// versions were increased: etcd then ends all watches, and informers list the objects, which have the versions that they had in the backup.
 func watchRestores(ctx context.Context, base *base) error {
 	handler := toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) { compareObjects(base.restores, before, after) }}
 	for _, object := range []client.Object{
@@ -58,8 +58,8 @@ func watchRestores(ctx context.Context, base *base) error {
 	return base.mgr.Add(base.restores)
 }
 
-// compareObjects compares the versions of an object before and after an informer's update. An informer lists a type again only with what
-// is at least as recent as what it has seen. So an older version of an object replaces a newer one only after a restore.
+// compareObjects passes the resource versions of an object before and after an informer's update to a detector. An informer only accepts a
+// list that is at least as recent as what it has seen. So an older version of an object replaces a newer one only after a restore.
 func compareObjects(restores *restore.Detector, before, after any) {
 	older, known := before.(metav1.Object)
 	newer, ok := after.(metav1.Object)
@@ -72,12 +72,12 @@ func compareObjects(restores *restore.Detector, before, after any) {
 // hostPollInterval is the interval of the lists in the host cluster.
 const hostPollInterval = 5 * time.Second
 
-// hostPoll compares the resource versions of lists in the host cluster. In the served cluster, the monitor of policies does that.
+// hostPoll lists ControllerRevisions in the host cluster at intervals, and passes the resource versions of the lists to a detector.
 type hostPoll struct {
 	// reader reads without a cache.
 	reader    client.Reader
-	namespace string
-	restores  *restore.Detector
+	namespace string            // Berth's own namespace
+	restores  *restore.Detector // compares the resource versions
 }
 
 var (
@@ -88,7 +88,7 @@ var (
 // NeedLeaderElection returns false, because every replica has read from the host cluster.
 func (*hostPoll) NeedLeaderElection() bool { return false }
 
-// Start lists until ctx ends.
+// Start lists every hostPollInterval until ctx ends.
 func (p *hostPoll) Start(ctx context.Context) error {
 	version := ""
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {

@@ -33,15 +33,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
-// namedSecret is the cluster of Berth's own state, with a cache of a single Secret. Berth lists and watches Secrets
+// namedSecret is the cluster in which Berth keeps its own state, with a cache that has a single Secret. Berth lists and watches Secrets
 // only by name, because OLM converts permissions in Berth's own namespace to permissions in all namespaces.
 type namedSecret struct {
 	cluster.Cluster
-	cache  cache.Cache
-	client client.Client
+	cache  cache.Cache   // has only the Secret
+	client client.Client // reads the Secret from the cache
 }
 
-// GetCache implements cluster.Cluster.
+// GetCache returns the cache with the Secret. It implements cluster.Cluster.
 func (s *namedSecret) GetCache() cache.Cache { return s.cache }
 
 // GetClient implements cluster.Cluster. The client reads the Secret from the cache.
@@ -50,7 +50,7 @@ func (s *namedSecret) GetClient() client.Client { return s.client }
 // Start implements manager.Runnable.
 func (s *namedSecret) Start(ctx context.Context) error { return s.cache.Start(ctx) }
 
-// newNamedSecret returns a cluster to read and write one Secret in Berth's own namespace.
+// newNamedSecret returns a cluster whose cache has one Secret in Berth's own namespace, and adds it to the manager.
 func newNamedSecret(base *base, name string) (cluster.Cluster, error) {
 	state := base.stateCluster()
 	o := cache.Options{
@@ -84,31 +84,31 @@ const (
 	secretRetention = 10 * time.Minute
 )
 
-// engineSecrets reads the Secrets in the manager's own namespace that policies name for remote engines. It reads them
-// by name and without a watch, so the only permission that it needs is "get" on the names. It is safe for concurrent
-// use.
+// engineSecrets reads the Secrets in Berth's own namespace that policies name for remote engines. It reads each by name and without a
+// watch, so it needs no permission but "get" on the names. It is safe for concurrent use.
 type engineSecrets struct {
-	reader    client.Reader
+	reader    client.Reader // reads without a cache
 	namespace string
 	clock     clock.PassiveClock
-	flights   singleflight.Group
+	flights   singleflight.Group // joins concurrent reads of one Secret
 
 	mu   sync.Mutex
-	read map[string]cachedSecret
+	read map[string]cachedSecret // the last read of each Secret, by name
 }
 
-// cachedSecret is the result of a read of a Secret.
+// cachedSecret is the result of the last read of a Secret.
 type cachedSecret struct {
-	at   time.Time
-	data map[string][]byte
-	err  error
+	at   time.Time         // the time of the read
+	data map[string][]byte // the data of the Secret; nil with err
+	err  error             // why the Secret could not be read
 }
 
+// newEngineSecrets returns an engineSecrets that reads by reader in a namespace.
 func newEngineSecrets(reader client.Reader, namespace string, c clock.PassiveClock) *engineSecrets {
 	return &engineSecrets{reader: reader, namespace: namespace, clock: c, read: map[string]cachedSecret{}}
 }
 
-// Secret implements opaclient.Secrets.
+// Secret returns the data of the Secret of a name, from a read that is at most secretMaxAge old. It implements opaclient.Secrets.
 func (s *engineSecrets) Secret(ctx context.Context, name string) (map[string][]byte, error) {
 	if known, ok := s.known(name); ok && s.clock.Since(known.at) < secretMaxAge {
 		return known.data, known.err
@@ -128,6 +128,7 @@ func (s *engineSecrets) Secret(ctx context.Context, name string) (map[string][]b
 	}
 }
 
+// known returns the last read of a Secret; false if there is none.
 func (s *engineSecrets) known(name string) (cachedSecret, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +136,7 @@ func (s *engineSecrets) known(name string) (cachedSecret, bool) {
 	return out, ok
 }
 
-// refresh reads a Secret. While the API server is unavailable, the last data that was read remains in use.
+// refresh reads a Secret. If the API server is unavailable, the result has the data of the last read.
 func (s *engineSecrets) refresh(ctx context.Context, name string) cachedSecret {
 	next, answered := s.get(ctx, name)
 	s.mu.Lock()
@@ -148,7 +149,7 @@ func (s *engineSecrets) refresh(ctx context.Context, name string) cachedSecret {
 	return next
 }
 
-// get reads a Secret. answered reports whether the API server gave a definite result.
+// get reads a Secret. answered reports whether the result is certain: the Secret, that it does not exist, or that Berth may not read it.
 func (s *engineSecrets) get(ctx context.Context, name string) (out cachedSecret, answered bool) {
 	secret := &corev1.Secret{}
 	err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, secret)
@@ -165,8 +166,8 @@ func (s *engineSecrets) get(ctx context.Context, name string) (out cachedSecret,
 	return out, err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 }
 
-// sendable reports whether policies may send a Secret to engines. Other Secrets in the namespace, such as the token of
-// a ServiceAccount or a Helm release, are not meant for that.
+// sendable reports whether Berth may send a Secret to remote engines: one of type Opaque or kubernetes.io/tls. Others in the namespace,
+// such as the token of a ServiceAccount or a Helm release, are not meant for that.
 func sendable(secret *corev1.Secret) bool {
 	return secret.Type == "" || secret.Type == corev1.SecretTypeOpaque || secret.Type == corev1.SecretTypeTLS
 }

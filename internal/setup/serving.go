@@ -35,17 +35,17 @@ import (
 	"github.com/berth-dev/berth/internal/webhookauth"
 )
 
-// serving is the webhook server, with what it and the API server authenticate each other by.
+// serving has the webhook server, and what authenticates it to the API server and the API server to it.
 type serving struct {
-	// handlers has the webhooks by path. It measures them, and does not serve.
+	// handlers has the webhooks by path, with metrics of their requests. It does not listen itself.
 	handlers    webhook.Server
-	certificate *certs.Source
-	tokens      *webhookauth.Tokens
-	// clientCertificates verifies the API server's client certificate. It is nil unless the options require one.
+	certificate *certs.Source       // the certificate of the webhook server
+	tokens      *webhookauth.Tokens // the tokens in the paths of the webhooks
+	// clientCertificates verifies the API server's client certificate; nil if the options require none.
 	clientCertificates *webhookauth.ClientCertificates
 }
 
-// newServing returns a webhook server without webhooks.
+// newServing adds a webhook server to the manager. addWebhooks adds the webhooks to it.
 func newServing(base *base) (*serving, error) {
 	clientCertificates, err := newClientCertificates(base.options)
 	if err != nil {
@@ -77,20 +77,21 @@ func newServing(base *base) (*serving, error) {
 	}, base.mgr.Add(server.Runnable())
 }
 
-// How many clients may be connected to each port that are not known. Together they take less than 32 MiB. API servers are known by the
-// token that they send first, so the number bounds only how many requests may arrive at once on new connections.
+// Server.Strangers of each port. Together such connections take less than 32 MiB. API servers are known by the token that they send first,
+// so the number bounds only how many of their requests may arrive at once on new connections.
 const (
 	webhookStrangers = 160
 	metricsStrangers = 24
 	probeStrangers   = 160
 )
 
-// serverTLS returns the configuration of TLS for a server without its certificate. HTTP/2 would allow many requests for each connection.
+// serverTLS returns a TLS configuration without a certificate for a server. It does not offer HTTP/2, which would allow many requests on
+// each connection.
 func serverTLS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 }
 
-// newCertificate prepares the certificate of the webhook server, which comes from a Secret.
+// newCertificate returns the source of the webhook server's certificate, which is in the Secret certs.SecretName.
 func newCertificate(base *base) (*certs.Source, error) {
 	hosts, err := base.options.hosts()
 	if err != nil {
@@ -116,7 +117,7 @@ func newCertificate(base *base) (*certs.Source, error) {
 	})
 }
 
-// newTokens prepares the token in the webhooks' paths that authenticates the API server.
+// newTokens returns the tokens in the webhooks' paths that authenticate the API server.
 func newTokens(base *base) (*webhookauth.Tokens, error) {
 	if o := base.options; o.WebhookTokenLifetime != 0 && o.WebhookTokenLifetime < cmp.Or(o.WebhookTokenSettle, time.Minute) {
 		return nil, fmt.Errorf("--webhook-token-lifetime %s: must be at least a minute, since replicas and API servers take a while to learn a token",
@@ -136,7 +137,7 @@ func newTokens(base *base) (*webhookauth.Tokens, error) {
 	})
 }
 
-// newClientCertificates returns the verification of the API server's client certificate, or nil if it is not enabled.
+// newClientCertificates returns the verifier of the API server's client certificate; nil if the options require none.
 func newClientCertificates(o Options) (*webhookauth.ClientCertificates, error) {
 	if o.WebhookClientCAFile != "" {
 		return webhookauth.NewClientCertificates(o.WebhookClientCAFile, o.WebhookClientNames)

@@ -29,19 +29,19 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// settings are what the configuration file and the flags say about predicates, inventories, workloads, and reports.
+// settings are what the configuration file and the flags say about predicates, inventories, pod templates, lists of clusters, and policy
+// reports.
 type settings struct {
-	predicates  *predicates.Set
-	inventories *replication.Inventories
-	templates   *workload.Templates
-	// clusterLists are the lists of clusters in placement objects.
+	predicates  *predicates.Set          // the predicates that policies may use
+	inventories *replication.Inventories // the types whose objects represent clusters
+	templates   *workload.Templates      // where kinds have their pod template
+	// clusterLists says where placement objects list clusters.
 	clusterLists *clusterlist.Kinds
-	// policyReports are the formats in which reports are written.
+	// policyReports are the formats in which policy reports are written; none if they are off.
 	policyReports []policyreport.Format
 }
 
-// readSettings reads the configuration file, if there is one, and validates it and the flags. No plugin of the scheduler
-// is created before a policy uses predicates.
+// readSettings reads the configuration file, if there is one, and validates it and the flags.
 func readSettings(o Options) (*settings, error) {
 	config := &configuration.ManagerConfiguration{}
 	if o.Config != "" {
@@ -80,8 +80,8 @@ func readSettings(o Options) (*settings, error) {
 	return &settings{predicates: allowed, inventories: inventories, templates: templates, clusterLists: clusterLists, policyReports: reports}, nil
 }
 
-// defaultPredicates returns the default list of allowed predicates. It returns nil if own is invalid; the manager then
-// does not start anyway.
+// defaultPredicates returns the names of the predicates that policies may use by default. It returns nil if own is invalid; then the
+// manager does not start anyway.
 func defaultPredicates(own []predicates.Predicate) []string {
 	registry, err := predicates.NewRegistry(own...)
 	if err != nil {
@@ -90,11 +90,13 @@ func defaultPredicates(own []predicates.Predicate) []string {
 	return registry.Default()
 }
 
-// nameList is a flag with a comma-separated list of names.
+// nameList is the value of a flag with a comma-separated list of names.
 type nameList []string
 
+// String implements flag.Value.
 func (n *nameList) String() string { return strings.Join(*n, ",") }
 
+// Set implements flag.Value. It returns an error if there is no name.
 func (n *nameList) Set(text string) error {
 	*n = nil
 	for name := range strings.SplitSeq(text, ",") {
@@ -103,7 +105,7 @@ func (n *nameList) Set(text string) error {
 		}
 	}
 	if len(*n) == 0 {
-		return errors.New("has no name in it")
+		return errors.New("must have at least one name")
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func TestConfiguration(t *testing.T) {
 		"Spaced":    {args: "--predicates=TaintToleration,,NodeName,", want: []string{"TaintToleration", "NodeName"}},
 		"Unknown":   {args: "--predicates=NodeName,PodFitsHost", err: []string{"--predicates", `"PodFitsHost"`, strings.Join(whitelist[:6], ", ")}},
 		"Twice":     {args: "--predicates=NodeName,NodeName", err: []string{"--predicates", "NodeName"}},
-		"None":      {args: "--predicates=", err: []string{"-predicates", "has no name in it"}},
+		"None":      {args: "--predicates=", err: []string{"-predicates", "must have at least one name"}},
 		"Own":       {own: []predicates.Predicate{never(t, "Maintenance")}, want: append(slices.Clip(whitelist), "Maintenance")},
 		"OwnFirst":  {args: "--predicates=Maintenance,NodeName", own: []predicates.Predicate{never(t, "Maintenance")}, want: []string{"Maintenance", "NodeName"}},
 		"OwnTwice":  {own: []predicates.Predicate{never(t, "NodeName")}, err: []string{"NodeName"}},

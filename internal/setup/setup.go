@@ -32,7 +32,7 @@ import (
 	"github.com/berth-dev/berth/internal/tracing"
 )
 
-// NewScheme returns a scheme with the kinds that Berth reads and writes as typed objects.
+// NewScheme returns a scheme with the kinds of Kubernetes and of Berth, which Berth reads and writes as typed objects.
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -40,23 +40,21 @@ func NewScheme() *runtime.Scheme {
 	return scheme
 }
 
-// topics carry events from components to others that are created after them. Everything else that a component needs
-// exists when the component is created.
+// topics carry events to components that are created after the components that publish them.
 type topics struct {
-	// policyFacts has the policies whose status reports a fact that changed.
+	// policyFacts has names of policies of which a fact changed that their status reports.
 	policyFacts notify.Topic[string]
-	// remoteRevised has the policies whose remote engine has other data, so that existing objects must be decided again.
+	// remoteRevised has names of policies whose remote engine got other data, so that existing objects must be decided again.
 	remoteRevised notify.Topic[string]
-	// remoteRecovered has the policies whose remote engine responds again.
+	// remoteRecovered has names of policies whose remote engine answers again.
 	remoteRecovered notify.Topic[string]
 }
 
-// New returns a manager with all components, ready to start. cfg is the configuration for the served API server. New
-// already sends requests to the API server: for Berth's own identity, for the served types, and for the keyring Secret.
+// New returns a manager with all components, ready to start. cfg is the configuration for the served API server. New already sends requests
+// to the API server: for Berth's own identity, for the served types, and for the keyring Secret.
 //
-// New works in stages, each of which knows only those before it: connections to the clusters; the manager and what needs
-// nothing else (base); the webhook server and its authentication (serving); the engines with their data (evaluation);
-// the controllers; the webhooks and probes.
+// New works in stages, each of which uses only those before it: connections to the clusters; the manager (base); the webhook server and its
+// authentication (serving); the engines with their data (evaluation); the controllers; the webhooks and probes.
 func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, error) {
 	// Berth lists and watches many types, and a client-side rate limit would slow it down. The API server limits
 	// clients by API Priority and Fairness.

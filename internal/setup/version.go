@@ -35,6 +35,7 @@ func Version() string {
 	return versionText(cmp.Or(version, info.Main.Version), info)
 }
 
+// versionText returns a version with what the linker or the Go tool recorded: the commit, its date, and the version of Go.
 func versionText(version string, info *debug.BuildInfo) string {
 	recorded := map[string]string{}
 	for _, s := range info.Settings {

@@ -45,7 +45,7 @@ import (
 	"github.com/berth-dev/berth/webhooks/quotavalidator"
 )
 
-// addWebhooks registers the webhooks. Connections are closed while the manager is draining.
+// addWebhooks registers the webhooks, behind the checks of the token and of readiness.
 func addWebhooks(base *base, serving *serving, evaluation *evaluation, controllers *controllers, draining *drainingManager) {
 	register := func(path string, handler http.Handler) {
 		// The token is checked before the body of a request is read.
@@ -111,8 +111,8 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 	}))
 }
 
-// cheap refuses objects that would take forever to decode. The API server sends none; a client that has the token of the webhooks can. The
-// handler gets the objects as they were examined, and decodes each as the kind that its text names.
+// cheap returns a handler that refuses objects that would take very long to decode. The API server sends no such object, but another client
+// that has the token of the webhooks can. The handler h gets the text that examine returns.
 func cheap(scheme *runtime.Scheme, h admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
 		for _, object := range []*runtime.RawExtension{&req.Object, &req.OldObject} {
@@ -125,7 +125,8 @@ func cheap(scheme *runtime.Scheme, h admission.Handler) admission.Handler {
 	})
 }
 
-// examine returns the text of an object without repeated fields, or an error if it is not cheap to decode.
+// examine returns the JSON of an object without repeated fields. It returns an error if the object has no known kind or would take very
+// long to decode.
 func examine(scheme *runtime.Scheme, text []byte) ([]byte, error) {
 	if len(text) == 0 {
 		return text, nil

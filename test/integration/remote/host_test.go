@@ -227,7 +227,7 @@ var _ = Describe("With its state in the host cluster, Berth", func() {
 		again := setup.Options{WebhookURL: "https://localhost:1", MetricsAddress: "0"}
 		fromHost(ctx)(&again)
 		_, err = setup.New(ctx, served.Operator, again)
-		Expect(err).To(MatchError(And(ContainSubstring("asking the API server who Berth is"), ContainSubstring("connection refused"))))
+		Expect(err).To(MatchError(And(ContainSubstring("asking the API server for Berth's own identity"), ContainSubstring("connection refused"))))
 		revive(served)
 
 		By("asking it at once")
@@ -345,13 +345,13 @@ var _ = Describe("With its state in the host cluster, Berth", func() {
 		good := setup.Options{Namespace: framework.OperatorNamespace, WebhookURL: "https://localhost:1", MetricsAddress: "0"}
 		fromHost(ctx)(&good)
 		for reason, change := range map[string]func(*setup.Options){
-			"--state-cluster \"guest\"":       func(o *setup.Options) { o.StateCluster = "guest" },
-			"needs --webhook-url":             func(o *setup.Options) { o.WebhookURL = "" },
-			"no use without":                  func(o *setup.Options) { o.StateCluster = setup.StateClusterServed },
-			"name its kubeconfig by":          func(o *setup.Options) { o.HostKubeconfig = "" },
-			"it is the served cluster itself": func(o *setup.Options) { o.HostKubeconfig = served.Kubeconfig },
-			"looking for the own namespace":   func(o *setup.Options) { o.Namespace = "nowhere" },
-			"no such file":                    func(o *setup.Options) { o.HostKubeconfig = "/nowhere" },
+			"--state-cluster \"guest\"":                     func(o *setup.Options) { o.StateCluster = "guest" },
+			"needs --webhook-url":                           func(o *setup.Options) { o.WebhookURL = "" },
+			"no use without":                                func(o *setup.Options) { o.StateCluster = setup.StateClusterServed },
+			"set --host-kubeconfig to":                      func(o *setup.Options) { o.HostKubeconfig = "" },
+			"the host cluster is the served cluster itself": func(o *setup.Options) { o.HostKubeconfig = served.Kubeconfig },
+			"reading Berth's own namespace nowhere":         func(o *setup.Options) { o.Namespace = "nowhere" },
+			"no such file":                                  func(o *setup.Options) { o.HostKubeconfig = "/nowhere" },
 		} {
 			bad := good
 			change(&bad)
