@@ -21,8 +21,8 @@ import (
 	"strings"
 )
 
-// ParseArray parses the text of a JSON array of names, as json.Unmarshal does, and in less time if ArrayText wrote it. The names may share
-// the memory of the text. They are nil if the text is null.
+// ParseArray parses the text of a JSON array of names, as json.Unmarshal does, and faster if ArrayText returned the text. The names may
+// share the memory of the text. They are nil if the text is null.
 func ParseArray(text string) ([]string, error) {
 	if names, ok := plainArray(text); ok {
 		return names, nil
@@ -32,8 +32,8 @@ func ParseArray(text string) ([]string, error) {
 	return names, err
 }
 
-// ArrayText returns the text of a JSON array of names, as json.Marshal does, and in less time for the names that clusters have. The text of
-// no names is [].
+// ArrayText returns the JSON array of names as text, as json.Marshal does, and faster for names with the characters that names of clusters
+// have. For no names, also for nil, it returns [].
 func ArrayText(names []string) string {
 	const around = len(`"",`)
 	length := len(`[]`)
@@ -60,7 +60,7 @@ func ArrayText(names []string) string {
 	return out.String()
 }
 
-// plainArray parses an array of at least one name, without white space, whose names are plain. ok is false for any other text.
+// plainArray parses an array of at least one name, without white space, whose names all satisfy plainName. ok is false for any other text.
 func plainArray(text string) (names []string, ok bool) {
 	inner, opened := strings.CutPrefix(text, `["`)
 	inner, closed := strings.CutSuffix(inner, `"]`)
@@ -76,7 +76,7 @@ func plainArray(text string) (names []string, ok bool) {
 	return names, true
 }
 
-// plainName reports whether a name consists of characters that JSON never escapes, as those of the names of Kubernetes' objects.
+// plainName reports whether a name has only characters that JSON never escapes: ASCII letters and digits, "-", ".", "_", "/", and ":".
 func plainName(name string) bool {
 	for i := range len(name) {
 		switch c := name[i]; {

@@ -37,22 +37,23 @@ type Declaration struct {
 	Path []string
 }
 
-// UnknownKindError means that the field with the clusters of a kind is unknown.
+// UnknownKindError means that it is unknown which field of a kind's objects has the list of clusters.
 type UnknownKindError struct {
 	schema.GroupKind
 }
 
 func (e *UnknownKindError) Error() string {
-	return fmt.Sprintf("%s has no list of clusters that is known: declare it in the manager's configuration, under placements", e.GroupKind)
+	return fmt.Sprintf("it is not known where objects of the kind %s list clusters: declare it in the manager's configuration, under placements", e.GroupKind)
 }
 
-// Kind knows where the objects of a kind have their clusters. It is immutable.
+// Kind describes where the objects of one kind list clusters. It is immutable.
 type Kind struct {
-	group, name string
-	layout      func(obj map[string]any) (layout, error)
+	group, name string // the API group, and the kind
+	// layout returns where an object has its clusters, which depends on the object; an error if the object has an invalid form.
+	layout func(obj map[string]any) (layout, error)
 	// root is the path of the field that is read and written as a whole.
 	root   []string
-	fields *projection.FieldSet
+	fields *projection.FieldSet // the fields that Read and Write read
 }
 
 // Fields returns the sealed set of the fields that Read and Write read.
@@ -61,6 +62,7 @@ func (k *Kind) Fields() *projection.FieldSet { return k.fields }
 // Root returns the path of the field that Write changes, as in ["spec", "placement"]. Callers must not change it.
 func (k *Kind) Root() []string { return k.root }
 
+// newKind returns a kind with the API group, the name, the Root, and the function that finds the layout of an object.
 func newKind(group, name string, root []string, of func(map[string]any) (layout, error)) *Kind {
 	fields := &projection.FieldSet{}
 	at := fields
@@ -72,22 +74,22 @@ func newKind(group, name string, root []string, of func(map[string]any) (layout,
 	return &Kind{group: group, name: name, layout: of, root: root, fields: fields.Seal()}
 }
 
-// newNames returns a kind that has a list of names at a path.
+// newNames returns a kind whose objects have a list of cluster names at a path.
 func newNames(group, name string, path []string) *Kind {
 	return newKind(group, name, path[:2], func(map[string]any) (layout, error) {
 		return layout{path: path, slots: []slot{{base: 1, path: elements(path)}}}, nil
 	})
 }
 
-// Kinds are the kinds whose objects have a list of clusters, built-in and declared. It is immutable. A nil Kinds has
-// only the built-in kinds.
+// Kinds are the kinds whose objects have a list of clusters, built-in and declared. It is immutable. A nil Kinds has only the built-in
+// kinds.
 type Kinds struct {
-	declared map[schema.GroupResource]*Kind
-	// decisions is the kind PlacementDecision with what is known of ClusterProfiles; nil if nothing is.
+	declared map[schema.GroupResource]*Kind // the declared kinds, by resource
+	// decisions is the kind PlacementDecision that knows which ClusterProfile represents a cluster; nil for the built-in one, which does not.
 	decisions *Kind
 }
 
-// unknownProfile is the profile of references of which nothing is known.
+// unknownProfile is the parameter of newDecisions if it is not known which ClusterProfiles represent clusters.
 func unknownProfile(string) (namespace string, ok bool) { return "", false }
 
 const multicluster = "multicluster.x-k8s.io"
@@ -126,6 +128,7 @@ func NewKinds(declared ...Declaration) (*Kinds, error) {
 	return k, nil
 }
 
+// validate returns what is wrong with a declaration, at its path in the configuration, and whether k already has its resource or kind.
 func (k *Kinds) validate(d Declaration, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if d.Group != "" {
@@ -138,7 +141,7 @@ func (k *Kinds) validate(d Declaration, at *field.Path) field.ErrorList {
 		case f.value == "":
 			errs = append(errs, field.Required(at.Child(f.name), ""))
 		case strings.ContainsAny(f.value, "/. "):
-			errs = append(errs, field.Invalid(at.Child(f.name), f.value, "must be a name without group, version or subresource"))
+			errs = append(errs, field.Invalid(at.Child(f.name), f.value, "must be a name without group, version, or subresource"))
 		}
 	}
 	switch {
@@ -159,8 +162,9 @@ func (k *Kinds) validate(d Declaration, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// Resolving returns kinds that know which ClusterProfile represents a cluster. profile returns its namespace; ok is false if that is
-// not known. Then references to ClusterProfiles of all namespaces are taken for references to that cluster. It must return quickly.
+// Resolving returns the same kinds with a PlacementDecision that knows which ClusterProfile represents a cluster. profile returns the
+// namespace of that ClusterProfile; ok is false if it is not known, and then a ClusterProfile of the cluster's name in any namespace
+// counts. profile must return quickly.
 func (k *Kinds) Resolving(profile func(cluster string) (namespace string, ok bool)) *Kinds {
 	out := &Kinds{decisions: newDecisions(profile)}
 	if k != nil {
@@ -183,6 +187,7 @@ func (k *Kinds) Of(resource schema.GroupResource) *Kind {
 	return k.declared[resource]
 }
 
+// knows reports whether a kind is built in or declared.
 func (k *Kinds) knows(gk schema.GroupKind) bool {
 	if builtinOf(gk) != nil {
 		return true
@@ -195,9 +200,10 @@ func (k *Kinds) knows(gk schema.GroupKind) bool {
 	return false
 }
 
+// is reports whether the kind has the group and name of gk.
 func (k *Kind) is(gk schema.GroupKind) bool { return k.group == gk.Group && k.name == gk.Kind }
 
-// builtinOf returns the built-in kind with a name, or nil if there is none.
+// builtinOf returns the built-in kind with the group and name of gk, or nil if there is none.
 func builtinOf(gk schema.GroupKind) *Kind {
 	for _, known := range builtin {
 		if known.is(gk) {

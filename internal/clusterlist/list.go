@@ -25,23 +25,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// List is the list of clusters in an object.
+// List is the list of clusters in an object, as Kind.Read reads it.
 type List struct {
 	// Path is the path of the field with the clusters, as in spec.placement.clusterAffinity.clusterNames.
 	Path string
 	// Text is the text of the clusters (Names.Text); nil if the object names none.
 	Text *string
-	// Form describes how the field is written where it names no clusters, and which details its items have. Write needs it
+	// Form is JSON that describes how the object has its list while that names no clusters, and which details the items have. Write needs it
 	// to restore the field exactly.
 	Form string
 	// Max is the maximum number of names in the field; 0 means that there is no limit.
 	Max int
-	// Repeats reports whether several references have one name. They may be to several objects, as long as nothing says which object
-	// represents the cluster of that name.
+	// Repeats reports whether several references in the list have one name. They may refer to different objects if it is not known which
+	// object represents the cluster of that name.
 	Repeats bool
 }
 
-// At reads the list of clusters at a path (List.Path) of an object. The object's kind may be declared.
+// At reads the list of clusters of an object. path is the List.Path at which a declared kind has the list; a built-in kind has its own.
 func At(obj map[string]any, path string) (List, error) {
 	version, _ := obj["apiVersion"].(string)
 	name, _ := obj["kind"].(string)
@@ -56,8 +56,8 @@ func At(obj map[string]any, path string) (List, error) {
 	return kind.Read(obj)
 }
 
-// Read reads the clusters of an object, which needs to have only the fields in Fields. An error names the field that
-// does not have the form that the system defines; the result then has the path alone.
+// Read reads the clusters of an object, which needs to have only the fields in Fields. An error names the field with a wrong form; the
+// result then has only Path and Max.
 func (k *Kind) Read(obj map[string]any) (List, error) {
 	l, err := k.layout(obj)
 	out := List{Path: strings.Join(l.path, "."), Max: l.max}
@@ -75,10 +75,10 @@ func (k *Kind) Read(obj map[string]any) (List, error) {
 	return out, nil
 }
 
-// Write returns a copy of an object that has the clusters with the given text. It shares what does not change with the
-// object. form is the Form with which the text was read; if it is empty, fields without members are removed. Items that
-// stay are not changed. Write returns an error if the object has a form that Read refuses, or the text has other terms than the
-// object.
+// Write returns a copy of an object whose list of clusters has the given List.Text; nil names no clusters. The copy shares with the object
+// what does not change, and items of the list that stay are not changed. form is the List.Form that was read with the text; if it is empty,
+// fields that have no members then are removed. Write returns an error if Read would return one, or if the text has another number of terms
+// than the object.
 func (k *Kind) Write(obj map[string]any, text *string, form string) (map[string]any, error) {
 	l, err := k.layout(obj)
 	if err != nil {
@@ -92,7 +92,7 @@ func (k *Kind) Write(obj map[string]any, text *string, form string) (map[string]
 	if text != nil {
 		var ok bool
 		if want, ok = Parse(*text); !ok {
-			return nil, fmt.Errorf("%s: %q does not list clusters", strings.Join(l.path, "."), *text)
+			return nil, fmt.Errorf("%s: the clusters %q are neither a JSON list of names nor a list of such lists", strings.Join(l.path, "."), *text)
 		}
 	}
 	if now := current.Text(); now == text || now != nil && text != nil && *now == *text {
@@ -108,7 +108,7 @@ func (k *Kind) Write(obj map[string]any, text *string, form string) (map[string]
 	return out, nil
 }
 
-// Graft returns a copy of an object that has the clusters' field of another. Both have the same kind.
+// Graft returns a copy of obj that has the field at Root of another object of the kind, or lacks the field if the other one does.
 func (k *Kind) Graft(obj, from map[string]any) map[string]any {
 	out := copied(obj, k.root)
 	parent, source := out, from
@@ -133,30 +133,30 @@ func (k *Kind) Graft(obj, from map[string]any) map[string]any {
 	return out
 }
 
-// written describes how an object is written where it names no clusters.
+// written is the JSON in List.Form. It describes what exists of the path to the list of clusters.
 type written struct {
-	// Path is the number of names on the path of the list of terms that exist.
+	// Path is how many names of layout.path exist, if the slots are cluster selector terms; otherwise 0.
 	Path int `json:"path,omitempty"`
-	// Terms are the numbers of names on the path of the names of each term that exist.
+	// Terms has, for each slot, how many elements of its path exist after its first base elements.
 	Terms []int `json:"terms,omitempty"`
-	// Entries are the items of a list of references.
+	// Entries are the items of a list of references, if the names alone do not restore them.
 	Entries []any `json:"entries,omitempty"`
 }
 
 // layout is where an object has its clusters.
 type layout struct {
-	path []string
-	max  int
+	path []string // the path of the field, as messages name it
+	max  int      // the maximum number of names; 0 for no limit
 	// slots are the lists of names, one for each term.
 	slots   []slot
-	several bool
-	// selectors reports whether the slots are cluster selector terms, at the path. An object without terms has no slots.
+	several bool // whether the field is a list of terms
+	// selectors reports whether the slots are cluster selector terms, in the list at path. An object without terms has no slots.
 	selectors bool
-	// references is the list of references to clusters at path; nil if there is none. Then there are no slots.
+	// references reads the list of references to clusters at path; nil if the object has no such list. A layout with references has no slots.
 	references *references
 }
 
-// read returns the names of clusters in an object, and where they are written.
+// read returns the names of clusters in an object, and what exists of the paths to them.
 func (l layout) read(obj map[string]any) (Names, written, error) {
 	if l.references != nil {
 		return l.references.read(obj)
@@ -176,7 +176,8 @@ func (l layout) read(obj map[string]any) (Names, written, error) {
 	return out, form, nil
 }
 
-// write changes the object, whose root it owns.
+// write makes an object name the wanted clusters. It changes the object in place, so no other code may use what is at its root. as is what
+// read returned with the names.
 func (l layout) write(obj map[string]any, want Names, as written) error {
 	if l.references != nil {
 		return l.references.write(obj, want, as.Entries)
@@ -189,7 +190,7 @@ func (l layout) write(obj map[string]any, want Names, as written) error {
 		terms = slices.Repeat(terms, len(l.slots))
 	}
 	if len(terms) != len(l.slots) {
-		return fmt.Errorf("has %d terms, not %d", len(l.slots), len(terms))
+		return fmt.Errorf("has %d terms, and the clusters are for %d terms", len(l.slots), len(terms))
 	}
 	for i, s := range l.slots {
 		if terms[i] != nil {
@@ -208,7 +209,7 @@ func (l layout) write(obj map[string]any, want Names, as written) error {
 	return nil
 }
 
-// copied returns a copy of an object that shares nothing below the root with it.
+// copied returns a copy of an object that shares with it nothing of the field at the path root.
 func copied(obj map[string]any, root []string) map[string]any {
 	out := make(map[string]any, len(obj))
 	for name, value := range obj {
@@ -224,7 +225,7 @@ func copied(obj map[string]any, root []string) map[string]any {
 	return out
 }
 
-// deepCopy copies the objects and arrays of decoded JSON.
+// deepCopy returns a deep copy of decoded JSON.
 func deepCopy(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -379,7 +379,7 @@ func TestForeignShapes(t *testing.T) {
 		"Names":         {"karmada", `{spec: {placement: {clusterAffinity: {clusterNames: a}}}}`, flat + " must be a list"},
 		"Name":          {"karmada", `{spec: {placement: {clusterAffinity: {clusterNames: [a, 1]}}}}`, flat + "[1] must be the name of a cluster"},
 		"Affinities":    {"karmada", `{spec: {placement: {clusterAffinities: {}}}}`, "spec.placement.clusterAffinities must be a list"},
-		"NoAffinities":  {"karmada", `{spec: {placement: {clusterAffinities: []}}}`, "spec.placement.clusterAffinities has no term: remove it"},
+		"NoAffinities":  {"karmada", `{spec: {placement: {clusterAffinities: []}}}`, "spec.placement.clusterAffinities has no items: add one, or remove the field"},
 		"Term":          {"karmada", `{spec: {placement: {clusterAffinities: [{}, a]}}}`, "spec.placement.clusterAffinities[1] must be an object"},
 		"TermNames":     {"karmada", `{spec: {placement: {clusterAffinities: [{clusterNames: [{}]}]}}}`, "spec.placement.clusterAffinities[0].clusterNames[0] must be the name of a cluster"},
 		"Overflow":      {"karmada", `{spec: {placement: {clusterAffinities: [{overflowAffinities: 1}]}}}`, "spec.placement.clusterAffinities[0].overflowAffinities must be a list"},

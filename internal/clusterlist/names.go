@@ -36,7 +36,7 @@ type Names struct {
 	Several bool
 }
 
-// Parse parses the text of an object's clusters. ok is false if the text has no valid form.
+// Parse parses a List.Text. ok is false if the text is neither an array of names nor an array of terms.
 func Parse(text string) (n Names, ok bool) {
 	if names, ok := plainArray(text); ok {
 		return Names{Terms: [][]string{names}}, true
@@ -52,7 +52,7 @@ func Parse(text string) (n Names, ok bool) {
 	return Names{Terms: [][]string{names}}, true
 }
 
-// Text returns the text of the names, which Parse parses; nil if there is one term and it names no clusters.
+// Text returns the text that Parse parses; nil if there is one term and it names no clusters.
 func (n Names) Text() *string {
 	if !n.Several {
 		if len(n.Terms) == 0 || n.Terms[0] == nil {
@@ -65,7 +65,7 @@ func (n Names) Text() *string {
 	return new(string(text))
 }
 
-// All returns the names of all terms, sorted. ok is false if a term may select any cluster.
+// All returns the names of all terms, sorted, each once. ok is false if a term may select any cluster.
 func (n Names) All() (names []string, ok bool) {
 	names = []string{}
 	ok = len(n.Terms) > 0

@@ -25,22 +25,22 @@ import (
 	"strings"
 )
 
-// references is a list of references to ClusterProfiles.
+// references reads and writes a list of references to ClusterProfiles.
 type references struct {
-	// profile returns the namespace of the ClusterProfile that represents a cluster, as far as that is known.
+	// profile returns the namespace of the ClusterProfile that represents a cluster. ok is false if that is not known.
 	profile func(cluster string) (namespace string, ok bool)
 }
 
-// newDecisions returns the kind PlacementDecision of multicluster.x-k8s.io. It has a list of references to ClusterProfiles. The list is
-// required, and an empty list selects no cluster.
+// newDecisions returns the kind PlacementDecision of multicluster.x-k8s.io. Its objects have a list of references to ClusterProfiles. The
+// list is required, and an empty list selects no cluster.
 func newDecisions(profile func(cluster string) (namespace string, ok bool)) *Kind {
 	return newKind(multicluster, "PlacementDecision", []string{"decisions"}, func(map[string]any) (layout, error) {
 		return layout{path: []string{"decisions"}, max: maxNames, references: &references{profile}}, nil
 	})
 }
 
-// read returns the names in the references, each once. If a new reference to each name would not be the same,
-// the form has the references.
+// read returns the names in the references, each once. The result has the references themselves unless new ones to the names would equal
+// them.
 func (r *references) read(obj map[string]any) (Names, written, error) {
 	value := obj["decisions"]
 	if value == nil {
@@ -69,11 +69,11 @@ func (r *references) read(obj map[string]any) (Names, written, error) {
 	return out, form, nil
 }
 
-// write sets the references to those with the names. References that the object has stay, and others are
-// those of the entries, or new ones.
+// write sets the references to those with the wanted names. For a name, it keeps the references that the object has, otherwise takes those
+// of entries, and otherwise makes a new one.
 func (r *references) write(obj map[string]any, want Names, entries []any) error {
 	if want.Several {
-		return errors.New("has no terms")
+		return fmt.Errorf("has no terms, and the clusters are for %d terms", len(want.Terms))
 	}
 	names := want.Terms[0]
 	// What represents a cluster may not be known any more since the names were read.
@@ -142,8 +142,9 @@ func unique(names []string) []string {
 	return out
 }
 
-// name returns the name of the cluster in a reference. A reference to another object than the one that represents the cluster of its
-// name is to no cluster of the inventories: its name has the namespace of that object, as in "eu/prod", which no cluster has.
+// name returns the name of the cluster to which an entry of the list refers; ok is false if the entry has none. If the ClusterProfile that
+// represents the cluster of that name is in another namespace than the referenced one, name returns the qualified name, as in "eu/prod",
+// which no cluster has.
 func (r *references) name(obj map[string]any, entry any) (name string, ok bool) {
 	qualified, ok := qualifiedName(obj, entry)
 	namespace, name, _ := strings.Cut(qualified, "/")
@@ -153,7 +154,7 @@ func (r *references) name(obj map[string]any, entry any) (name string, ok bool) 
 	return name, ok
 }
 
-// qualifiedName returns the namespace and the name in a reference, as in "eu/prod".
+// qualifiedName returns the namespace and the name in an entry's reference, as in "eu/prod". ok is false if it has no name.
 func qualifiedName(obj map[string]any, entry any) (name string, ok bool) {
 	at := map[string]any{"entry": entry}
 	name, ok = lookup(at, []any{"entry", "clusterProfileRef", "name"}).(string)
@@ -162,8 +163,8 @@ func qualifiedName(obj map[string]any, entry any) (name string, ok bool) {
 	return cmp.Or(namespace, namespaceOf(obj)) + "/" + name, ok
 }
 
-// reference returns a reference to a cluster. It has the namespace of the ClusterProfile that represents the cluster, or that of the
-// PlacementDecision if that is not known.
+// reference returns a new entry that refers to a cluster, or to a ClusterProfile by its qualified name. For a cluster, it has the namespace
+// of the ClusterProfile that represents it, or that of the PlacementDecision if that is not known.
 func (r *references) reference(obj map[string]any, name string) map[string]any {
 	namespace, plain, qualified := strings.Cut(name, "/")
 	if !qualified {
@@ -176,6 +177,7 @@ func (r *references) reference(obj map[string]any, name string) map[string]any {
 	return newReference(namespace, plain)
 }
 
+// newReference returns an entry that refers to a ClusterProfile; without a namespace if that is empty.
 func newReference(namespace, name string) map[string]any {
 	out := map[string]any{"name": name}
 	if namespace != "" {
@@ -184,6 +186,7 @@ func newReference(namespace, name string) map[string]any {
 	return map[string]any{"clusterProfileRef": out}
 }
 
+// namespaceOf returns metadata.namespace of an object.
 func namespaceOf(obj map[string]any) string {
 	namespace, _ := lookup(obj, []any{"metadata", "namespace"}).(string)
 	return namespace

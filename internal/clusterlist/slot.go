@@ -23,18 +23,19 @@ import (
 	"strings"
 )
 
-// slot is a list of cluster names in an object.
+// slot is the place of one list of cluster names in an object.
 type slot struct {
-	// path leads to the list; its elements are names of members (string) and indexes of items (int). The first base
-	// elements always stay when the list is removed. For a selector, it leads to the term's expressions.
+	// path leads to the list; its elements are names of members (string) and indexes of items (int). For a selector, it leads to the list of
+	// the term's expressions.
 	path []any
+	// base is how many of the first elements of path always stay when the list is removed.
 	base int
 	// selector reports whether the names are the values of the first expression in the list at path that selects the label
 	// NameLabel by the operator In.
 	selector bool
 }
 
-// names returns the names in the slot: nil if there are none, and an empty list for the reserved list.
+// names returns the names in the slot: nil if the list is absent, and an empty list if it has NoCluster alone.
 func (s slot) names(obj map[string]any) ([]string, error) {
 	value, err := s.value(obj)
 	if err != nil || value == nil {
@@ -56,7 +57,7 @@ func (s slot) names(obj map[string]any) ([]string, error) {
 	return s.texts(value)
 }
 
-// value returns the list at the path; nil if there is none.
+// value returns the list at path; nil if there is none. An error names the member that has a wrong type.
 func (s slot) value(obj map[string]any) ([]any, error) {
 	var at any = obj
 	for i, element := range s.path {
@@ -77,7 +78,7 @@ func (s slot) value(obj map[string]any) ([]any, error) {
 	return list, nil
 }
 
-// texts returns the names of clusters in a list. A list with NoCluster alone has none.
+// texts returns the names of clusters in a list, and no names for a list with NoCluster alone.
 func (s slot) texts(list []any) ([]string, error) {
 	var out []string
 	for i, item := range list {
@@ -93,7 +94,7 @@ func (s slot) texts(list []any) ([]string, error) {
 	return out, nil
 }
 
-// expression returns the index of the expression with the names; -1 if there is none.
+// expression returns the index of the expression in a list that selects NameLabel by In; -1 if there is none.
 func (s slot) expression(list []any) (int, error) {
 	for i, item := range list {
 		expression, ok := item.(map[string]any)
@@ -107,10 +108,10 @@ func (s slot) expression(list []any) (int, error) {
 	return -1, nil
 }
 
-// existing returns how many of the path's elements after the first base exist.
+// existing returns how many elements of path after the first base ones exist in an object.
 func (s slot) existing(obj map[string]any) int { return max(0, existing(obj, s.path)-s.base) }
 
-// set sets the names. Only existing objects and arrays, which value has seen, are on the path.
+// set sets the names in an object of which value has returned no error. No names are written as NoCluster.
 func (s slot) set(obj map[string]any, names []string) {
 	if len(names) == 0 {
 		names = []string{NoCluster}
@@ -131,8 +132,7 @@ func (s slot) set(obj map[string]any, names []string) {
 	put(obj, s.path, values)
 }
 
-// unset removes the names, and the objects on the path that have no members then, except for the first depth elements
-// after base.
+// unset removes the names, and the objects on path that then have no members, except those of the first base+depth elements.
 func (s slot) unset(obj map[string]any, depth int) {
 	list, _ := s.value(obj)
 	if s.selector {
@@ -152,8 +152,8 @@ func (s slot) unset(obj map[string]any, depth int) {
 	prune(obj, s.path, s.base+max(0, depth))
 }
 
-// prune removes the value at the path and then each object or array on the path that has no members, from the end. The
-// first keep elements stay.
+// prune removes the value at the path if it has no members or items, and then, from the end of the path, each parent that has none left.
+// The first keep elements of the path stay. It stops at an item of an array.
 func prune(obj map[string]any, path []any, keep int) {
 	for n := len(path); n > keep; n-- {
 		parent := lookup(obj, path[:n-1])
@@ -176,7 +176,7 @@ func prune(obj map[string]any, path []any, keep int) {
 	}
 }
 
-// existing returns how many of the path's elements exist. Null counts as absent.
+// existing returns how many elements of the path exist in an object. Null counts as absent.
 func existing(obj map[string]any, path []any) int {
 	var at any = obj
 	for i, element := range path {

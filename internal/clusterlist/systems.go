@@ -21,9 +21,9 @@ import (
 	"slices"
 )
 
-// karmadaLayout is that of PropagationPolicy and ClusterPropagationPolicy of policy.karmada.io. Karmada accepts either
-// clusterAffinity or clusterAffinities. A term of the latter has a list of names of its own, and one in each of its
-// overflowAffinities, which add clusters. An empty list of names selects all clusters.
+// karmadaLayout returns the layout of a PropagationPolicy or ClusterPropagationPolicy of policy.karmada.io. Karmada accepts either
+// clusterAffinity or clusterAffinities. A term of the latter has a list of names of its own, and one in each of its overflowAffinities,
+// which add clusters. An empty list of names selects all clusters.
 func karmadaLayout(obj map[string]any) (layout, error) {
 	placement := []any{"spec", "placement"}
 	affinities := append(slices.Clip(placement), "clusterAffinities")
@@ -37,7 +37,7 @@ func karmadaLayout(obj map[string]any) (layout, error) {
 		return out, err
 	}
 	if len(terms) == 0 {
-		return out, fmt.Errorf("%s has no term: remove it", text(affinities))
+		return out, fmt.Errorf("%s has no items: add one, or remove the field", text(affinities))
 	}
 	for _, term := range terms {
 		out.slots = append(out.slots, slot{base: len(term), path: append(slices.Clip(term), "clusterNames")})
@@ -52,7 +52,7 @@ func karmadaLayout(obj map[string]any) (layout, error) {
 	return out, nil
 }
 
-// objects returns the paths of the items of a list, which must be objects.
+// objects returns the path of each item of the list at a path. It returns an error if an item is not an object.
 func objects(obj map[string]any, at []any) ([][]any, error) {
 	list, err := slot{path: at}.value(obj)
 	if err != nil {
@@ -80,9 +80,9 @@ const maxNames = 100
 
 var termsPath = []string{"spec", "policy", "affinity", "clusterAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms"}
 
-// kubefleetLayout is that of ClusterResourcePlacement and ResourcePlacement of placement.kubernetes-fleet.io. A policy of
-// the type PickFixed has a list of names. The other types select clusters by terms, of which a cluster must match one. The
-// type is immutable, and a policy can't be removed.
+// kubefleetLayout returns the layout of a ClusterResourcePlacement or ResourcePlacement of placement.kubernetes-fleet.io. A policy of the
+// type PickFixed has a list of names. The other types select clusters by terms, of which a cluster must match one. The type is immutable,
+// and a policy can't be removed.
 func kubefleetLayout(obj map[string]any) (layout, error) {
 	at := []any{"spec", "policy", "placementType"}
 	placementType := lookup(obj, at)
@@ -105,11 +105,11 @@ func kubefleetLayout(obj map[string]any) (layout, error) {
 	return out, nil
 }
 
-// addTerm adds a term with names to an object that has none.
+// addTerm adds a cluster selector term with the wanted names to an object without terms. It returns an error if several terms are wanted.
 func (l layout) addTerm(obj map[string]any, want Names) error {
 	switch {
 	case want.Several:
-		return fmt.Errorf("has no terms, not %d", len(want.Terms))
+		return fmt.Errorf("has no terms, and the clusters are for %d terms", len(want.Terms))
 	case want.Terms[0] == nil:
 		return nil
 	}
@@ -122,8 +122,8 @@ func (l layout) addTerm(obj map[string]any, want Names) error {
 	return nil
 }
 
-// removeTerm removes the only term if it selects nothing, as it was added. It removes the objects around it that have no
-// members then, except for the first depth elements of the path.
+// removeTerm removes the only cluster selector term if it has no members, and then the objects on the path that have none left, except for
+// the first depth elements of the path.
 func (l layout) removeTerm(obj map[string]any, depth int) {
 	path := elements(l.path)
 	list, _ := lookup(obj, path).([]any)
