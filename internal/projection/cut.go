@@ -29,8 +29,8 @@ func Union(sets ...*FieldSet) *FieldSet {
 	return union(sets, &budget)
 }
 
-// Covers reports whether a sealed set contains every field of another one. If it does, a document that was cut to the
-// first set can be cut to the other as if it were the whole document.
+// Covers reports whether a sealed set contains every field of another one. If so, a document that was cut to the first set can be cut to
+// the other as if it were the whole document.
 func (f *FieldSet) Covers(other *FieldSet) bool {
 	if f.all || f == other {
 		return true
@@ -45,19 +45,20 @@ func (f *FieldSet) Covers(other *FieldSet) bool {
 	})
 }
 
-// Project returns a document that has only the fields of the sealed set. It has the same Value and the same key as the
-// original. It shares the parts that the set contains completely with the original, which is not changed.
+// Project returns a copy of a document that has only the fields of the sealed set. The copy has the same Value and key as the original for
+// this set. It shares with the original the parts that the set contains completely.
 func (f *FieldSet) Project(document map[string]any) map[string]any {
 	return f.projectObject(document, func(part any) any { return part })
 }
 
-// Copy returns the same as Project, but shares nothing with the document, which must have only values that a JSON
-// decoder of the API machinery returns.
+// Copy is like Project, but the result shares nothing with the document, which must have only values that a JSON decoder of the API
+// machinery returns.
 func (f *FieldSet) Copy(document map[string]any) map[string]any {
 	return f.projectObject(document, runtime.DeepCopyJSONValue)
 }
 
-// projectObject cuts an object to the set. It calls whole with each part that the set contains completely.
+// projectObject returns the fields of an object that are in the set. It calls whole for each value that the set contains completely, and
+// takes its result.
 func (f *FieldSet) projectObject(document map[string]any, whole func(any) any) map[string]any {
 	if f.all {
 		return whole(document).(map[string]any)
@@ -71,7 +72,8 @@ func (f *FieldSet) projectObject(document map[string]any, whole func(any) any) m
 	return out
 }
 
-// project returns the fields of a document that are in the set. whole returns the copy of a value that is in it completely.
+// project returns the fields of a value of any type that are in the set. It calls whole for each value that the set contains completely,
+// and takes its result.
 func (f *FieldSet) project(document any, whole func(any) any) any {
 	if f.all {
 		return whole(document)
@@ -93,14 +95,13 @@ func (f *FieldSet) project(document any, whole func(any) any) any {
 	}
 }
 
-// Nest returns a sealed set of the form {name: fields}: the given sealed set becomes the fields of the member name.
+// Nest returns the sealed set that contains the given sealed set below the member name, and no other field.
 func Nest(name string, fields *FieldSet) *FieldSet {
 	return Union(&FieldSet{named: map[string]*FieldSet{name: fields}})
 }
 
-// EqualValues reports whether two values are equal in the fields of the sealed set, so that cutting them gives equal
-// values. Both must have at least these fields. Numbers are equal only if their texts are, because a policy can
-// distinguish them.
+// EqualValues reports whether two values are equal in the fields of the sealed set. Both values must have at least these fields. Numbers
+// are equal only if their texts are, because a policy can distinguish them.
 func (f *FieldSet) EqualValues(a, b ast.Value) bool {
 	switch x := a.(type) {
 	case ast.Object:
@@ -116,6 +117,7 @@ func (f *FieldSet) EqualValues(a, b ast.Value) bool {
 	}
 }
 
+// equalObjects reports whether two objects are equal in the fields of the sealed set.
 func (f *FieldSet) equalObjects(a, b ast.Object) bool {
 	if f.items() == nil {
 		for _, n := range f.names {
@@ -136,6 +138,7 @@ func (f *FieldSet) equalObjects(a, b ast.Object) bool {
 	})
 }
 
+// equalArrays reports whether two arrays are equal in the fields of the sealed set.
 func (f *FieldSet) equalArrays(a, b *ast.Array) bool {
 	fields := f.items()
 	if fields == nil {

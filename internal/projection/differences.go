@@ -25,13 +25,12 @@ import (
 
 // Difference is a field whose value differs between two documents.
 type Difference struct {
-	// Path are the names that lead to the field. From and To are its values; nil for none.
-	Path     []string
-	From, To ast.Value
+	Path     []string  // the names that lead to the field
+	From, To ast.Value // the values in the first and the second document; nil if it lacks the field
 }
 
-// Differences returns fields of the sealed set whose values differ between two documents, sorted by path, at most limit of them. more
-// reports whether there are others. Both documents must have at least the fields of the set. An array is one field.
+// Differences returns the fields of the sealed set whose values differ between documents a and b, sorted by path, at most limit of them.
+// more reports whether there are others. Both documents must have at least the fields of the set. An array counts as one field.
 func (f *FieldSet) Differences(a, b ast.Value, limit int) (out []Difference, more bool) {
 	d := differences{limit: limit}
 	d.compare(f, a, b, nil)
@@ -40,12 +39,12 @@ func (f *FieldSet) Differences(a, b ast.Value, limit int) (out []Difference, mor
 
 // differences collects the differences between two documents.
 type differences struct {
-	limit int
+	limit int // the maximum length of found
 	found []Difference
-	more  bool
+	more  bool // whether there are more differences than limit
 }
 
-// compare adds the differences between the values at a path. A value is nil if its document has none.
+// compare adds the differences between two values of the fields f at a path. A value is nil if its document has none.
 func (d *differences) compare(f *FieldSet, a, b ast.Value, path []string) {
 	if d.more || f.EqualValues(a, b) {
 		return
@@ -62,8 +61,8 @@ func (d *differences) compare(f *FieldSet, a, b ast.Value, path []string) {
 	}
 }
 
-// membersOf returns the names of the members that a set has of two values, sorted, if each value is an object or nil. Otherwise it returns
-// none.
+// membersOf returns the sorted names of the members that are in the set and that at least one of two values has. It returns none if a value
+// is neither an object nor nil.
 func (f *FieldSet) membersOf(a, b ast.Value) []string {
 	names := map[string]bool{}
 	for _, value := range []ast.Value{a, b} {
@@ -83,7 +82,7 @@ func (f *FieldSet) membersOf(a, b ast.Value) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// memberOf returns the member of an object; nil if there is none.
+// memberOf returns the member of an object; nil if there is none, or the value is not an object.
 func memberOf(value ast.Value, name string) ast.Value {
 	if object, ok := value.(ast.Object); ok {
 		if term := object.Get(ast.StringTerm(name)); term != nil {

@@ -30,30 +30,30 @@ import (
 // which a crafted policy can make arbitrarily large. Fields beyond the limit are read completely.
 const maxFields = 4096
 
-// FieldSet is a set of fields of a document, including the document itself. For a field in the set, a reader knows
-// whether it exists, its type, and its value if that is a scalar. The members of an object or an array, and their
-// number, are in the set only if AddAll, AddName, or AddEach adds them.
+// FieldSet is a set of the fields of a document that a policy or other code reads, or that are kept. The document itself is a field. Of a
+// field in the set, a reader knows whether it exists, its type, and its value if that is a scalar. The members of an object or an array,
+// and their number, are in the set only if AddAll, AddName, or AddEach adds them.
 //
-// One goroutine collects the fields by AddName, AddEach, and AddAll. Seal returns a read-only set that is safe for
-// concurrent use. The other methods require a sealed set.
+// One goroutine collects the fields by AddName, AddEach, and AddAll. Seal returns a read-only set that is safe for concurrent use. The
+// other methods require a sealed set.
 type FieldSet struct {
-	all   bool
-	each  *FieldSet
-	named map[string]*FieldSet
+	all   bool                 // whether everything below is in the set
+	each  *FieldSet            // the fields of every member or item; nil for none
+	named map[string]*FieldSet // the fields of the members with these names
 
-	// names is set by Seal and sorted by name.
+	// names has the members of named, sorted by name. Only a sealed set has it.
 	names []namedMember
 }
 
-// namedMember is a member of an object: its name, as text and as a term, and the fields of it in the set.
+// namedMember is a member of an object that is in a set.
 type namedMember struct {
-	text   string
-	term   *ast.Term
-	fields *FieldSet
+	text   string    // the name
+	term   *ast.Term // the name as a term of OPA
+	fields *FieldSet // the fields of the member that are in the set
 }
 
-// Fields returns the sealed set of the fields at some paths. The names of a path are separated by dots. "*" stands for every
-// member, and "**" at the end for everything below.
+// Fields returns the sealed set of the fields at some paths, whose names are separated by dots. "*" stands for every member, and "**" at
+// the end for everything below.
 func Fields(paths ...string) *FieldSet {
 	f := &FieldSet{}
 	for _, path := range paths {
@@ -72,8 +72,8 @@ func Fields(paths ...string) *FieldSet {
 	return f.Seal()
 }
 
-// AddName adds the object member (the JSON key) of that name to the set. It returns the set of the fields below the member,
-// for chaining: adding to it adds to the whole set. Without such additions, only the member itself is in the set.
+// AddName adds the object member (the JSON key) of a name to the set. It returns the set of the fields below the member, for chaining:
+// fields that are added to it are added to the whole set. Without such additions, only the member itself is in the set.
 func (f *FieldSet) AddName(name string) *FieldSet {
 	next, ok := f.named[name]
 	if !ok {
@@ -86,8 +86,8 @@ func (f *FieldSet) AddName(name string) *FieldSet {
 	return next
 }
 
-// AddEach returns the fields that are read of every member of an object or array. It adds the names and the number of the
-// members to the set.
+// AddEach adds every member of an object or item of an array to the set. It returns the set of the fields below each of them, for chaining
+// as with AddName.
 func (f *FieldSet) AddEach() *FieldSet {
 	if f.each == nil {
 		f.each = &FieldSet{}
@@ -95,7 +95,7 @@ func (f *FieldSet) AddEach() *FieldSet {
 	return f.each
 }
 
-// AddAll adds everything below to the set.
+// AddAll adds everything below the field to the set.
 func (f *FieldSet) AddAll() { f.all = true }
 
 // IsAll reports whether the set contains the whole document.
@@ -106,8 +106,7 @@ var allFields = &FieldSet{all: true}
 // AllFields returns the sealed set of all fields. It returns the same pointer each time.
 func AllFields() *FieldSet { return allFields }
 
-// MemberNames returns the names of the document's members in a sealed set. The result ok is false if all members are in the
-// set.
+// MemberNames returns the names of the document's members that are in a sealed set. ok is false if all members are.
 func (f *FieldSet) MemberNames() (names []string, ok bool) {
 	if f.all || f.each != nil {
 		return nil, false
@@ -118,11 +117,11 @@ func (f *FieldSet) MemberNames() (names []string, ok bool) {
 	return names, true
 }
 
-// EveryMember returns the sealed fields that a sealed set has of every member; nil if it has no such fields.
+// EveryMember returns the sealed set of the fields that are in the set for every member; nil if not every member is in the set.
 func (f *FieldSet) EveryMember() *FieldSet { return f.each }
 
-// NamedMembers returns the members that a sealed set has by name, sorted, each with its fields. These include the fields
-// that the set has of every member.
+// NamedMembers yields the members that a sealed set has by name, sorted, each with the sealed set of its fields. That includes the fields
+// that the set has for every member.
 func (f *FieldSet) NamedMembers() iter.Seq2[string, *FieldSet] {
 	return func(yield func(string, *FieldSet) bool) {
 		for _, n := range f.names {
@@ -136,7 +135,7 @@ func (f *FieldSet) NamedMembers() iter.Seq2[string, *FieldSet] {
 // Seal returns a read-only copy of the set.
 func (f *FieldSet) Seal() *FieldSet { return Union(f) }
 
-// member returns the fields of the member called name; nil if the set has none of them.
+// member returns the set of the fields of the member with a name; nil if the member is not in the set.
 func (f *FieldSet) member(name string) *FieldSet {
 	if f.all {
 		return f
@@ -147,7 +146,7 @@ func (f *FieldSet) member(name string) *FieldSet {
 	return f.each
 }
 
-// items returns the fields of each item of an array; nil if the set has none of them.
+// items returns the set of the fields of each item of an array; nil if the items are not in the set.
 func (f *FieldSet) items() *FieldSet {
 	if f.all {
 		return f
@@ -155,8 +154,7 @@ func (f *FieldSet) items() *FieldSet {
 	return f.each
 }
 
-// visit calls member for each member of an object that is in the set, with the fields of the member. The term of a name
-// is nil if all members are in the set.
+// visit calls member for each member of an object that is in the set. n.term is nil if all members are in the set.
 func (f *FieldSet) visit(object map[string]any, member func(n namedMember, value any)) {
 	if f.items() != nil {
 		for name, value := range object {
@@ -171,7 +169,8 @@ func (f *FieldSet) visit(object map[string]any, member func(n namedMember, value
 	}
 }
 
-// union seals several sets as one.
+// union returns the sealed union of several sets. It lowers budget by 1 for each field. When the budget is used up, the union contains
+// everything below a field.
 func union(sets []*FieldSet, budget *int) *FieldSet {
 	out := &FieldSet{}
 	if *budget--; *budget < 0 || slices.ContainsFunc(sets, (*FieldSet).IsAll) {
@@ -208,7 +207,8 @@ func union(sets []*FieldSet, budget *int) *FieldSet {
 	return out
 }
 
-// AtPath returns the sealed fields at a path of names. Fields of every member apply to each name.
+// AtPath returns the sealed set of the fields below a path of names, which includes those that the set has for every member. It is empty if
+// the path is not in the set.
 func (f *FieldSet) AtPath(path ...string) *FieldSet {
 	at := f
 	for _, name := range path {
@@ -219,7 +219,7 @@ func (f *FieldSet) AtPath(path ...string) *FieldSet {
 	return at
 }
 
-// UnionAtDepth returns the sealed union of the fields of all members that are the given number of levels below.
+// UnionAtDepth returns the sealed union of the fields of all members that are the given number of levels below the document.
 func (f *FieldSet) UnionAtDepth(levels int) *FieldSet {
 	sets := []*FieldSet{f}
 	for range levels {
@@ -240,8 +240,8 @@ func (f *FieldSet) UnionAtDepth(levels int) *FieldSet {
 	return Union(sets...)
 }
 
-// Paths returns the fields as sorted texts. Names follow dots, or are in brackets if they are not identifiers. "*"
-// stands for every member and "**" for everything below. A path includes all of its prefixes.
+// Paths returns the fields as sorted texts, such as .spec.clusters or .metadata["a.b"]. "*" stands for every member and "**" for everything
+// below. A path includes the fields on it.
 func (f *FieldSet) Paths() []string {
 	var out []string
 	var add func(f *FieldSet, prefix string)
@@ -265,6 +265,7 @@ func (f *FieldSet) Paths() []string {
 	return out
 }
 
+// step returns the text of a name in a path: after a dot, or in brackets if it is not an identifier.
 func step(name string) string {
 	if ast.IsVarCompatibleString(name) {
 		return "." + name

@@ -22,8 +22,8 @@ import (
 	"unicode/utf8"
 )
 
-// Size returns the size of a document after it is cut to the set, in bytes of JSON without spaces. The document
-// consists of the Go types of JSON. The time is linear in the size of the document.
+// Size returns the size of a document after it is cut to the set, in bytes of JSON without spaces. The document consists of the Go types
+// that JSON decodes to. The time is linear in the size of the document.
 func (f *FieldSet) Size(document any) int {
 	switch d := document.(type) {
 	case map[string]any:
@@ -61,6 +61,7 @@ func (f *FieldSet) Size(document any) int {
 	return len(text)
 }
 
+// objectSize returns the size of an object after it is cut to the set, in bytes of JSON.
 func (f *FieldSet) objectSize(object map[string]any) int {
 	size, members := len("{}"), 0
 	f.visit(object, func(n namedMember, member any) {

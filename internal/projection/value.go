@@ -28,8 +28,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Value returns a document, cut to the set, as an OPA value. The document consists of the Go types of JSON; other
-// values are converted through their JSON encoding. The error means that a value has no JSON encoding.
+// Value returns a document, cut to the set, as an OPA value. The document consists of the Go types that JSON decodes to; other values are
+// converted through their JSON encoding. An error means that a value has no JSON encoding.
 func (f *FieldSet) Value(document any) (ast.Value, error) {
 	if f.all {
 		plain, _ := plainNumbers(document)
@@ -57,9 +57,8 @@ func (f *FieldSet) Value(document any) (ast.Value, error) {
 	}
 }
 
-// plainNumbers returns the document with floats in their JSON form, and reports whether that changes it. OPA would
-// write 1234567.5 as 1.2345675e+06, which a policy can see when a number is converted to text. The original is not
-// changed.
+// plainNumbers returns the document with those floats as json.Number that OPA would write otherwise than JSON does, such as 1.2345675e+06
+// for 1234567.5, which a policy sees when it converts a number to text. differs reports whether there are any. The original is not changed.
 func plainNumbers(document any) (plain any, differs bool) {
 	switch d := document.(type) {
 	case float64:
@@ -98,6 +97,7 @@ func plainNumbers(document any) (plain any, differs bool) {
 	return document, false
 }
 
+// object returns an object, cut to the set, as an OPA value.
 func (f *FieldSet) object(document map[string]any) (ast.Value, error) {
 	var members [][2]*ast.Term
 	var err error
@@ -137,18 +137,17 @@ const (
 // sorter pools buffers for sorting the names of objects.
 var sorter = sync.Pool{New: func() any { return new([]string) }}
 
-// AppendKey appends a key of the document, cut to the set, and returns the extended buffer. Equal keys imply equal
-// Values. It does not allocate if the buffer is large enough. The result ok is false for a document without a Value;
-// the bytes appended then must not be used.
+// AppendKey appends a key of the document, cut to the set, to a buffer. Documents with equal keys for the set have equal Values. It does
+// not allocate if the buffer is large enough. ok is false for a document without a Value; the appended bytes must not be used then.
 //
-// An integer that int64 and float64 represent alike has the same key in both types. As a json.Number it has another
-// key.
+// An integer that int64 and float64 represent alike has the same key in both types, and another one as a json.Number.
 func (f *FieldSet) AppendKey(buffer []byte, document any) (out []byte, ok bool) {
 	space := sorter.Get().(*[]string)
 	defer sorter.Put(space)
 	return f.appendKey(buffer, document, space)
 }
 
+// appendKey appends the key of a value of any type, as AppendKey does. space is a buffer for sorting names, which may hold other names.
 func (f *FieldSet) appendKey(out []byte, document any, space *[]string) ([]byte, bool) {
 	switch d := document.(type) {
 	case nil:
@@ -185,8 +184,7 @@ func (f *FieldSet) appendKey(out []byte, document any, space *[]string) ([]byte,
 // maxExact is the limit up to which every integer is a distinct float64 whose shortest decimal form is that integer.
 const maxExact = 1 << 53
 
-// integer converts a float to the integer with the same text. The result ok is false for fractions, for -0, and for
-// values beyond maxExact.
+// integer returns the integer that has the same decimal text as a float. ok is false for fractions, for -0, and for values beyond maxExact.
 func integer(f float64) (n int64, ok bool) {
 	if f != math.Trunc(f) || math.Abs(f) > maxExact || f == 0 && math.Signbit(f) {
 		return 0, false
@@ -194,10 +192,12 @@ func integer(f float64) (n int64, ok bool) {
 	return int64(f), true
 }
 
+// appendText appends the length of a text and the text.
 func appendText(out []byte, text string) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(text))), text...)
 }
 
+// appendArray appends the key of an array, as appendKey does.
 func (f *FieldSet) appendArray(out []byte, array []any, space *[]string) ([]byte, bool) {
 	out = append(out, keyArray)
 	fields := f.items()
@@ -214,6 +214,7 @@ func (f *FieldSet) appendArray(out []byte, array []any, space *[]string) ([]byte
 	return out, true
 }
 
+// appendObject appends the key of an object, as appendKey does.
 func (f *FieldSet) appendObject(out []byte, object map[string]any, space *[]string) ([]byte, bool) {
 	out = append(out, keyObject)
 	ok := true
