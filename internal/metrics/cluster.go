@@ -39,15 +39,14 @@ const (
 // clusterStates are the values of the label for the compliance of an object.
 var clusterStates = []string{ClusterPlaced, ClusterWaiting, ClusterViolating}
 
-// ClusterCount has the numbers of objects in a cluster, by their compliance. Cluster is empty for all clusters that are not counted by
-// themselves.
+// ClusterCount has the numbers of objects in one cluster. Cluster is "" for all clusters together that have no ClusterCount of their own.
 type ClusterCount struct {
-	Cluster string
-	Objects map[string]int
+	Cluster string         // the name of the cluster; "" for all others
+	Objects map[string]int // numbers of objects, keyed by ClusterPlaced, ClusterWaiting, and ClusterViolating
 }
 
-// NewClusters returns a collector of the numbers of objects by cluster. The function list must return immediately at most limit clusters by
-// themselves, and the others together without a name. It must return none but on one replica.
+// NewClusters returns a collector of the numbers of objects by cluster. The function list must return immediately: the counts of at most
+// limit clusters, and one without a name for all others. It must return counts on only one replica.
 func NewClusters(list func(limit int) []ClusterCount) prometheus.Collector {
 	return newScraped(func(set setGauge) {
 		for _, count := range list(maxClusters) {

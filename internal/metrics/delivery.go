@@ -21,23 +21,26 @@ import "github.com/prometheus/client_golang/prometheus"
 // deliveryStates are the values of a label for the states of placed objects.
 var deliveryStates = []string{DeliveryDelivered, DeliveryDelivering, DeliveryFailed, DeliveryRunning, DeliveryNotRunning}
 
-// Delivery has the numbers of the placed objects of a policy: of all, of those whose delivery is complete or failed, of those that run in
-// their clusters, and of those of which a system reports it. Runs reports whether the policy's status has the number of running ones.
+// Delivery has the numbers of a policy's placed objects: all (Placed), those whose delivery is complete or failed, those that run in their
+// clusters, and those of which a system reports whether they run (Reported).
 type Delivery struct {
-	Placed, Delivered, Failed, Running, Reported int
-	Runs                                         bool
+	Placed, Delivered, Failed, Running, Reported int  // numbers of objects
+	Runs                                         bool // whether it is known how many objects run in their clusters
 }
 
-// deliveryMetrics are the metrics of policies that deliver. Other policies have no series.
+// deliveryMetrics are the metrics of policies that deliver objects. Other policies have no series. objects counts objects by policy and
+// state.
 type deliveryMetrics struct{ objects *prometheus.GaugeVec }
 
+// newDeliveryMetrics returns metrics without series.
 func newDeliveryMetrics() deliveryMetrics { return deliveryMetrics{objects: policyDelivery.gauge()} }
 
+// collectors returns what New registers.
 func (d deliveryMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{d.objects}
 }
 
-// set sets the series of a policy. Those of running objects exist only if the policy's status has their number.
+// set sets the series of a policy. Those of running objects exist only if r.Runs.
 func (d deliveryMetrics) set(policy string, r Delivery) {
 	d.objects.WithLabelValues(policy, DeliveryDelivered).Set(float64(r.Delivered))
 	d.objects.WithLabelValues(policy, DeliveryDelivering).Set(float64(r.Placed - r.Delivered - r.Failed))

@@ -26,11 +26,12 @@ const (
 
 // memoMetrics are the metrics of the decision cache and the rule cache.
 type memoMetrics struct {
-	hit, miss        prometheus.Counter
-	known, evaluated prometheus.Counter
-	lookups, rules   *prometheus.CounterVec
+	hit, miss        prometheus.Counter     // lookups that found a decision in the decision cache, or did not
+	known, evaluated prometheus.Counter     // rules that were found in the rule cache, and others
+	lookups, rules   *prometheus.CounterVec // the metrics that have the counters for decisions, and for rules
 }
 
+// newMemoMetrics returns metrics whose values are 0.
 func newMemoMetrics() *memoMetrics {
 	m := &memoMetrics{lookups: decisionMemo.counter(), rules: ruleMemo.counter()}
 	m.hit, m.miss = m.lookups.WithLabelValues(MemoHit), m.lookups.WithLabelValues(MemoMiss)
@@ -44,8 +45,7 @@ func (m *Metrics) DecisionCacheHit() { m.memo.hit.Inc() }
 // DecisionCacheMiss counts a decision that was not found in the cache.
 func (m *Metrics) DecisionCacheMiss() { m.memo.miss.Inc() }
 
-// RuleCacheUsed counts the rules that an evaluation needed: those found in the cache (known) and the others
-// (evaluated).
+// RuleCacheUsed adds the numbers of rules that an evaluation needed: those found in the rule cache (known) and those that it evaluated.
 func (m *Metrics) RuleCacheUsed(known, evaluated int) {
 	m.memo.known.Add(float64(known))
 	m.memo.evaluated.Add(float64(evaluated))

@@ -34,7 +34,7 @@ const (
 	Histogram Type = "histogram"
 )
 
-// Reporter identifies the replicas that have a metric's series.
+// Reporter says which replicas report a metric.
 type Reporter string
 
 const (
@@ -77,6 +77,7 @@ func All() []Metric {
 	}), func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 }
 
+// labelNames returns the names of the labels, in their order.
 func (m Metric) labelNames() []string {
 	out := make([]string, len(m.Labels))
 	for i, l := range m.Labels {
@@ -85,23 +86,26 @@ func (m Metric) labelNames() []string {
 	return out
 }
 
-// must panics if a constructor does not match the declared type, which is the only possible error in a declaration.
+// must panics if a metric is constructed as another type than the declared one, which is the only possible error in a declaration.
 func (m Metric) must(t Type) {
 	if m.Type != t {
 		panic(fmt.Sprintf("metric %s is made as a %s and declared as a %s", m.Name, t, m.Type))
 	}
 }
 
+// counter returns the declared counter without series.
 func (m Metric) counter() *prometheus.CounterVec {
 	m.must(Counter)
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: m.Help}, m.labelNames())
 }
 
+// gauge returns the declared gauge without series.
 func (m Metric) gauge() *prometheus.GaugeVec {
 	m.must(Gauge)
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.Name, Help: m.Help}, m.labelNames())
 }
 
+// histogram returns the declared histogram without series.
 func (m Metric) histogram() *prometheus.HistogramVec {
 	m.must(Histogram)
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.Name, Help: m.Help, Buckets: m.buckets}, m.labelNames())
@@ -113,16 +117,17 @@ func (m Metric) desc() *prometheus.Desc {
 	return prometheus.NewDesc(m.Name, m.Help, m.labelNames(), nil)
 }
 
-// scraped collects gauges whose values are read at the time of the scrape.
+// scraped is a collector of gauges whose values are read at the time of the scrape.
 type scraped struct {
-	// read calls set with the value of each gauge and its labels.
+	// read calls set for each series.
 	read  func(set setGauge)
-	descs map[string]*prometheus.Desc
+	descs map[string]*prometheus.Desc // the descriptor of each metric, by name
 }
 
-// setGauge sets the value of a gauge for some values of its labels.
+// setGauge sets the value of the series of a gauge with the given label values, in the order of Metric.Labels.
 type setGauge func(m Metric, value float64, labels ...string)
 
+// newScraped returns a collector of gauges. It calls read at each scrape, and read passes each series to set.
 func newScraped(read func(set setGauge), gauges ...Metric) prometheus.Collector {
 	s := &scraped{read: read, descs: map[string]*prometheus.Desc{}}
 	for _, m := range gauges {

@@ -103,31 +103,30 @@ type Metrics struct {
 	// Remote are the metrics of remote engines.
 	Remote *Remote
 
-	ofPolicies owners[string]
+	ofPolicies owners[string] // the policies that may have series
 
-	// decisions, duration, and errors describe evaluations of policies. requests has the durations of admission requests.
-	decisions        *prometheus.CounterVec
-	duration         *prometheus.HistogramVec
-	errors           *prometheus.CounterVec
-	requests         *prometheus.HistogramVec
-	violations       *prometheus.GaugeVec
-	ruleObjects      *prometheus.GaugeVec
-	ambiguous        *prometheus.GaugeVec
-	paused           *prometheus.GaugeVec
-	pausedNamespaces *prometheus.GaugeVec
-	waiting          *prometheus.GaugeVec
-	planMoves        *prometheus.GaugeVec
-	planDone         *prometheus.GaugeVec
-	planDuration     *prometheus.HistogramVec
-	remediations     *prometheus.CounterVec
+	decisions        *prometheus.CounterVec   // evaluations of policies
+	duration         *prometheus.HistogramVec // duration of one evaluation of a policy
+	errors           *prometheus.CounterVec   // evaluations of policies that failed
+	requests         *prometheus.HistogramVec // durations of admission requests
+	violations       *prometheus.GaugeVec     // objects that violate a policy
+	ruleObjects      *prometheus.GaugeVec     // objects that a rule decides
+	ambiguous        *prometheus.GaugeVec     // names of clusters that several objects of inventories have
+	paused           *prometheus.GaugeVec     // 1 if remediation is paused, else 0
+	pausedNamespaces *prometheus.GaugeVec     // the number of namespaces in which alone remediation is paused
+	waiting          *prometheus.GaugeVec     // objects that remediation has to change, by what they wait for
+	planMoves        *prometheus.GaugeVec     // objects that the newest plan moves
+	planDone         *prometheus.GaugeVec     // objects of the newest plan that are moved
+	planDuration     *prometheus.HistogramVec // duration of a plan until all its objects are moved
+	remediations     *prometheus.CounterVec   // patches of existing objects, and evictions
 	rollouts         rolloutMetrics
 	deliveries       deliveryMetrics
 	quotas           *quotaMetrics
 	memo             *memoMetrics
-	refused          prometheus.Counter
+	refused          prometheus.Counter // requests to webhooks without a valid token
 }
 
-// New returns the metrics, registered with r.
+// New returns the metrics, and registers them with r.
 func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		Remote:    newRemote(),
@@ -149,7 +148,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// Decision counts one evaluation of a policy.
+// Decision counts one evaluation of a policy, with its duration. source and outcome are those of the constants, such as SourceAdmission.
 func (m *Metrics) Decision(policy, source, outcome string, took time.Duration) {
 	m.duration.WithLabelValues(source).Observe(took.Seconds())
 	m.ofPolicies.touch(policy, func() {
@@ -160,15 +159,16 @@ func (m *Metrics) Decision(policy, source, outcome string, took time.Duration) {
 	})
 }
 
-// Admission counts one admission request and records how long the response took.
+// Admission records one admission request that policies match, and how long its answer took, such as AnswerDenied.
 func (m *Metrics) Admission(answer string, took time.Duration) {
 	m.requests.WithLabelValues(answer).Observe(took.Seconds())
 }
 
-// Unauthenticated counts one request to a webhook that was refused because its caller is not the API server.
+// Unauthenticated counts one request to a webhook that was refused because its path has no valid token.
 func (m *Metrics) Unauthenticated() { m.refused.Inc() }
 
-// NewPolicies returns a collector of the numbers of policies by state. states must yield the state of every policy.
+// NewPolicies returns a collector of the number of policies in each state. states must yield one state for each policy, such as
+// StateInForce.
 func NewPolicies(states func() iter.Seq[string]) prometheus.Collector {
 	return newScraped(func(set setGauge) {
 		byState := map[string]int{StateInForce: 0, StateLastGood: 0, StateBroken: 0}
@@ -181,7 +181,7 @@ func NewPolicies(states func() iter.Seq[string]) prometheus.Collector {
 	}, policies)
 }
 
-// AmbiguousClusters sets how many names of clusters are ambiguous for a policy.
+// AmbiguousClusters sets how many names of clusters that a policy reads are ambiguous.
 func (m *Metrics) AmbiguousClusters(policy string, names int) {
 	m.ofPolicies.touch(policy, func() { m.ambiguous.WithLabelValues(policy).Set(float64(names)) })
 }
@@ -191,7 +191,8 @@ func (m *Metrics) Violations(policy string, objects int) {
 	m.ofPolicies.touch(policy, func() { m.violations.WithLabelValues(policy).Set(float64(objects)) })
 }
 
-// Rules sets how many objects each rule of a policy decides. before are the rules that had series until now.
+// Rules sets how many existing objects each rule of a policy decides, by the name of the rule. before are the rules that have series until
+// now; those that now lacks lose them.
 func (m *Metrics) Rules(policy string, before []string, now map[string]int) {
 	m.ofPolicies.touch(policy, func() {
 		for _, rule := range before {
@@ -208,7 +209,8 @@ func (m *Metrics) Rules(policy string, before []string, now map[string]int) {
 // waitingReasons are the values of a label for the reasons why objects wait.
 var waitingReasons = []string{WaitingBudget, WaitingWindow, WaitingApproval, WaitingAvailability, WaitingFailures, WaitingDisruption}
 
-// Waiting sets how many objects of a policy wait, by reason. It is 0 for a reason that objects lacks.
+// Waiting sets how many objects wait before remediation changes them for a policy, by reason, such as WaitingBudget. A reason that the map
+// lacks is set to 0.
 func (m *Metrics) Waiting(policy string, objects map[string]int) {
 	m.ofPolicies.touch(policy, func() {
 		for _, reason := range waitingReasons {
@@ -217,13 +219,13 @@ func (m *Metrics) Waiting(policy string, objects map[string]int) {
 	})
 }
 
-// PlanCompleted records how long a plan of a policy took.
+// PlanCompleted records how long a plan of a policy took, from when it was made until all of its objects were moved.
 func (m *Metrics) PlanCompleted(policy string, took time.Duration) {
 	m.ofPolicies.touch(policy, func() { m.planDuration.WithLabelValues(policy).Observe(took.Seconds()) })
 }
 
-// Plan sets how many objects a policy's newest plan moves, and how many of them no longer have to be moved. Both are 0 if Berth
-// does not carry out the plan.
+// Plan sets how many objects a policy's newest plan moves, and how many of these no longer have to be moved. Both are 0 if the policy's
+// mode moves no objects.
 func (m *Metrics) Plan(policy string, moves, done int) {
 	m.ofPolicies.touch(policy, func() {
 		m.planMoves.WithLabelValues(policy).Set(float64(moves))
@@ -231,7 +233,7 @@ func (m *Metrics) Plan(policy string, moves, done int) {
 	})
 }
 
-// Paused sets whether remediation of a policy is paused, and the number of namespaces in which alone it is.
+// Paused sets whether remediation of a policy is paused, and in how many namespaces; 0 if it is not paused or is paused in all.
 func (m *Metrics) Paused(policy string, paused bool, namespaces int) {
 	m.ofPolicies.touch(policy, func() {
 		m.paused.WithLabelValues(policy).Set(oneIf(paused))
@@ -261,7 +263,7 @@ func (m *Metrics) Delivery(policy string, d *Delivery) {
 	})
 }
 
-// Remediation counts one patch of an existing object.
+// Remediation counts one patch or eviction of an existing object for a policy, by its outcome, such as RemediationPatched.
 func (m *Metrics) Remediation(policy, outcome string) {
 	m.ofPolicies.touch(policy, func() { m.remediations.WithLabelValues(policy, outcome).Inc() })
 }
@@ -290,8 +292,8 @@ func (m *Metrics) ForgetPolicy(policy string) {
 	})
 }
 
-// NewCertificateExpiry returns a collector of the expiry time of the webhook's certificate. The function expiry must
-// return the zero time while there is no certificate. Until then the metric has no value.
+// NewCertificateExpiry returns a collector of the expiry time of the webhook's certificate. expiry must return the zero time while there is
+// no certificate; the metric then has no series. management is ManagementSelf or ManagementExternal.
 func NewCertificateExpiry(expiry func() time.Time, management string) prometheus.Collector {
 	return newScraped(func(set setGauge) {
 		if at := expiry(); !at.IsZero() {

@@ -32,10 +32,10 @@ const (
 // QuotaKey identifies a quota or a LimitedResource. Namespace is empty for cluster-scoped ones.
 type QuotaKey struct{ Kind, Namespace, Name string }
 
-// QuotaUsage is the usage and the limits of a quota by resource.
+// QuotaUsage is the limits (Hard) and the usage (Used) of one quota.
 type QuotaUsage struct {
 	QuotaKey
-	Hard, Used map[string]float64
+	Hard, Used map[string]float64 // amounts by name of the resource, such as requests.cpu
 }
 
 // Answers to requests that quotas count.
@@ -46,16 +46,17 @@ const (
 	QuotaError   = "error"
 )
 
-// quotaMetrics are the metrics of quotas that are updated by events. NewQuotaUsage collects the others.
+// quotaMetrics are the metrics of quotas that are updated when something happens. NewQuotaUsage collects the others.
 type quotaMetrics struct {
-	requests  *prometheus.HistogramVec
-	denials   *prometheus.CounterVec
-	conflicts prometheus.Counter
-	drift     *prometheus.CounterVec
+	requests  *prometheus.HistogramVec // durations of requests that quotas count, by answer
+	denials   *prometheus.CounterVec   // denied requests, by the quota or LimitedResource
+	conflicts prometheus.Counter       // rounds of decisions that were repeated because a quota had changed
+	drift     *prometheus.CounterVec   // recounts that corrected usage, by quota
 
-	owners owners[QuotaKey]
+	owners owners[QuotaKey] // the quotas and LimitedResources that may have series
 }
 
+// newQuotaMetrics returns metrics without series of quotas.
 func newQuotaMetrics() *quotaMetrics {
 	return &quotaMetrics{
 		requests: quotaAdmissionDuration.histogram(), denials: quotaDenials.counter(), conflicts: quotaChargeConflicts.counter().WithLabelValues(),
@@ -63,24 +64,25 @@ func newQuotaMetrics() *quotaMetrics {
 	}
 }
 
+// collectors returns what New registers.
 func (m *quotaMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.requests, m.denials, m.conflicts, m.drift}
 }
 
-// QuotaAdmission counts one request that quotas count and records how long the response took.
+// QuotaAdmission records one request that quotas count, with its answer, such as QuotaDenied, and how long that took.
 func (m *Metrics) QuotaAdmission(answer string, took time.Duration) {
 	m.quotas.requests.WithLabelValues(answer).Observe(took.Seconds())
 }
 
-// QuotaDenial counts a denial by a quota or a LimitedResource.
+// QuotaDenial counts one request that a quota or a LimitedResource denied.
 func (m *Metrics) QuotaDenial(by QuotaKey) {
 	m.quotas.owners.touch(by, func() { m.quotas.denials.WithLabelValues(by.Kind, by.Namespace, by.Name).Inc() })
 }
 
-// QuotaConflict counts a round of decisions that is repeated because of a conflict.
+// QuotaConflict counts a round of quota decisions that is repeated because a quota was changed by another client.
 func (m *Metrics) QuotaConflict() { m.quotas.conflicts.Inc() }
 
-// QuotaDrift counts a recount that corrected a quota's usage.
+// QuotaDrift counts a recount that corrected usage of a quota that no known request had changed.
 func (m *Metrics) QuotaDrift(k QuotaKey) {
 	m.quotas.owners.touch(k, func() { m.quotas.drift.WithLabelValues(k.Kind, k.Namespace, k.Name).Inc() })
 }

@@ -74,13 +74,14 @@ var (
 
 // Remote are the metrics of remote engines. It is safe for concurrent use.
 type Remote struct {
-	endpoints owners[string]
+	endpoints owners[string] // the endpoints (URLs) of engines that may have series
 
-	requests, pushes, loads *prometheus.CounterVec
-	duration                *prometheus.HistogramVec
-	pending                 *prometheus.GaugeVec
+	requests, pushes, loads *prometheus.CounterVec   // requests to engines, and pushes, by fault; full loads
+	duration                *prometheus.HistogramVec // duration of a request to an engine
+	pending                 *prometheus.GaugeVec     // changes that wait to be pushed to an engine
 }
 
+// newRemote returns metrics without series.
 func newRemote() *Remote {
 	return &Remote{
 		requests: remoteRequests.counter(), pushes: remotePushes.counter(), loads: remoteLoads.counter(),
@@ -88,11 +89,12 @@ func newRemote() *Remote {
 	}
 }
 
+// collectors returns what New registers.
 func (r *Remote) collectors() []prometheus.Collector {
 	return []prometheus.Collector{r.requests, r.pushes, r.loads, r.duration, r.pending}
 }
 
-// Requested counts one request to an engine. An empty fault means success.
+// Requested counts one attempt of a request to the engine at an endpoint. fault says why it failed, as the label has it; "" means success.
 func (r *Remote) Requested(endpoint, fault string, took time.Duration) {
 	r.endpoints.touch(endpoint, func() {
 		r.requests.WithLabelValues(endpoint, cmp.Or(fault, NoFault)).Inc()
@@ -102,12 +104,12 @@ func (r *Remote) Requested(endpoint, fault string, took time.Duration) {
 	})
 }
 
-// Pushed counts one push request to an engine. An empty fault means success.
+// Pushed counts one request to push data or modules to an engine. fault says why it failed, as the label has it; "" means success.
 func (r *Remote) Pushed(endpoint, fault string) {
 	r.endpoints.touch(endpoint, func() { r.pushes.WithLabelValues(endpoint, cmp.Or(fault, NoFault)).Inc() })
 }
 
-// Loading counts one full load of an engine.
+// Loading counts the start of a full load: all data and modules are pushed to an engine.
 func (r *Remote) Loading(endpoint string) {
 	r.endpoints.touch(endpoint, func() { r.loads.WithLabelValues(endpoint).Inc() })
 }
@@ -138,7 +140,7 @@ func (r *Remote) Forget(endpoint string) {
 	})
 }
 
-// NewCircuits returns a collector of the engines whose circuit breaker is open. The function list returns whether it is, by endpoint.
+// NewCircuits returns a collector of whether the circuit breaker of each engine is open. The function list returns that by endpoint.
 func NewCircuits(list func() map[string]bool) prometheus.Collector {
 	return newScraped(func(set setGauge) {
 		for endpoint, open := range list() {

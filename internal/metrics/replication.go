@@ -23,18 +23,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Replica describes the replica data of a resource type.
+// Replica has the numbers of the replica data of one resource type on this replica.
 type Replica struct {
 	Resource schema.GroupResource
 	Objects  int
-	// Bytes is the approximate memory usage.
+	// Bytes is the estimated memory of the objects.
 	Bytes int64
-	// Confirmed is when the API server last confirmed the data.
+	// Confirmed is when the API server last sent a change of the objects or confirmed that there is none.
 	Confirmed time.Time
 }
 
-// NewReplication returns a collector of the replica data of each resource type. The function list must return immediately,
-// with each type at most once.
+// NewReplication returns a collector of the replica data of each resource type. The function list must return immediately, each type at
+// most once.
 func NewReplication(list func() []Replica) prometheus.Collector {
 	return newScraped(func(set setGauge) {
 		for _, t := range list() {

@@ -21,25 +21,29 @@ import "github.com/prometheus/client_golang/prometheus"
 // rolloutStates are the values of a label for the states of a rollout.
 var rolloutStates = []string{RolloutProgressing, RolloutSoaking, RolloutWaitingForApproval, RolloutPaused, RolloutComplete, RolloutRolledBack}
 
-// Rollout is how far a policy is rolled out: its state, the number of its stages, and the number of those that are reached.
+// Rollout is how far the newest version of a policy is rolled out: its state, such as RolloutSoaking, the number of its stages, and the
+// number of those that are reached.
 type Rollout struct {
-	State           string
-	Stages, Reached int
+	State           string // such as RolloutSoaking
+	Stages, Reached int    // the number of all stages, and of those that are reached
 }
 
-// rolloutMetrics are the metrics of policies that come into force in stages. Other policies have no series.
+// rolloutMetrics are the metrics of policies with spec.rollout. Other policies have no series.
 type rolloutMetrics struct {
-	state, stages, reached *prometheus.GaugeVec
+	state, stages, reached *prometheus.GaugeVec // 1 for the present state and 0 for others; numbers of stages
 }
 
+// newRolloutMetrics returns metrics without series.
 func newRolloutMetrics() rolloutMetrics {
 	return rolloutMetrics{state: policyRolloutState.gauge(), stages: policyRolloutStages.gauge(), reached: policyRolloutReached.gauge()}
 }
 
+// collectors returns what New registers.
 func (r rolloutMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{r.state, r.stages, r.reached}
 }
 
+// set sets the series of a policy.
 func (r rolloutMetrics) set(policy string, at Rollout) {
 	for _, state := range rolloutStates {
 		r.state.WithLabelValues(policy, state).Set(oneIf(at.State == state))

@@ -18,14 +18,14 @@ package metrics
 
 import "sync"
 
-// owners is the set of objects that may have series, such as policies. Work in progress for a deleted object must not
-// recreate its series. It is safe for concurrent use.
+// owners is the set of objects, such as policies, that may have series. It prevents that work in progress for a deleted object creates its
+// series again. It is safe for concurrent use.
 type owners[K comparable] struct {
 	mu    sync.RWMutex
-	known map[K]bool
+	known map[K]bool // the members of the set
 }
 
-// add allows series of k.
+// add adds k, so that touch calls its functions for k.
 func (o *owners[K]) add(k K) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -35,7 +35,7 @@ func (o *owners[K]) add(k K) {
 	o.known[k] = true
 }
 
-// touch calls f, which updates the series of k, only if k may have series.
+// touch calls f, which updates the series of k, if k is in the set.
 func (o *owners[K]) touch(k K, f func()) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
