@@ -33,8 +33,8 @@ import (
 // deploymentKind is the only built-in kind that creates ReplicaSets.
 var deploymentKind = schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}
 
-// MakesReplicaSets reports whether objects of a kind may create ReplicaSets from their pod template. That applies to
-// Deployments and to the declared kinds.
+// MakesReplicaSets reports whether objects of a kind may create ReplicaSets from their pod template: Deployments, and objects of the
+// declared kinds.
 func (t *Templates) MakesReplicaSets(gk schema.GroupKind) bool {
 	if gk == deploymentKind {
 		return true

@@ -31,8 +31,8 @@ const (
 	maxVolumes = 1 << 11
 )
 
-// CheckResources returns an error if Kubernetes would take too long to add up a pod's resources. The error begins with
-// the path below the spec and names the limit.
+// CheckResources returns an error if Kubernetes would take too long to add up the resources of a pod with the spec. The error begins with
+// the path of a field in the spec and names the limit.
 func CheckResources(spec *corev1.PodSpec) error {
 	names := sets.New[corev1.ResourceName]()
 	for i := range spec.InitContainers {
@@ -48,7 +48,7 @@ func CheckResources(spec *corev1.PodSpec) error {
 	return nil
 }
 
-// checkSize also limits the volumes, for a pod that predicates evaluate.
+// checkSize is CheckResources, and also limits the number of volumes, for a pod that predicates evaluate.
 func checkSize(spec *corev1.PodSpec) error {
 	if volumes := len(spec.Volumes); volumes > maxVolumes {
 		return fmt.Errorf("volumes: %d are more than %d; use fewer", volumes, maxVolumes)

@@ -32,19 +32,18 @@ type Template struct {
 	schema.GroupResource
 	// Kind is the kind of the resource.
 	Kind string
-	// Path is the path of the template, as in ["spec", "template"]. It begins with "spec".
+	// Path is the path of the template in an object, as in ["spec", "template"]. It begins with "spec".
 	Path []string
 }
 
 // Templates are the kinds that have a pod template, built-in and declared. It is immutable. A nil Templates has only
 // the built-in kinds.
 type Templates struct {
-	// declared has the declared kinds keyed by kind, and resources keyed by resource.
-	declared  map[schema.GroupKind]kind
-	resources map[schema.GroupResource]kind
+	declared  map[schema.GroupKind]kind     // the declared kinds, by kind
+	resources map[schema.GroupResource]kind // the declared kinds, by resource
 }
 
-// UnknownKindError means that the location of a kind's pod template is unknown.
+// UnknownKindError means that it is unknown where the objects of a kind have their pod template.
 type UnknownKindError struct {
 	schema.GroupKind
 }
@@ -53,21 +52,19 @@ func (e *UnknownKindError) Error() string {
 	return fmt.Sprintf("%s has no pod template that is known: declare it in the manager's configuration, under podTemplates", e.GroupKind)
 }
 
-// kind describes where the objects of a kind have their pods' template.
+// kind describes where the objects of a kind have their pod template.
 type kind struct {
-	// template is the path of the pod template. For pods it is empty and isPod is true.
+	// template is the path of the pod template. It is empty for pods, and for a bare template.
 	template []string
-	isPod    bool
-	// owner is the path of the object that has the number of pods, as the minimum of the fields in counts, and the
-	// pods' selector. It is nil if the kind has neither.
-	owner  []string
-	counts []string
-	// mapSelector reports whether the selector is a map of labels. declared reports whether the kind is declared, so
-	// that the selector may have any form.
-	mapSelector, declared bool
+	isPod    bool // whether the objects are pods themselves
+	// owner is the path of the object that has the number of pods and their selector. It is nil if the kind has neither.
+	owner       []string
+	counts      []string // the fields in owner with numbers of pods, of which the minimum counts
+	mapSelector bool     // whether the selector is a map of labels, and not a LabelSelector
+	declared    bool     // whether the kind is declared, so that the selector may have any form
 }
 
-// named is a kind with its name.
+// named is a kind with its name, such as Deployment.
 type named struct {
 	kind
 	name string
@@ -131,6 +128,7 @@ func NewTemplates(declared ...Template) (*Templates, error) {
 	return t, nil
 }
 
+// validate returns what is wrong with a declaration, and whether t already has its resource or kind. at is its path, for errors.
 func (t *Templates) validate(d Template, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if d.Group != "" {
@@ -143,7 +141,7 @@ func (t *Templates) validate(d Template, at *field.Path) field.ErrorList {
 		case f.value == "":
 			errs = append(errs, field.Required(at.Child(f.name), ""))
 		case strings.ContainsAny(f.value, "/. "):
-			errs = append(errs, field.Invalid(at.Child(f.name), f.value, "must be a name without group, version or subresource"))
+			errs = append(errs, field.Invalid(at.Child(f.name), f.value, "must be a name without group, version, or subresource"))
 		}
 	}
 	switch {
@@ -164,8 +162,8 @@ func (t *Templates) validate(d Template, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// Path returns the path of the pod spec in the objects of a resource, as in ["spec", "template", "spec"]. For pods, it
-// is ["spec"]. The result ok is false for unknown resources.
+// Path returns the path of the pod spec in the objects of a resource type, as in ["spec", "template", "spec"]. For pods, it is ["spec"]. ok
+// is false for types without a known pod template.
 func (t *Templates) Path(resource schema.GroupResource) (path []string, ok bool) {
 	if k, known := builtin[resource]; known {
 		return k.podSpec(), true
@@ -178,8 +176,7 @@ func (t *Templates) Path(resource schema.GroupResource) (path []string, ok bool)
 	return nil, false
 }
 
-// Workloads returns the resources, built-in and declared, whose objects create pods, in alphabetical order. Pods themselves are not
-// among them, nor are PodTemplates, which create none.
+// Workloads returns the resource types, built-in and declared, whose objects create pods, sorted. Pods and PodTemplates are not among them.
 func (t *Templates) Workloads() []schema.GroupResource {
 	var out []schema.GroupResource
 	for resource, k := range builtin {
@@ -194,8 +191,10 @@ func (t *Templates) Workloads() []schema.GroupResource {
 	return out
 }
 
+// podSpec returns the path of the pod spec in an object.
 func (k kind) podSpec() []string { return append(slices.Clone(k.template), "spec") }
 
+// kind returns the built-in or declared kind gk. ok is false if there is none.
 func (t *Templates) kind(gk schema.GroupKind) (k kind, ok bool) {
 	if k, ok = builtinKinds[gk]; !ok && t != nil {
 		k, ok = t.declared[gk]

@@ -25,7 +25,7 @@ import (
 	"strings"
 )
 
-// objectAt returns the object at a path.
+// objectAt returns the object at a path in another one. It returns an error, with the path, if it is missing or is not an object.
 func objectAt(object map[string]any, path ...string) (map[string]any, error) {
 	at := object
 	for i, name := range path {
@@ -42,8 +42,8 @@ func objectAt(object map[string]any, path ...string) (map[string]any, error) {
 	return at, nil
 }
 
-// OptionalObject returns a member of an object that must be an object itself; nil if it is missing. The error begins
-// with the member's name.
+// OptionalObject returns the member of an object that is itself an object; nil if it is missing. The error for a member of another type
+// begins with its name.
 func OptionalObject(object map[string]any, name string) (map[string]any, error) {
 	value, there := object[name]
 	if !there || value == nil {
@@ -56,7 +56,8 @@ func OptionalObject(object map[string]any, name string) (map[string]any, error) 
 	return out, nil
 }
 
-// textAt returns a string member of an object; empty if it is missing. The parameter of is the object's path in errors.
+// textAt returns a string member of an object; "" if it is missing. of is the path of the object, for the error for a member of another
+// type.
 func textAt(object map[string]any, of, name string) (string, error) {
 	value, there := object[name]
 	if !there || value == nil {
@@ -69,6 +70,7 @@ func textAt(object map[string]any, of, name string) (string, error) {
 	return out, nil
 }
 
+// labelsAt returns the labels in the metadata of an object; nil if there are none. of is the path of the metadata, for errors.
 func labelsAt(metadata map[string]any, of string) (map[string]string, error) {
 	value, err := OptionalObject(metadata, "labels")
 	if err == nil && len(value) > 0 {
@@ -83,6 +85,7 @@ func labelsAt(metadata map[string]any, of string) (map[string]string, error) {
 	return nil, nil
 }
 
+// stringMap converts an object of strings to a map. of is the path of the object, for the error for another member.
 func stringMap(value map[string]any, of string) (map[string]string, error) {
 	out := make(map[string]string, len(value))
 	for key, member := range value {
@@ -95,7 +98,8 @@ func stringMap(value map[string]any, of string) (map[string]string, error) {
 	return out, nil
 }
 
-// countAt returns a number of pods. The result ok is false if it is missing.
+// countAt returns the number of pods in a field of an object. ok is false if the field is missing. An error means that it is not a
+// non-negative integer.
 func countAt(object map[string]any, name string) (n int, ok bool, err error) {
 	switch v := object[name].(type) {
 	case nil:
@@ -112,7 +116,7 @@ func countAt(object map[string]any, name string) (n int, ok bool, err error) {
 	return 0, false, fmt.Errorf("%s is not a number of pods", name)
 }
 
-// below prefixes an error with the path of the object that it concerns.
+// below adds the path of an object before an error about a field in it.
 func below(path []string, err error) error {
 	if len(path) == 0 {
 		return err
@@ -120,8 +124,8 @@ func below(path []string, err error) error {
 	return fmt.Errorf("%s.%w", strings.Join(path, "."), err)
 }
 
-// plainNumbers replaces numbers of other types with int64 and float64, which conversion to API types requires, and
-// reports whether it changed anything. The result shares unchanged parts with the value.
+// plainNumbers returns a value in which numbers have the types int64 and float64, which conversion to API types requires. changed reports
+// whether it changed any. The result shares unchanged parts with the value.
 func plainNumbers(value any) (out any, changed bool) {
 	switch v := value.(type) {
 	case json.Number:

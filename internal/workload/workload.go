@@ -32,25 +32,24 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Workload describes the pods that a workload needs to place.
+// Workload describes the pods that an object creates, or the pod that it is, for predicates.
 type Workload struct {
-	// Pod is the pod itself, or a pod built from the workload's template. It has namespace, labels, and spec. The
-	// namespace is always set.
+	// Pod is the pod itself, or a pod built from the object's template. It has namespace, labels, and spec. The namespace is always set.
 	Pod *corev1.Pod
-	// Replicas is the number of pods that run at the same time; at least 1.
+	// Replicas is the maximum number of pods that run at the same time; at least 1.
 	Replicas int
-	// Own selects the workload's existing pods in the pod's namespace. Predicates ignore these pods, because a workload
-	// does not compete with itself. Nil selects none.
+	// Own selects the existing pods of the object in the pod's namespace; nil selects none. Predicates ignore them, because a workload does
+	// not compete with itself.
 	Own labels.Selector
-	// Name is the name of an existing pod, which does not compete with itself either. It is empty for templates.
+	// Name is the name of the pod if the object is an existing pod, which predicates ignore, too. It is empty for templates.
 	Name string
-	// Single reports whether the object is the pod itself, which may not have a name yet.
+	// Single reports whether the object is a pod, which may not have a name yet.
 	Single bool
 }
 
-// Of returns the workload for an object: a Pod, an object of a kind with a pod template, or a bare template with
-// metadata and spec. Numbers may have the types of any JSON decoder. The error describes what the object lacks. It is
-// an *UnknownKindError if the location of the kind's template is unknown.
+// Of returns the workload of an object: a Pod, an object of a kind with a pod template, or a bare template with metadata and spec. Numbers
+// may have the types of any JSON decoder. An error says what the object lacks, or is an *UnknownKindError if it is unknown where the kind
+// has its template.
 func (t *Templates) Of(object map[string]any) (Workload, error) {
 	if plain, changed := plainNumbers(object); changed {
 		object, _ = plain.(map[string]any)
@@ -88,7 +87,7 @@ func (t *Templates) Of(object map[string]any) (Workload, error) {
 	return out, err
 }
 
-// PathOf returns the path of the pod spec in an object that Of accepts, like Path does for a resource.
+// PathOf returns the path of the pod spec in an object that Of accepts.
 func (t *Templates) PathOf(object map[string]any) ([]string, error) {
 	k, err := t.kindOf(object)
 	if err != nil {
@@ -122,7 +121,7 @@ func (t *Templates) kindOf(object map[string]any) (kind, error) {
 	return k, nil
 }
 
-// podOf builds a pod from a template. The path locates the template in errors.
+// podOf builds a pod from a template, with the API server's defaults. path is that of the template, for errors.
 func podOf(template map[string]any, path []string) (*corev1.Pod, error) {
 	metadata, err := OptionalObject(template, "metadata")
 	if err != nil {
@@ -148,7 +147,7 @@ func podOf(template map[string]any, path []string) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// fill sets the number of pods and the selector of the existing pods.
+// fill sets Replicas and Own of the workload of an object.
 func (k kind) fill(w *Workload, object map[string]any) error {
 	owner, err := objectAt(object, k.owner...)
 	if err != nil {
@@ -163,6 +162,7 @@ func (k kind) fill(w *Workload, object map[string]any) error {
 	return nil
 }
 
+// replicas returns the minimum of the fields k.counts in the owner that are set, and at least 1.
 func (k kind) replicas(owner map[string]any) (int, error) {
 	out := 1
 	for i, name := range k.counts {
@@ -177,7 +177,7 @@ func (k kind) replicas(owner map[string]any) (int, error) {
 	return max(out, 1), nil
 }
 
-// own returns the selector of the workload's pods. An empty selector, which selects everything, yields nil.
+// own returns the selector of an object's pods, from the field selector of owner; nil if it is empty, because that would select everything.
 func (k kind) own(owner map[string]any) (labels.Selector, error) {
 	value, err := OptionalObject(owner, "selector")
 	if err != nil || len(value) == 0 {
