@@ -29,8 +29,8 @@ import (
 
 // ClientCertificates verifies the certificates of the webhook server's clients. It is safe for concurrent use.
 type ClientCertificates struct {
-	authorities *dynamiccertificates.DynamicFileCAContent
-	names       []string
+	authorities *dynamiccertificates.DynamicFileCAContent // the certificates in the PEM file
+	names       []string                                  // the accepted names; any if empty
 }
 
 // NewClientCertificates returns a verifier of client certificates. A certificate must be signed by one of the
@@ -53,7 +53,7 @@ func (c *ClientCertificates) Configure(config *tls.Config) {
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		options, ok := c.authorities.VerifyOptions()
 		if !ok {
-			return nil, errors.New("no authority of the webhooks' clients is loaded")
+			return nil, errors.New("--webhook-client-ca-file has no valid certificate")
 		}
 		out := config.Clone()
 		out.GetConfigForClient, out.ClientCAs = nil, options.Roots
@@ -61,18 +61,19 @@ func (c *ClientCertificates) Configure(config *tls.Config) {
 	}
 }
 
-// verify checks the name in the certificate, whose chain is already verified.
+// verify returns an error if the client certificate has none of the accepted names. Its chain is already verified.
 func (c *ClientCertificates) verify(state tls.ConnectionState) error {
 	if len(state.VerifiedChains) == 0 {
-		return errors.New("no verified client certificate")
+		return errors.New("the client presented no valid certificate")
 	}
 	leaf := state.VerifiedChains[0][0]
 	if len(c.names) > 0 && !slices.ContainsFunc(namesOf(leaf), func(name string) bool { return slices.Contains(c.names, name) }) {
-		return fmt.Errorf("the client certificate is for %q, which --webhook-client-names does not have", leaf.Subject.CommonName)
+		return fmt.Errorf("the client certificate is for %q, which is not in --webhook-client-names", leaf.Subject.CommonName)
 	}
 	return nil
 }
 
+// namesOf returns the common name and the DNS names of a certificate.
 func namesOf(c *x509.Certificate) []string {
 	return append([]string{c.Subject.CommonName}, c.DNSNames...)
 }

@@ -40,16 +40,16 @@ const (
 	defaultOverlap = time.Minute
 )
 
-// rotation reconciles the Secret. It runs on the leader.
+// rotation is the controller that writes the Secret with the tokens. It runs on the leader.
 type rotation struct {
 	tokens *Tokens
-	// rotated is set once this leader has introduced a token. A new leader does so, since errors during the outage before may have shown
-	// the token to users.
+	// rotated reports whether this leader has introduced a token. Each new leader introduces one, because errors while there was no leader
+	// may have shown the token to users.
 	rotated bool
 }
 
-// Reconcile introduces a new token if it is due, removes tokens that are no longer used, and selects the token for the
-// webhook configurations.
+// Reconcile introduces a new token if it is time, removes tokens that are no longer used, and selects the token for the webhook
+// configurations.
 func (r *rotation) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	used, err := r.tokens.options.Used(ctx)
 	if err != nil {
@@ -87,19 +87,18 @@ func (r *rotation) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: r.tokens.schedule.settle}, nil
 }
 
-// newToken returns 130 random bits, encoded with the characters that the path of a webhook may have, which are those of
-// DNS names.
+// newToken returns a token of 130 random bits, in characters that the path of a webhook may have, which are those of DNS names.
 func newToken() string { return strings.ToLower(rand.Text()) }
 
-// schedule decides when tokens are introduced and removed.
+// schedule decides when tokens are introduced and removed. Its fields are those of Options.
 type schedule struct{ lifetime, settle, overlap time.Duration }
 
-// rotation is how long it takes until a new token is the only one.
+// rotation returns how long it takes from the introduction of a token until it is the only one.
 func (s schedule) rotation() time.Duration { return s.settle + s.overlap }
 
-// next returns what the Secret must have now, the token for the webhook configurations, and the time until the next step. have is what the
-// Secret has, and used are the tokens in the webhook configurations. A token is introduced early if rotate is set, or if the one
-// before may have been shown to a user, but not before the rotation before has ended.
+// next returns what the Secret must have at the time now, the token for the webhook configurations, and the time until the next step. have
+// is what the Secret has, and used are the tokens in the webhook configurations. A token is introduced before the lifetime of the last one
+// ends if rotate is set, or if a user may have seen the last one, but not before the last rotation has ended.
 func (s schedule) next(have stored, used []string, now time.Time, rotate bool) (next stored, current string, after time.Duration) {
 	age := now.Sub(have.introduced)
 	rotate = rotate || have.exposed.After(have.introduced)

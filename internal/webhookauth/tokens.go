@@ -68,7 +68,7 @@ const (
 // maxLength is the maximum length of a token that is checked, in bytes. Berth's own tokens are shorter.
 const maxLength = 128
 
-// Options configure the tokens.
+// Options configure Tokens. A token is a secret in the paths of the webhooks by which the API server authenticates.
 type Options struct {
 	// Namespace is the namespace of the Secret.
 	Namespace string
@@ -79,9 +79,9 @@ type Options struct {
 	Settle time.Duration
 	// Overlap is how long a token is accepted after the webhook configurations contain the next one. 0 means a minute.
 	Overlap time.Duration
-	// Used returns the tokens in the webhook configurations in this replica's cache, one for each webhook.
+	// Used returns the tokens in the webhook configurations that this replica's cache has, one for each webhook.
 	Used func(context.Context) ([]string, error)
-	// Refused is called for each refused request.
+	// Refused is called for each request without an accepted token.
 	Refused func()
 }
 
@@ -103,15 +103,15 @@ type Tokens struct {
 	schedule schedule
 	client   client.Client
 	clock    clock.PassiveClock
-	changes  notify.Signal
+	changes  notify.Signal // signals that the result of Current changed
 
-	// exposed is when an API server last gave up a request, in nanoseconds since 1970; 0 for never. exposures signals it.
+	// exposed is when an API server last gave up a request, in nanoseconds since 1970; 0 for never.
 	exposed   atomic.Int64
-	exposures notify.Signal
+	exposures notify.Signal // signals that exposed changed
 
 	// accepted are the digests of the accepted tokens, or nil until they are known.
 	accepted atomic.Pointer[[]digest]
-	// current is the token for the webhook configurations, or nil on a replica that has not been the leader yet.
+	// current is what Current returns; nil on a replica that has not been the leader yet.
 	current atomic.Pointer[string]
 }
 
@@ -138,6 +138,7 @@ func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Tokens, error)
 	return t, nil
 }
 
+// newTokens returns tokens that accept none yet.
 func newTokens(o Options, c client.Client, clock clock.PassiveClock) *Tokens {
 	return &Tokens{
 		options: o, schedule: schedule{lifetime: o.Lifetime, settle: o.Settle, overlap: o.Overlap}, client: c, clock: clock,
@@ -145,7 +146,8 @@ func newTokens(o Options, c client.Client, clock clock.PassiveClock) *Tokens {
 	}
 }
 
-// add adds a controller that watches the Secret and the webhook configurations.
+// add adds a controller with a reconciler to a manager. It watches the Secret in the cluster state and the webhook configurations. leads
+// reports whether it runs only on the leader.
 func (t *Tokens) add(mgr manager.Manager, state cluster.Cluster, name string, r reconcile.Reconciler, leads bool) error {
 	secret := types.NamespacedName{Namespace: t.options.Namespace, Name: SecretName}
 	same := func(context.Context, client.Object) []reconcile.Request {
@@ -195,6 +197,7 @@ func (t *Tokens) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	return reconcile.Result{}, t.client.Update(ctx, secret)
 }
 
+// accept makes this replica accept the given tokens and no others.
 func (t *Tokens) accept(tokens []string) {
 	if len(tokens) == 0 {
 		t.accepted.Store(nil)
@@ -209,7 +212,7 @@ func (t *Tokens) accept(tokens []string) {
 	t.accepted.Store(&digests)
 }
 
-// accepts reports whether a token is accepted. Its duration does not depend on the content of the token.
+// accepts reports whether this replica accepts a token. How long it takes does not depend on the content of the token.
 func (t *Tokens) accepts(token string) bool {
 	accepted := t.accepted.Load()
 	if accepted == nil || len(token) > maxLength {
@@ -223,7 +226,7 @@ func (t *Tokens) accepts(token string) bool {
 	return found == 1
 }
 
-// Known reports whether this replica knows any token. Until then it refuses every request.
+// Known reports whether this replica knows any token. Until then it refuses every request to a webhook.
 func (t *Tokens) Known() bool { return t.accepted.Load() != nil }
 
 // Current returns the token for the webhook configurations. ok is false while this replica is not the leader or has not
@@ -235,7 +238,7 @@ func (t *Tokens) Current() (token string, ok bool) {
 	return "", false
 }
 
-// setCurrent sets what Current returns.
+// setCurrent sets what Current returns, and signals a change.
 func (t *Tokens) setCurrent(token string) {
 	if before, ok := t.Current(); ok && before == token {
 		return
@@ -247,11 +250,11 @@ func (t *Tokens) setCurrent(token string) {
 // Changes signals to a single receiver that the result of Current has changed.
 func (t *Tokens) Changes() <-chan struct{} { return t.changes }
 
-// Path returns the path of a webhook with a token.
+// Path returns the path of a webhook that contains a token.
 func Path(path, token string) string { return path + "/" + token }
 
-// TokenIn returns the token in the path of a configured webhook, which has the form PATH/TOKEN. ok is false if PATH is none of
-// paths.
+// TokenIn returns the token in the path of a configured webhook, which has the form PATH/TOKEN with one of the given paths. ok is false if
+// it has another form.
 func TokenIn(w admissionregistrationv1.WebhookClientConfig, paths ...string) (token string, ok bool) {
 	var have string
 	switch {
@@ -297,16 +300,15 @@ func (t *Tokens) Handler(path string, next http.Handler) http.Handler {
 	})
 }
 
-// stored is what the Secret has.
+// stored is the content of the Secret with the tokens.
 type stored struct {
 	// tokens are the accepted tokens, the newest first.
-	tokens []string
-	// introduced is when the newest one was introduced, and exposed is when a user may last have seen the one in use. Each is zero if
-	// unknown.
-	introduced, exposed time.Time
+	tokens     []string
+	introduced time.Time // when the newest token was introduced; zero if unknown
+	exposed    time.Time // when a user may last have seen the token in use; zero if unknown
 }
 
-// decode returns an error if the tokens can't be read. A time that can't be read is zero.
+// decode parses the data of the Secret. It returns an error if the tokens can't be read. A time that can't be read is zero.
 func decode(data map[string][]byte) (stored, error) {
 	var out stored
 	if len(data[tokensKey]) == 0 {
@@ -314,13 +316,14 @@ func decode(data map[string][]byte) (stored, error) {
 	}
 	if json.Unmarshal(data[tokensKey], &out.tokens) != nil {
 		// Don't wrap the decoder's error, because it quotes the input.
-		return stored{}, errors.New("the tokens in Secret " + SecretName + " can't be read; delete the Secret")
+		return stored{}, errors.New("the tokens in Secret " + SecretName + " can't be read; delete the Secret, and the leader creates a new one")
 	}
 	out.introduced, _ = time.Parse(time.RFC3339Nano, string(data[introducedKey]))
 	out.exposed, _ = time.Parse(time.RFC3339Nano, string(data[exposedKey]))
 	return out, nil
 }
 
+// encode returns the data of the Secret.
 func (s stored) encode() map[string][]byte {
 	// The encoding of strings never fails.
 	text, _ := json.Marshal(s.tokens)
