@@ -45,8 +45,8 @@ const (
 	caKeyName = "ca.key"
 )
 
-// LoadKeyring returns the keyring that signs the records of requested values. It creates the key once. All replicas
-// share the key through a Secret, which survives restarts. c must not read from a cache.
+// LoadKeyring returns the keyring that signs the records of requested values. It reads the key from the Secret KeySecretName in a
+// namespace, and creates the Secret if it does not exist. All replicas share the Secret. c must not read from a cache.
 func LoadKeyring(ctx context.Context, c client.Client, namespace string) (*placement.Keyring, error) {
 	fresh := make([]byte, placement.KeySize)
 	// rand.Read does not fail on the platforms that Go supports.
@@ -69,8 +69,8 @@ func LoadKeyring(ctx context.Context, c client.Client, namespace string) (*place
 func KeyringOf(secret *corev1.Secret) (*placement.Keyring, error) {
 	keyring, err := placement.NewKeyring(secret.Data[keyName])
 	if err != nil {
-		return nil, fmt.Errorf("reading key %q of Secret %s/%s: %w; restore the Secret from a backup, or delete it: then a new one is made, and what "+
-			"developers asked for before is forgotten", keyName, secret.Namespace, secret.Name, err)
+		return nil, fmt.Errorf("reading key %q of Secret %s/%s: %w; restore the Secret from a backup, or delete it: Berth then creates a new key, "+
+			"and no longer trusts the values that it recorded as requested by developers", keyName, secret.Namespace, secret.Name, err)
 	}
 	return keyring, nil
 }

@@ -61,13 +61,13 @@ const (
 // authority. It does not create a deleted Secret again. It needs a directory and a second cache of Secrets.
 type rotation struct {
 	client client.Client
-	name   types.NamespacedName
+	name   types.NamespacedName // the name of the Secret
 	// hosts are the names that the certificate is valid for. The first is its common name.
 	hosts []string
 	clock clock.PassiveClock
 }
 
-// Reconcile renews the certificate if it is due.
+// Reconcile renews the certificate in the Secret if it is due, and creates the Secret if it does not exist.
 func (r *rotation) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	secret := &corev1.Secret{}
 	err := r.client.Get(ctx, r.name, secret)
@@ -92,8 +92,8 @@ func (r *rotation) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	return reconcile.Result{RequeueAfter: lookAgain}, r.client.Update(ctx, secret)
 }
 
-// dueAt returns the time at which the certificate must be renewed. It returns the zero time if the data cannot be
-// served.
+// dueAt returns the time at which the certificate in a Secret's data must be renewed for the hosts. It returns the zero time if the data
+// has no certificate that clients of all hosts accept.
 func dueAt(data map[string][]byte, hosts []string) time.Time {
 	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if err != nil {
@@ -148,7 +148,7 @@ func renew(data map[string][]byte, hosts []string, now time.Time) (map[string][]
 	return out, err
 }
 
-// sign creates a key and its certificate from a template. Without an authority, the certificate is self-signed.
+// sign creates a key and its certificate from a template; both results are PEM. Without an authority, the certificate is self-signed.
 func sign(template *x509.Certificate, authority *tls.Certificate, now time.Time) (certificate, key []byte, err error) {
 	template.NotBefore = now.Add(-backdating)
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -171,6 +171,7 @@ func sign(template *x509.Certificate, authority *tls.Certificate, now time.Time)
 	return encode(der), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), nil
 }
 
+// encode returns the PEM text of a certificate in DER.
 func encode(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
@@ -193,7 +194,7 @@ func decode(text []byte) ([]*x509.Certificate, error) {
 		out = append(out, c)
 	}
 	if len(out) == 0 {
-		return nil, errors.New("no certificate in it")
+		return nil, errors.New("it has no certificate in PEM")
 	}
 	return out, nil
 }

@@ -93,26 +93,25 @@ type Options struct {
 // the time for step 4 again. It does not wait for the time settle, because otherwise every start would take that long.
 type Source struct {
 	options Options
-	reader  client.Reader
+	reader  client.Reader // reads the Secret
 	clock   clock.PassiveClock
-	changes notify.Signal
+	changes notify.Signal // signals that the result of CABundle has changed
 
-	// These fields belong to Reconcile, which runs once at a time. newest is the newest certificate, which may not be
-	// served yet. trustedSince is the time since which all webhook configurations are seen to trust it; zero if they do
-	// not.
+	// newest is the newest valid certificate that was in the Secret. It may not be served yet. Only Reconcile uses it and trustedSince, and
+	// runs once at a time.
 	newest       *loaded
-	trustedSince time.Time
+	trustedSince time.Time // since when all webhook configurations trust newest; zero if they do not
 
-	serving atomic.Pointer[loaded]
-	bundle  atomic.Pointer[[]byte]
-	trusted atomic.Bool
+	serving atomic.Pointer[loaded] // the certificate that handshakes get; nil if none is loaded
+	bundle  atomic.Pointer[[]byte] // what CABundle returns
+	trusted atomic.Bool            // what Trusted returns
 }
 
-// loaded is a certificate with the authorities in its Secret.
+// loaded is a certificate that was read from the Secret.
 type loaded struct {
 	certificate   tls.Certificate
-	intermediates *x509.CertPool
-	authorities   []*x509.Certificate
+	intermediates *x509.CertPool      // the certificates that follow the first one in tls.crt
+	authorities   []*x509.Certificate // the certificates in ca.crt
 }
 
 // Add adds two controllers to a manager: the renewal, which runs on the leader, and the loading, which runs on every
@@ -177,7 +176,7 @@ func (s *Source) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	return reconcile.Result{RequeueAfter: sooner(next, s.judge(ctx, present))}, nil
 }
 
-// sooner returns the shorter duration; 0 stands for never.
+// sooner returns the shorter of two delays, of which 0 stands for never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -185,8 +184,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// load sets newest to the certificate in the Secret. It returns an error, and keeps the current one, if the API server
-// would reject the certificate. It also keeps the current one if the Secret is empty.
+// load sets newest to the certificate in the data of the Secret. It leaves newest as it is if the data has no certificate, or if the API
+// server would reject the certificate, which is an error.
 func (s *Source) load(data map[string][]byte) error {
 	cert, key, bundle := data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], data[caName]
 	if len(cert) == 0 && len(key) == 0 {
@@ -221,7 +220,7 @@ func (s *Source) load(data map[string][]byte) error {
 	return nil
 }
 
-// verify validates the certificate as the API server does.
+// verify returns the error with which an API server that trusts a CA bundle would reject the certificate for a host.
 func (l *loaded) verify(bundle []byte, host string, now time.Time) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -229,8 +228,8 @@ func (l *loaded) verify(bundle []byte, host string, now time.Time) error {
 	return err
 }
 
-// judge decides which certificate to serve and which authorities the API server should trust. present are the CA
-// bundles that it trusts now. judge returns the time after which the result may change; 0 for never.
+// judge decides which certificate to serve and which authorities the API server should trust. present are the CA bundles in the webhook
+// configurations now. judge returns the delay after which the result may change; 0 for never.
 func (s *Source) judge(ctx context.Context, present [][]byte) time.Duration {
 	log := ctrllog.FromContext(ctx)
 	now := s.clock.Now()
@@ -283,6 +282,7 @@ func (s *Source) judge(ctx context.Context, present [][]byte) time.Duration {
 	return next
 }
 
+// setBundle sets what CABundle returns, and signals it if it changed.
 func (s *Source) setBundle(authorities []*x509.Certificate) {
 	var bundle []byte
 	for _, c := range authorities {
@@ -295,11 +295,11 @@ func (s *Source) setBundle(authorities []*x509.Certificate) {
 	s.changes.Notify()
 }
 
-// GetCertificate implements the field of tls.Config. Handshakes fail until a certificate is loaded.
+// GetCertificate returns the served certificate, for the field GetCertificate of tls.Config. It returns an error until one is loaded.
 func (s *Source) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	l := s.serving.Load()
 	if l == nil {
-		return nil, errors.New("certificate not loaded yet")
+		return nil, errors.New("the certificate of the webhooks is not loaded yet")
 	}
 	return &l.certificate, nil
 }
