@@ -57,38 +57,37 @@ type Options struct {
 	Live client.Reader
 	// Registry has the policies that this replica has loaded.
 	Registry *placement.Registry
-	// Bound is the maximum age of the last confirmation for this replica to count as current. The timeout of a request
-	// to the API server is a third of it. The interval between requests is at most a quarter of it.
+	// Bound is how long a confirmation counts: Current is true for that long. The timeout of a request to the API server is a third of it.
+	// The interval between requests is at most a quarter of it.
 	Bound time.Duration
-	// Compare is called with the resource versions of two successive lists. It returns an error if the API server's store went back to an
-	// earlier state. Then the policies of this replica are not confirmed.
+	// Compare is called with the resource versions of two successive lists of policies. It returns an error if the second one is from an
+	// earlier state of the API server's store, which was then restored. The policies of this replica are not confirmed then.
 	Compare func(first, second string) error
 }
 
-// Monitor confirms that this replica has the API server's policies. It is safe for concurrent use.
+// Monitor confirms that this replica has loaded the policies that the API server has. It is safe for concurrent use.
 type Monitor struct {
 	options Options
-	// confirmed is the start time of the last successful round; nil before the first one.
+	// confirmed is when the last successful round began; nil before the first one.
 	confirmed atomic.Pointer[time.Time]
 
 	mu sync.Mutex
 	// next is the round that begins after the current one; nil if no caller waits for one.
 	next *round
-	busy bool
+	busy bool // whether a goroutine runs rounds
 
-	// loads is notified when this replica has loaded a policy. Only the current round receives from it, and only the
-	// current round uses version, which is the resource version of the last list.
+	// loads is notified when this replica has loaded a policy. Only the current round receives from it, and only it uses version.
 	loads   notify.Signal
-	version string
+	version string // the resource version of the last list of policies
 }
 
-// round is one comparison with the API server.
+// round is one comparison of this replica's policies with those of the API server.
 type round struct {
-	done chan struct{}
-	err  error
+	done chan struct{} // closed when the round has ended
+	err  error         // the result of the round; nil if this replica has all policies
 }
 
-// New returns a monitor. Add it to a manager.
+// New returns a monitor. Add it to a manager, which starts it.
 func New(o Options) *Monitor {
 	m := &Monitor{options: o, loads: notify.NewSignal()}
 	o.Registry.Subscribe(func(placement.PolicyChange) { m.loads.Notify() })
@@ -123,13 +122,13 @@ func (m *Monitor) Start(ctx context.Context) error {
 	return nil
 }
 
-// Current reports whether this replica had the API server's policies within the bound.
+// Current reports whether the last confirmation is at most Bound old.
 func (m *Monitor) Current() bool {
 	at := m.confirmed.Load()
 	return at != nil && time.Since(*at) <= m.options.Bound
 }
 
-// Confirmed returns when this replica was last confirmed to have the API server's policies; zero if never.
+// Confirmed returns when the last round that confirmed this replica's policies began; zero if none did.
 func (m *Monitor) Confirmed() time.Time {
 	if at := m.confirmed.Load(); at != nil {
 		return *at
@@ -137,8 +136,8 @@ func (m *Monitor) Confirmed() time.Time {
 	return time.Time{}
 }
 
-// Confirm checks that this replica has the API server's policies. The request to the API server begins after the call.
-// Concurrent calls share a request. An error means that the replica is behind, or that the API server did not answer.
+// Confirm checks now that this replica has loaded the policies that the API server has. The request to the API server begins after the
+// call. Concurrent calls share a request. An error means that the replica is behind, or that the API server did not answer.
 func (m *Monitor) Confirm(ctx context.Context) error {
 	m.mu.Lock()
 	r := m.next
@@ -175,7 +174,7 @@ func (m *Monitor) serve(ctx context.Context) {
 	}
 }
 
-// compare runs one round. It lists the live policies and waits briefly until this replica has loaded them.
+// compare runs one round: it lists the policies of the API server, and waits for at most maxCatchUp until this replica has loaded them.
 func (m *Monitor) compare(ctx context.Context) error {
 	begin := time.Now()
 	before := m.loaded()
@@ -199,7 +198,7 @@ func (m *Monitor) compare(ctx context.Context) error {
 	}
 }
 
-// list returns the metadata of the policies that the API server has.
+// list returns the metadata of the policies that the API server has, and the error of Options.Compare.
 func (m *Monitor) list(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.options.Bound/3)
 	defer cancel()
@@ -218,7 +217,7 @@ func (m *Monitor) list(ctx context.Context) ([]metav1.PartialObjectMetadata, err
 	return list.Items, err
 }
 
-// loaded returns the policies that this replica has loaded.
+// loaded returns the versions of policies that this replica has loaded, by name.
 func (m *Monitor) loaded() map[string]placement.LoadedVersion {
 	out := map[string]placement.LoadedVersion{}
 	for name, state := range m.options.Registry.All() {
@@ -227,9 +226,9 @@ func (m *Monitor) loaded() map[string]placement.LoadedVersion {
 	return out
 }
 
-// behind returns an error that describes what the replica has not loaded yet; nil if it has loaded everything. The
-// parameter before is what was loaded when the list request began, and now is what is loaded now. A policy that was
-// loaded in between may be newer than the list.
+// behind returns an error that names a policy of which this replica does not have the version in the list live; nil if it has all of them.
+// before are the versions that were loaded when the list request began, and now those that are loaded now. A version that was loaded in
+// between may be newer than the list.
 func behind(live []metav1.PartialObjectMetadata, before, now map[string]placement.LoadedVersion) error {
 	there := make(map[string]bool, len(live))
 	for _, p := range live {
