@@ -47,24 +47,23 @@ const (
 	shutdownTimeout = 12 * time.Second
 )
 
-// Server describes a server.
+// Server configures an HTTP server.
 type Server struct {
-	// Name is for logs.
+	// Name is the name of the server in logs.
 	Name string
 	// Address is where the server listens, as in net.Listen.
 	Address string
 	// TLS is nil for plain HTTP.
 	TLS *tls.Config
-	// Strangers is how many connections of clients may be open that are not known. If there are more, the oldest one is closed of the
-	// address that has most. So clients that connect and then do nothing take little memory, and however fast they connect again, they
-	// keep no client of another address away. Such a connection takes about 60 KB at most. A client is a stranger until
-	// WithoutStrangers serves it.
+	// Strangers is the maximum number of open connections of unknown clients. A client is unknown until WithoutStrangers serves a request of
+	// it. Beyond the maximum, the oldest connection of the address with the most is closed. So clients that connect and do nothing take
+	// little memory, at most about 60 KB for each connection, and keep no client of another address away.
 	Strangers int
-	Handler   http.Handler
+	Handler   http.Handler // serves the requests
 }
 
-// Runnable returns what listens at the address and serves while a manager runs, on every replica, and before the manager's caches are
-// filled.
+// Runnable returns the server as a part of a manager. It listens and serves while the manager runs, on every replica, and before the
+// manager's caches are filled.
 func (s Server) Runnable() *manager.Server {
 	strangers := &strangers{limit: s.Strangers, oldest: list.New(), places: map[net.Conn]*list.Element{}, of: map[string]int{}}
 	timeout := shutdownTimeout
@@ -81,7 +80,7 @@ func (s Server) Runnable() *manager.Server {
 	}}
 }
 
-// listener returns a listener that listens from its first use on.
+// listener returns a listener at the address that begins to listen when it is first used.
 func (s Server) listener() net.Listener {
 	return &lateListener{address: address(s.Address), listen: sync.OnceValues(func() (net.Listener, error) {
 		l, err := net.Listen("tcp", s.Address)
@@ -95,7 +94,7 @@ func (s Server) listener() net.Listener {
 // lateListener is a listener that begins to listen when it is first used.
 type lateListener struct {
 	address address
-	listen  func() (net.Listener, error)
+	listen  func() (net.Listener, error) // begins to listen in its first call, and returns the same listener each time
 }
 
 // Accept implements net.Listener.
@@ -119,7 +118,7 @@ func (l *lateListener) Close() error {
 // Addr implements net.Listener.
 func (l *lateListener) Addr() net.Addr { return l.address }
 
-// address is the address of a listener of TCP.
+// address is the net.Addr of a TCP listener.
 type address string
 
 // Network implements net.Addr.
@@ -128,11 +127,11 @@ func (address) Network() string { return "tcp" }
 // String implements net.Addr.
 func (a address) String() string { return string(a) }
 
-// contextKey is the key of the function, in the context of a request, that declares its client known.
+// contextKey is the key, in the context of a request, of a function that removes the request's connection from those of unknown clients.
 type contextKey struct{}
 
-// WithoutStrangers returns a handler that counts the client of each request as known, so that Server.Strangers does not limit its
-// connection. Call it only with requests whose client is authenticated.
+// WithoutStrangers returns a handler that counts the client of each request as known from then on, so that Server.Strangers does not limit
+// its connection. Pass it only requests whose client is authenticated.
 func WithoutStrangers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if known, ok := r.Context().Value(contextKey{}).(func()); ok {
@@ -142,8 +141,8 @@ func WithoutStrangers(next http.Handler) http.Handler {
 	})
 }
 
-// errorLog writes a server's errors to the standard logger. It writes one error of a TLS handshake in a second at most, since clients that
-// are not known can cause any number of them. It is safe for concurrent use.
+// errorLog writes a server's errors to the standard logger. It writes at most one error of a TLS handshake per second, since unknown
+// clients can cause any number of them. last is the Unix time of the last one, in seconds. It is safe for concurrent use.
 type errorLog struct{ last atomic.Int64 }
 
 // Write implements io.Writer.
@@ -155,25 +154,24 @@ func (l *errorLog) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// strangers are the open connections of unknown clients. It is safe for concurrent use.
+// strangers has the open connections of unknown clients. It is safe for concurrent use.
 type strangers struct {
-	limit int
+	limit int // the maximum number of connections
 
-	mu sync.Mutex
-	// oldest has a stranger for each connection in the order of their age, places finds it there, and of counts them by address.
-	oldest *list.List
-	places map[net.Conn]*list.Element
-	of     map[string]int
+	mu     sync.Mutex
+	oldest *list.List                 // has a stranger for each connection, the oldest first
+	places map[net.Conn]*list.Element // the element of oldest for each connection
+	of     map[string]int             // the number of connections by address of the client
 }
 
 // stranger is an open connection of an unknown client.
 type stranger struct {
 	connection net.Conn
-	// address is the one of the client, without its port.
+	// address is that of the client, without the port.
 	address string
 }
 
-// observe is called when the state of a connection changes.
+// observe adds a new connection, and closes the one that exceeds the limit; it removes a closed connection.
 func (s *strangers) observe(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -191,7 +189,7 @@ func (s *strangers) observe(c net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a connection, and returns the one that must give way to it, or nil.
+// add adds a connection, and removes and returns the one that must be closed because of the limit; nil if there is none.
 func (s *strangers) add(c net.Conn) net.Conn {
 	address := c.RemoteAddr().String()
 	if host, _, err := net.SplitHostPort(address); err == nil {
@@ -214,13 +212,14 @@ func (s *strangers) add(c net.Conn) net.Conn {
 	return nil
 }
 
+// remove removes a connection because it is closed, or its client is known.
 func (s *strangers) remove(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(c)
 }
 
-// forget is remove for callers that hold the lock.
+// forget removes a connection, if it is there. The caller holds mu.
 func (s *strangers) forget(c net.Conn) {
 	place, ok := s.places[c]
 	if !ok {
