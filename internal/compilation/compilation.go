@@ -40,28 +40,30 @@ const (
 	RetryInterval = time.Minute
 )
 
-// ErrBusy is the error for a compilation that did not begin because too many are running.
-var ErrBusy = errors.New("too many other policies are being compiled")
+// ErrBusy is the error for a compilation that did not begin because too many are running. It may succeed later.
+var ErrBusy = errors.New("too many other policies are being compiled; try again")
 
-// Compiler runs compilations, a limited number at once. One that exceeds the deadline goes on without its caller. Once as many go on
-// as may run at once, no other one begins until one of them ends. A Compiler is safe for concurrent use. Create it with New.
+// Compiler runs compilations of policies, a limited number at once. A compilation that exceeds the deadline continues after its caller has
+// got an error. While as many of these continue as may run at once, no other compilation begins. A Compiler is safe for concurrent use.
+// Create it with New.
 type Compiler struct {
-	compile  func(name string, spec placementv1.PlacementPolicySpec) (*policy.Module, error)
-	deadline time.Duration
-	slots    chan struct{}
+	compile  func(name string, spec placementv1.PlacementPolicySpec) (*policy.Module, error) // policy.Compile, or another function in tests
+	deadline time.Duration                                                                   // how long a caller waits for one compilation
+	slots    chan struct{}                                                                   // has an item for each compilation whose caller waits
 
 	mu sync.Mutex
-	// overdue has the keys of the sources that exceeded the deadline. late is the number of compilations that go on.
+	// overdue has the sources, by the key of Do, that recently exceeded the deadline.
 	overdue map[string]bool
-	late    int
+	late    int // the number of compilations that continue after the deadline
 }
 
-// New returns a compiler that runs at most n compilations at once, each with the deadline. The function compile is policy.Compile.
+// New returns a compiler that runs at most n compilations at once, and waits for each until the deadline. compile is policy.Compile.
 func New(n int, deadline time.Duration, compile func(name string, spec placementv1.PlacementPolicySpec) (*policy.Module, error)) *Compiler {
 	return &Compiler{compile: compile, deadline: deadline, slots: make(chan struct{}, n), overdue: map[string]bool{}}
 }
 
-// Compile compiles a policy as policy.Compile does. It also returns the errors of Do. A nil Compiler has no limits.
+// Compile compiles the spec of the policy of a name, as policy.Compile does. It also returns the errors of Do. A nil Compiler has no
+// limits.
 func (c *Compiler) Compile(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) (*policy.Module, error) {
 	if c == nil {
 		return policy.Compile(name, spec)
@@ -80,9 +82,9 @@ func (c *Compiler) Compile(ctx context.Context, name string, spec placementv1.Pl
 	return out.module, out.err
 }
 
-// Do returns the result of a function that compiles a policy, within the limits of a compiler, which is not nil. If the function takes
-// longer than the deadline, or one for an equal source did before, the error is that of policy.Unfinished. Another error says why the
-// function was not called: ErrBusy, or the cause of the end of ctx.
+// Do calls f, which compiles the spec of the policy of a name, within the limits of a compiler, and returns its result. c is not nil. If f
+// takes longer than the deadline, or a compilation of the same source recently did, the error is that of policy.Unfinished. Another error
+// says why f was not called: ErrBusy, or that of ctx. The source is the spec's Rego, rules, or remote engine, and its hash is the key.
 func Do[T any](ctx context.Context, c *Compiler, name string, spec placementv1.PlacementPolicySpec, f func() T) (T, error) {
 	var none T
 	key, err := weakcache.Key(spec.Rego, spec.RegoVersion, spec.Rules, spec.Remote)
@@ -127,15 +129,16 @@ func Do[T any](ctx context.Context, c *Compiler, name string, spec placementv1.P
 // outcome is what a function returned, or the value with which it panicked.
 type outcome[T any] struct {
 	value    T
-	panicked any
+	panicked any // nil if the function returned
 }
 
+// unfinished returns the error for a policy whose compilation exceeded the deadline.
 func (c *Compiler) unfinished(name string, spec placementv1.PlacementPolicySpec) error {
 	return policy.Unfinished(name, spec, fmt.Sprintf("the policy takes longer than %s to compile: "+
-		"use fewer and smaller values, comprehensions and rules, or divide it between several policies, which can match the same objects", c.deadline))
+		"use fewer and smaller values, comprehensions, and rules, or divide it between several policies, which can match the same objects", c.deadline))
 }
 
-// enter waits for a slot, at most until the limit.
+// enter waits for a slot. It returns ErrBusy when limit fires, or if too many compilations continue after the deadline.
 func (c *Compiler) enter(ctx context.Context, limit <-chan time.Time) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -154,19 +157,21 @@ func (c *Compiler) enter(ctx context.Context, limit <-chan time.Time) error {
 	}
 }
 
+// isBusy reports whether as many compilations continue after the deadline as may run at once.
 func (c *Compiler) isBusy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.late >= cap(c.slots)
 }
 
+// isOverdue reports whether a compilation of the source with a key recently exceeded the deadline.
 func (c *Compiler) isOverdue(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.overdue[key]
 }
 
-// exceeded records that a source exceeded the deadline.
+// exceeded records that a compilation of the source with a key exceeded the deadline, and continues.
 func (c *Compiler) exceeded(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +179,8 @@ func (c *Compiler) exceeded(key string) {
 	c.late++
 }
 
-// ended records that the compilation of such a source ended.
+// ended records that a compilation that exceeded the deadline ended. Its source, with the key, counts as overdue until RetryInterval has
+// passed.
 func (c *Compiler) ended(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
