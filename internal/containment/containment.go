@@ -29,17 +29,17 @@ import (
 // Namespaces is the number of namespaces that have to fail before anything stops for all.
 const Namespaces = 3
 
-// Scope is where something is stopped: in the namespaces that it has, sorted, and in all if it has none. Cluster-scoped objects
-// are those of the namespace "".
+// Scope has the namespaces, sorted, in which an activity is stopped, such as the remediation of a policy. An empty Scope is all namespaces.
+// The element "" stands for cluster-scoped objects.
 type Scope []string
 
 // All reports whether the scope is all namespaces.
 func (s Scope) All() bool { return len(s) == 0 }
 
-// Includes reports whether something is stopped in a namespace.
+// Includes reports whether the activity is stopped in a namespace.
 func (s Scope) Includes(namespace string) bool { return s.All() || slices.Contains(s, namespace) }
 
-// String describes the scope, for example "in namespaces a and b".
+// String says where the activity is stopped, for example "in namespaces a and b".
 func (s Scope) String() string {
 	named := slices.DeleteFunc(slices.Clone(s), func(namespace string) bool { return namespace == "" })
 	switch {
@@ -58,7 +58,7 @@ func (s Scope) String() string {
 	return out
 }
 
-// Join returns where something is stopped in either scope.
+// Join returns the union of two scopes.
 func (s Scope) Join(other Scope) Scope {
 	if s.All() || other.All() {
 		return nil
@@ -68,7 +68,7 @@ func (s Scope) Join(other Scope) Scope {
 	return slices.Compact(out)
 }
 
-// Covers reports whether something is stopped in all namespaces in which it is in another scope.
+// Covers reports whether the scope has all namespaces of another one.
 func (s Scope) Covers(other Scope) bool {
 	return s.All() || !other.All() && !slices.ContainsFunc(other, func(namespace string) bool { return !s.Includes(namespace) })
 }
@@ -76,8 +76,8 @@ func (s Scope) Covers(other Scope) bool {
 // Never is the limit of failures that stop nothing.
 const Never = -1
 
-// LimitOf returns the number of failures that the API field pauseAfterFailures has, Never if it is a string, and unset if it is nil. The
-// only valid string is "Never".
+// LimitOf returns the limit for Of that the API field pauseAfterFailures sets: its number, Never if it is the string "Never", or the
+// parameter unset if it is nil.
 func LimitOf(pauseAfterFailures *intstr.IntOrString, unset int) int {
 	switch {
 	case pauseAfterFailures == nil:
@@ -88,13 +88,13 @@ func LimitOf(pauseAfterFailures *intstr.IntOrString, unset int) int {
 	return pauseAfterFailures.IntValue()
 }
 
-// Of returns where failures stop something, by the numbers of failures in each namespace, which are positive. limit is the number
-// of failures from which on they stop anything, or Never. stops reports whether they do. A limit of 0 tolerates no failure: the first
-// one stops all, in whatever namespace it is.
+// Of returns in which namespaces failures stop an activity; stops is false if they stop it nowhere. failures has the number of failures in
+// each namespace with any. limit is the number of failures from which on they stop anything, or Never. A limit of 0 tolerates no failure:
+// the first one stops the activity in all namespaces.
 //
-// To stop all, each namespace counts for a third of the limit at most, and at least three must have failures. Otherwise, those
-// namespaces are stopped that have a third of the limit or more: at most two. So there are always fewer failures than the limit
-// in namespaces that are not stopped.
+// It stops in all namespaces if at least three have failures, and the failures reach the limit when each namespace counts for at most a
+// third of the limit. Otherwise, if all failures reach the limit, it stops in the namespaces that have a third of the limit or more: at
+// most two. So there are always fewer failures than the limit in namespaces where it goes on.
 func Of(failures map[string]int, limit int) (scope Scope, stops bool) {
 	switch {
 	case limit < 0:
