@@ -49,38 +49,37 @@ type Catalog interface {
 	Kind(schema.GroupVersionResource) string
 }
 
-// Checker checks the types of policies. It is safe for concurrent use. It caches the schemas of a group and version
-// only while a Report that used them is in use.
+// Checker checks the types in policies against the schemas that the API server publishes. It is safe for concurrent use. It caches the
+// schemas of a group and version only while a Report that used them is in use.
 type Checker struct {
 	catalog  Catalog
-	client   openapi.Client
+	client   openapi.Client // client reads the OpenAPI documents.
 	compiler *compilation.Compiler
-	// documents is keyed by the URL in the index, which contains the document's hash.
+	// documents has the parsed OpenAPI documents, keyed by their URL in the index, which contains a hash of the document.
 	documents weakcache.Cache[typecheck.Kinds]
 }
 
 // maxChecks is how many policies are checked at once.
 const maxChecks = 2
 
-// NewChecker returns a checker that compares the types in policies with the OpenAPI schemas that it reads with the client. catalog
-// knows the types that the API server serves.
+// NewChecker returns a checker. catalog knows the types that the API server serves, and client reads the OpenAPI documents.
 func NewChecker(catalog Catalog, client openapi.Client) *Checker {
 	return &Checker{catalog: catalog, client: client, compiler: compilation.New(maxChecks, compilation.RequestDeadline, policy.Compile)}
 }
 
-// Report is the result of a check. It also records the schemas that the check used.
+// Report is the result of a check of one policy. It also records the OpenAPI documents that the check used.
 type Report struct {
 	typecheck.Result
-	// uses maps the path of each document in the index to its URL. The URL is empty if the document did not exist.
+	// uses maps the path in the index of each document to its URL then; "" if the document did not exist.
 	uses map[string]string
-	// held keeps the documents alive in the weak cache.
+	// held refers to the used documents, so that the weak cache keeps them.
 	held []*typecheck.Kinds
 }
 
-// Index maps the path of each published document to its URL.
+// Index has the published OpenAPI documents by path, such as apis/apps/v1, each with its URL.
 type Index map[string]openapi.GroupVersion
 
-// Outdated reports whether one of the documents that the report used has changed in the index.
+// Outdated reports whether a document that the report used has changed according to a newer index.
 func (r *Report) Outdated(index Index) bool {
 	for path, address := range r.uses {
 		if index.address(path) != address {
@@ -90,6 +89,7 @@ func (r *Report) Outdated(index Index) bool {
 	return false
 }
 
+// address returns the URL of the document at a path; "" if there is none.
 func (i Index) address(path string) string {
 	if gv, ok := i[path]; ok {
 		return gv.ServerRelativeURL()
@@ -97,7 +97,7 @@ func (i Index) address(path string) string {
 	return ""
 }
 
-// Index reads the index of the published documents from the API server.
+// Index reads the index of the published OpenAPI documents from the API server.
 func (c *Checker) Index() (Index, error) {
 	paths, err := c.client.Paths()
 	if err != nil {
@@ -110,10 +110,10 @@ func (c *Checker) Index() (Index, error) {
 // checked.
 const maxKinds = 16
 
-// Check checks a policy that compiles. The parameter bound has the groups that its plural names are bound to; nil for a
-// policy that has not been bound yet. An error means that the policy can't be compiled or bound, that schemas could not
-// be read, or that ctx ended. A policy that a remote engine decides has no findings. Of a policy with rules, the CEL
-// expressions are checked.
+// Check checks the types in the spec of the policy of a name, which must compile. bound has the API groups that the policy's plural names
+// are bound to; nil for a policy that has not been bound yet. An error means that the policy can't be compiled or bound, that schemas could
+// not be read, or that ctx ended. Of a policy with rules, the CEL expressions are checked. A policy that a remote engine decides has no
+// findings.
 func (c *Checker) Check(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*Report, error) {
 	report := &Report{uses: map[string]string{}}
 	if typecheck.HasExpressions(spec.Rules) {
@@ -165,7 +165,7 @@ func (c *Checker) Check(ctx context.Context, name string, spec placementv1.Place
 	return report, err
 }
 
-// checkRules checks the CEL expressions of a policy's rules, and adds the findings to the report.
+// checkRules checks the CEL expressions of a policy's rules, and sets the result in the report.
 func (c *Checker) checkRules(report *Report, spec placementv1.PlacementPolicySpec) error {
 	index, err := c.Index()
 	if err != nil {
@@ -179,8 +179,8 @@ func (c *Checker) checkRules(report *Report, spec placementv1.PlacementPolicySpe
 	return nil
 }
 
-// matched returns the kinds that a policy matches. It returns nil if the kind of one of them is unknown. If the policy
-// matches by a wildcard, or matches too many kinds, it returns one kind with the fields that all objects share.
+// matched returns the kinds that spec.match of a policy matches, with their types; none if the type of one of them is unknown. If it
+// matches by a wildcard, or more than maxKinds kinds, the result is one kind with the fields that all objects share.
 func (c *Checker) matched(report *Report, index Index, m placementv1.Match) ([]typecheck.Kind, error) {
 	var out []typecheck.Kind
 	for _, rule := range m.ResourceRules {
@@ -208,7 +208,7 @@ func (c *Checker) matched(report *Report, index Index, m placementv1.Match) ([]t
 	return out, nil
 }
 
-// typeOf returns the type of a kind; nil if the API server publishes no schema of it.
+// typeOf returns the type of a kind; nil if the API server publishes no schema of it. It records the used document in the report.
 func (c *Checker) typeOf(report *Report, index Index, kind schema.GroupVersionKind) (types.Type, error) {
 	path := "apis/" + kind.GroupVersion().String()
 	if kind.Group == "" {
