@@ -49,15 +49,15 @@ const (
 // reportLabels are the labels of every report.
 var reportLabels = map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"}
 
-// Selector selects Berth's reports.
+// Selector returns the label selector of Berth's reports.
 func Selector() labels.Selector { return labels.SelectorFromSet(reportLabels) }
 
-// Format is an API for policy reports.
+// Format is an API group and version of policy reports.
 type Format struct {
 	version schema.GroupVersion
-	// namespaced and cluster are the types of the reports of a namespace, and of the objects without one.
+	// namespaced is the type of the report of a namespace, and cluster that of the report of cluster-scoped objects.
 	namespaced, cluster reportType
-	// sourceOfReport is set if a report has a field for the source of all of its results.
+	// sourceOfReport reports whether a report has a field for the source of all of its results.
 	sourceOfReport bool
 }
 
@@ -74,7 +74,8 @@ var formats = []Format{{
 	namespaced: reportType{"policyreports", "PolicyReport"}, cluster: reportType{"clusterpolicyreports", "ClusterPolicyReport"},
 }}
 
-// Find returns the formats with the API groups. It returns an error if a group has none, or if one is named twice.
+// Find returns the formats of some API groups, in their order. It returns an error if there is no format of a group, or if a group is named
+// twice.
 func Find(groups []string) ([]Format, error) {
 	var out []Format
 	for i, group := range groups {
@@ -94,8 +95,8 @@ func Find(groups []string) ([]Format, error) {
 	return out, nil
 }
 
-// IsReport reports whether an object is a report of Berth, in any format. A report does not list reports. Otherwise one that
-// violates a policy itself would never be deleted.
+// IsReport reports whether a key is that of a report of Berth, in any format. Reports do not list reports: one that violates a policy would
+// never be deleted.
 func IsReport(key remediation.Key) bool {
 	return key.Name == Name && slices.ContainsFunc(formats, func(f Format) bool { return f.version.Group == key.Resource.Group })
 }
@@ -103,16 +104,17 @@ func IsReport(key remediation.Key) bool {
 // String returns the API group and version.
 func (f Format) String() string { return f.version.String() }
 
-// Resource returns the resource type of the report of a namespace; "" stands for the objects without a namespace.
+// Resource returns the type of the report of a namespace; "" stands for cluster-scoped objects.
 func (f Format) Resource(namespace string) schema.GroupVersionResource {
 	return f.version.WithResource(f.typeOf(namespace).resource)
 }
 
-// Resources returns both resource types.
+// Resources returns the types of the reports of namespaces and of cluster-scoped objects.
 func (f Format) Resources() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{f.version.WithResource(f.namespaced.resource), f.version.WithResource(f.cluster.resource)}
 }
 
+// typeOf returns the type of the report of a namespace; "" stands for cluster-scoped objects.
 func (f Format) typeOf(namespace string) reportType {
 	if namespace == "" {
 		return f.cluster
@@ -120,11 +122,11 @@ func (f Format) typeOf(namespace string) reportType {
 	return f.namespaced
 }
 
-// Lookup finds what a report says of an object besides its key: its kind, and its UID. Both are "" if they are not known.
+// Lookup returns the kind and the UID of an object for a report. Each is "" if it is not known.
 type Lookup func(remediation.Key) (kind string, uid types.UID)
 
-// Build returns the report of a namespace, and nil if there are no violations. Equal arguments give equal reports: a
-// report has no times.
+// Build returns the report of a namespace, or of cluster-scoped objects if it is ""; nil if there are no violations. Equal arguments give
+// equal reports, because a report has no times.
 func (f Format) Build(namespace string, violations remediation.Violations, lookup Lookup) *unstructured.Unstructured {
 	total := violations.Total
 	fails, errors := total[remediation.Denied]+total[remediation.Differs], total[remediation.Undecided]
@@ -153,6 +155,7 @@ func (f Format) Build(namespace string, violations remediation.Violations, looku
 	return out
 }
 
+// result returns the result for a violation, as the list in a report has it.
 func (f Format) result(v remediation.Violation, lookup Lookup) map[string]any {
 	kind, uid := lookup(v.Key)
 	object := map[string]any{"apiVersion": v.Resource.GroupVersion().String(), "name": v.Name}
