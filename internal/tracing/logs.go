@@ -34,13 +34,13 @@ var (
 	_ manager.LeaderElectionRunnable = (*Logs)(nil)
 )
 
-// Logs sends records of logs to a collector. Records wait in memory, at most 2,048 of them: what does not fit, and what the collector does
-// not take, is lost. It is safe for concurrent use.
+// Logs sends log records to an OpenTelemetry collector. Records wait in memory, at most 2,048 of them. Records beyond that, and those that
+// the collector does not accept, are lost. It is safe for concurrent use.
 type Logs struct{ provider *sdklog.LoggerProvider }
 
-// NewLogs returns the logs that a flag of the manager sends to an endpoint, which is like that of Options. It does not wait for the
-// collector. Add the logs to a manager, which sends the last records at exit. The standard environment variables of OpenTelemetry's SDK
-// apply, such as OTEL_EXPORTER_OTLP_* and OTEL_BLRP_*.
+// NewLogs returns Logs that send to an endpoint, which has the form of Options.Endpoint. flag is the flag that has it, for errors; version
+// is that of this process. NewLogs does not wait for the collector. Add the result to a manager, which sends the last records at exit. The
+// standard environment variables of OpenTelemetry's SDK apply, such as OTEL_EXPORTER_OTLP_* and OTEL_BLRP_*.
 func NewLogs(ctx context.Context, flag, endpoint, version string) (*Logs, error) {
 	if err := checkEndpoint(flag, endpoint); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func NewLogs(ctx context.Context, flag, endpoint, version string) (*Logs, error)
 	return &Logs{sdklog.NewLoggerProvider(sdklog.WithProcessor(sdklog.NewBatchProcessor(exporter)), sdklog.WithResource(about))}, nil
 }
 
-// Handler returns a handler that sends the records that it gets.
+// Handler returns a slog handler that sends the records it gets to the collector.
 func (l *Logs) Handler() slog.Handler {
 	return structured{otelslog.NewHandler(scope, otelslog.WithLoggerProvider(l.provider))}
 }
@@ -77,7 +77,7 @@ func (l *Logs) Start(ctx context.Context) error {
 	return nil
 }
 
-// structured passes records on with lists and maps in place of Go's types, with the keys that they have as JSON.
+// structured is a handler that passes records on to another one. It replaces attributes of Go types by the lists and maps of their JSON.
 type structured struct{ slog.Handler }
 
 // Handle implements slog.Handler.

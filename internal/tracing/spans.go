@@ -73,7 +73,7 @@ func Start(ctx context.Context, name string) (context.Context, trace.Span) {
 	return parent.TracerProvider().Tracer(scope).Start(ctx, name)
 }
 
-// Detach returns ctx without its span, for work that several callers share.
+// Detach returns ctx without its span, for work that several callers share and that belongs to no single span.
 func Detach(ctx context.Context) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx
@@ -103,7 +103,7 @@ func ResourceName(r schema.GroupVersionResource) string {
 	return strings.TrimSuffix(strings.Join([]string{r.Resource, r.Version, r.Group}, "."), ".")
 }
 
-// Answered adds the request and its response, including the audit annotations, to the span in ctx.
+// Answered adds an admission request, the outcome of its answer, and the audit annotations to the span in ctx.
 func Answered(ctx context.Context, r *admissionv1.AdmissionRequest, outcome string, audited map[string]string) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -119,7 +119,7 @@ func Answered(ctx context.Context, r *admissionv1.AdmissionRequest, outcome stri
 	)
 }
 
-// Evaluated adds the evaluation of a policy to its span and ends the span.
+// Evaluated adds a policy, and the outcome and error of its evaluation, to the span of the evaluation, and ends the span.
 func Evaluated(span trace.Span, p *placement.Policy, outcome string, err error) {
 	if span.IsRecording() {
 		span.SetAttributes(Policy.String(p.Name), Generation.Int64(p.Generation), Mode.String(string(p.Mode)), Outcome.String(outcome),

@@ -59,8 +59,8 @@ var (
 type Options struct {
 	// Endpoint is the address at which the collector receives OTLP over gRPC: http://host:port, or https:// for TLS.
 	Endpoint string
-	// SamplingPerMillion is the number of traces recorded per million that begin in Berth. Traces that the API server
-	// began are recorded if the API server records them.
+	// SamplingPerMillion is how many of a million traces that begin in Berth are recorded. Traces that begin in the API server are recorded
+	// if the API server records them.
 	SamplingPerMillion int
 	// Version is the version of this process.
 	Version string
@@ -68,12 +68,12 @@ type Options struct {
 
 // Provider creates spans and exports them to a collector. A nil Provider does nothing. It is safe for concurrent use.
 type Provider struct {
-	spans *sdktrace.TracerProvider
-	root  trace.Tracer
+	spans *sdktrace.TracerProvider // exports the spans
+	root  trace.Tracer             // starts new traces
 }
 
-// New returns a provider; nil if there is no endpoint. It does not wait for the collector. Add the provider to a
-// manager, which exports the last spans at exit.
+// New returns a provider; nil if there is no endpoint. It does not wait for the collector. Add the provider to a manager, which exports the
+// last spans at exit.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	if o.Endpoint == "" {
 		return nil, nil
@@ -99,7 +99,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	)), nil
 }
 
-// checkEndpoint returns the error of a flag of the manager whose value is not the address of a collector.
+// checkEndpoint returns an error that names the flag if its value, the endpoint, is not an http or https URL with a host.
 func checkEndpoint(flag, endpoint string) error {
 	if u, err := url.Parse(endpoint); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return fmt.Errorf("%s %q: must be http://<host>:<port>, or https:// for TLS", flag, endpoint)
@@ -107,7 +107,7 @@ func checkEndpoint(flag, endpoint string) error {
 	return nil
 }
 
-// logErrors logs the errors of exporters from now on.
+// logErrors makes OpenTelemetry log the errors of its exporters from now on.
 func logErrors() {
 	log := ctrllog.Log.WithName("tracing")
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Error(err, "Failed to send to a collector") }))
@@ -128,6 +128,7 @@ func describe(ctx context.Context, version string) (*resource.Resource, error) {
 	return about, nil
 }
 
+// newProvider returns a provider that exports by the given one of the SDK.
 func newProvider(spans *sdktrace.TracerProvider) *Provider {
 	return &Provider{spans: spans, root: spans.Tracer(scope)}
 }
@@ -135,8 +136,8 @@ func newProvider(spans *sdktrace.TracerProvider) *Provider {
 // propagator reads and writes the header traceparent.
 var propagator = propagation.TraceContext{}
 
-// Handler traces every request to next under a fixed name. The span is a child of the caller's span if the request has
-// one.
+// Handler returns a handler that records a span with a fixed name for every request to next. The span is a child of the caller's span if
+// the request has one.
 func (p *Provider) Handler(name string, next http.Handler) http.Handler {
 	if p == nil {
 		return next
@@ -145,7 +146,8 @@ func (p *Provider) Handler(name string, next http.Handler) http.Handler {
 		otelhttp.WithSpanNameFormatter(func(name string, _ *http.Request) string { return name }))
 }
 
-// Wrap traces a client's requests that are made in a recorded span. Watches and lease renewals have no such span.
+// Wrap makes clients of a configuration record their requests as spans if the context of a request has a recorded span. That of watches and
+// lease renewals has none.
 func (p *Provider) Wrap(cfg *rest.Config) {
 	if p == nil {
 		return
@@ -156,7 +158,7 @@ func (p *Provider) Wrap(cfg *rest.Config) {
 	})
 }
 
-// Root starts a new trace. The caller must end the span.
+// Root starts a new trace, and returns a context with its first span. The caller must end the span.
 func (p *Provider) Root(ctx context.Context, name string) (context.Context, trace.Span) {
 	if p == nil {
 		return ctx, noop.Span{}
