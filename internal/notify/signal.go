@@ -16,8 +16,8 @@ limitations under the License.
 
 package notify
 
-// Signal wakes a goroutine that receives from it. Notifications that arrive before the goroutine receives are merged
-// into one, so the receiver reads the current state and not a sequence of events. Create it with NewSignal.
+// Signal wakes the goroutine that receives from it. Notifications that arrive before it receives are merged into one, so the receiver reads
+// the current state and not a sequence of events. Create it with NewSignal.
 type Signal chan struct{}
 
 // NewSignal returns a signal without a pending notification.

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// Sleep waits for a duration and returns true. It returns false as soon as ctx ends.
+// Sleep waits for a duration and returns true. If ctx ends before, it returns false at once.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

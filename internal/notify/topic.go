@@ -27,7 +27,7 @@ import (
 // be copied.
 type Topic[E any] struct {
 	mu          sync.Mutex
-	subscribers []func(E)
+	subscribers []func(E) // in the order in which they subscribed
 }
 
 // Subscribe registers f, which is called with each event that is published from then on. Earlier events are not
