@@ -34,10 +34,10 @@ import (
 type Cache[V any] struct {
 	mu      sync.RWMutex
 	entries map[string]weak.Pointer[V]
-	making  singleflight.Group
+	making  singleflight.Group // joins concurrent calls of make for one key
 }
 
-// Get returns the key's value. If no value is alive, it calls make once for all concurrent callers. They also share an
+// Get returns the value of a key. If no other code holds one, it calls make, once for all concurrent callers of the key. They also share an
 // error, which is not cached.
 func (c *Cache[V]) Get(key string, make func() (*V, error)) (*V, error) {
 	if v := c.find(key); v != nil {
@@ -69,19 +69,21 @@ func Key(values ...any) (string, error) {
 	return string(sum[:]), nil
 }
 
-// Len returns the number of entries, including those whose value was collected but not removed yet.
+// Len returns the number of entries. An entry may remain for a short time after its value was garbage-collected.
 func (c *Cache[V]) Len() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return len(c.entries)
 }
 
+// find returns the value of a key, or nil if no other code holds one.
 func (c *Cache[V]) find(key string) *V {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.entries[key].Value()
 }
 
+// put sets the value of a key until the value is garbage-collected.
 func (c *Cache[V]) put(key string, v *V) {
 	pointer := weak.Make(v)
 	c.mu.Lock()
