@@ -25,16 +25,16 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns a text that is printed on one line. Characters without a glyph are replaced by escapes: control characters, line
-// feeds and tabs among them, format characters such as those for the direction of text and of no width, and bytes that are not
-// UTF-8. Other text is returned unchanged, including backslashes. So escaped text is not escaped again.
+// Text escapes a text so that it can be printed on one line. It escapes control characters, line feeds and tabs among them, format
+// characters, such as those that change the direction of text or have no width, and bytes that are not UTF-8. All else is unchanged,
+// including backslashes. So escaped text is not escaped again.
 func Text(text string) string { return escape(text, "") }
 
-// Lines is like Text, and keeps line feeds and tabs. It is for documents, such as the module of a policy. The escapes of valid
-// UTF-8 are those of strings in YAML, and up to U+FFFF in JSON.
+// Lines is like Text, but keeps line feeds and tabs. It is for documents, such as the module of a policy. The escapes of valid UTF-8 are
+// those of strings in YAML and, up to U+FFFF, of strings in JSON.
 func Lines(text string) string { return escape(text, "\n\t") }
 
-// Truncate returns a text of at most limit bytes, which are at least 3. A longer text is cut between characters, and ends with "...".
+// Truncate returns a text of at most limit bytes. A longer text is cut between characters, and ends with "...". limit is at least 3.
 func Truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -42,6 +42,7 @@ func Truncate(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-3], "") + "..."
 }
 
+// escape replaces characters without a glyph by escapes, except for those in kept.
 func escape(text, kept string) string {
 	hidden := func(r rune) bool { return !strconv.IsGraphic(r) && !strings.ContainsRune(kept, r) }
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, hidden) {
