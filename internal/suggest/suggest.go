@@ -24,11 +24,10 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Nearest returns the candidate with the fewest edits from name, and reports whether there is one that is near enough.
-// It ignores case, and two neighbors that are swapped are one edit. Up to a third of the name's characters may differ, and at least one.
-// Among equally near candidates, it returns the one that sorts first, regardless of their order. There is no suggestion for a name that is
-// a candidate itself, since it is spelled correctly, nor for names longer than 256 bytes.
-func Nearest(name string, candidates []string) (string, bool) {
+// Nearest returns the candidate with the fewest edits from name; ok is false if none is near enough. It ignores case, and counts two
+// swapped neighbors as one edit. A candidate is near enough if at most a third of the name's characters differ, or one. Among equally near
+// candidates, Nearest returns the one that sorts first. It returns none for a name that is a candidate itself, or is longer than 256 bytes.
+func Nearest(name string, candidates []string) (nearest string, ok bool) {
 	if name == "" || len(name) > maxLength || slices.Contains(candidates, name) {
 		return "", false
 	}
@@ -46,7 +45,7 @@ func Nearest(name string, candidates []string) (string, bool) {
 	return best, best != ""
 }
 
-// editsBetween returns the number of edits between two texts: 1 if they differ in two neighbors that are swapped.
+// editsBetween returns the Levenshtein distance of two texts, or 1 if two swapped neighbors are the only difference.
 func editsBetween(a, b string) int {
 	for i := range min(len(a), len(b)) - 1 {
 		if a[i] == b[i] {
