@@ -46,7 +46,8 @@ var kinds = map[string]func() (*Schema, error){
 	"LimitedResource": once(crd.LimitedResources),
 }
 
-// once returns a function that compiles the schema of a CustomResourceDefinition when it is first called.
+// once returns a function that compiles the schema in the YAML of a CustomResourceDefinition when it is first called. Later calls return
+// the same schema.
 func once(text []byte) func() (*Schema, error) {
 	return sync.OnceValues(func() (*Schema, error) {
 		var definition apiextensionsv1.CustomResourceDefinition
@@ -60,23 +61,23 @@ func once(text []byte) func() (*Schema, error) {
 // Kinds returns the kinds of Berth's API, sorted.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// Of returns the schema of a kind of Berth's API.
+// Of returns the schema of a kind of Berth's API, or an error if the API has no such kind.
 func Of(kind string) (*Schema, error) {
 	schema, known := kinds[kind]
 	if !known {
-		return nil, fmt.Errorf("there is no kind %s", kind)
+		return nil, fmt.Errorf("the API of Berth has no kind %s", kind)
 	}
 	return schema()
 }
 
-// Schema is the schema of one version of an API. It is immutable and safe for concurrent use.
+// Schema is the compiled schema of one kind in one version. It is immutable and safe for concurrent use.
 type Schema struct {
-	structural *structuralschema.Structural
-	values     validation.SchemaValidator
-	rules      *cel.Validator
+	structural *structuralschema.Structural // the form that has the defaults
+	values     validation.SchemaValidator   // validates everything but CEL rules
+	rules      *cel.Validator               // evaluates x-kubernetes-validations
 }
 
-// New compiles a schema.
+// New compiles the OpenAPI schema of a CustomResourceDefinition's version.
 func New(schema *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 	var internal apiextensions.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &internal, nil); err != nil {
@@ -107,7 +108,7 @@ func (s *Schema) Validate(ctx context.Context, object map[string]any) field.Erro
 	return append(errs, rules...)
 }
 
-// hidesRules reports whether the API server does not evaluate the schema's expressions because of an error.
+// hidesRules reports whether an error of a value is of a type after which the API server does not evaluate the schema's CEL rules.
 func hidesRules(err *field.Error) bool {
 	return slices.Contains([]field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}, err.Type)
 }
