@@ -65,7 +65,7 @@ import (
 // Catalog knows the types that the API server serves, and can read them from the API server again.
 type Catalog interface {
 	policy.Catalog
-	// Invalidate requests a new discovery soon. Subscribe registers a callback for when discovery finds a change.
+	// Invalidate requests a new discovery soon. Subscribe registers a callback for when a discovery finds a change.
 	Invalidate()
 	Subscribe(f func())
 }
@@ -96,7 +96,7 @@ type Deps struct {
 	// Policies reads PlacementPolicies. The controller puts them into Registry.
 	Policies client.Reader
 	Registry *placement.Registry
-	// Revisions reads the ControllerRevisions of policies that compiled from Namespace. It may be in another cluster than the policies.
+	// Revisions reads the ControllerRevisions that store versions of policies in Namespace, maybe in another cluster than the policies.
 	Revisions client.Reader
 	Namespace string
 	// Compiler compiles within a deadline. If it is nil, there is none.
@@ -104,8 +104,8 @@ type Deps struct {
 	Engine   Engine
 	Catalog  Catalog
 	Metrics  *metrics.Metrics
-	// Settled reports whether all data that a policy reads is replicated or known to be unavailable. Until then the
-	// version that is in force and can decide remains in force. If it is nil, no version waits.
+	// Settled reports whether all data that a version of a policy reads is replicated or known to be unavailable. Until then, the version
+	// before stays in force if it can decide. If Settled is nil, no version waits.
 	Settled func(*policy.Binding) bool
 }
 
@@ -114,9 +114,9 @@ type Controller struct {
 	Deps
 	clock clock.PassiveClock
 
-	// loaded reports whether all policies were loaded that existed at some time after the start.
+	// loaded reports whether there was a time after the start at which all existing policies had been loaded.
 	loaded atomic.Bool
-	// entries has the entry of each policy by name.
+	// entries has an entry by the name of each policy.
 	entries sync.Map
 }
 
@@ -158,7 +158,7 @@ var positionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool
 	return before.UID != after.UID || rollout.PositionOf(before.Status.Rollout) != rollout.PositionOf(after.Status.Rollout)
 }}
 
-// Workers returns how many policies are loaded at once. One that waits for the API server must not block all others.
+// Workers returns how many policies are loaded at once: at least two, because one that waits for the API server must not block all others.
 func Workers() int { return max(2, runtime.GOMAXPROCS(0)) }
 
 // +kubebuilder:rbac:groups=placement.berth.dev,resources=placementpolicies,verbs=get;list;watch
@@ -191,7 +191,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: l.again(state)}, nil
 }
 
-// again returns after which time a policy has to be loaded again although no object changes that Berth watches; 0 for never.
+// again returns after which time a policy with the state s has to be loaded again although no watched object changes; 0 for never.
 func (l *loading) again(s *placement.PolicyState) time.Duration {
 	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
 	switch {
@@ -205,7 +205,7 @@ func (l *loading) again(s *placement.PolicyState) time.Duration {
 	return 0
 }
 
-// entryOf returns what this replica keeps of a policy.
+// entryOf returns the entry of the policy with a name; the zero value if there is none.
 func (c *Controller) entryOf(name string) (out entry) {
 	kept, _ := c.entries.Load(name)
 	out, _ = kept.(entry)
@@ -224,29 +224,27 @@ func (c *Controller) Loaded(ctx context.Context) bool {
 // version is a compiled version of a policy. Its spec has the default values.
 type version struct {
 	policy.Revision
-	module  *policy.Module
-	matcher *match.Matcher
-	// binding and evaluator are nil before the version is prepared to decide.
-	binding   *policy.Binding
-	evaluator placement.Evaluator
-	// stored reports whether the version was read as a numbered revision.
-	stored bool
-	// lost is set if the version stands for one that can't be loaded, and says why. Then it always fails, and has no binding.
-	lost error
+	module    *policy.Module
+	matcher   *match.Matcher
+	binding   *policy.Binding     // Nil before prepare, and if the version is lost.
+	evaluator placement.Evaluator // Nil before prepare.
+	stored    bool                // Whether the version was read from a numbered revision.
+	lost      error               // Why the version that this one stands for can't be loaded; nil if it is loaded.
 }
 
 // entry is what a replica keeps of a policy. The zero value stands for a policy that was never loaded. Only the reconcile of the policy
 // writes it, and reconciles of one policy never overlap.
 type entry struct {
 	uid types.UID
-	// used are the versions that decide, and earlier is the one to which the policy can go back: the last one in force everywhere, of which
-	// all types were served if there was such a one. known are these and those of the last load.
+	// used are the versions that decide: one, or that of the reached stages and that of all other namespaces. earlier is rollout.Earlier, or
+	// the newest version if that replaced it; nil if no version was in force. known are these, and those of the last load.
 	used, known []*version
 	earlier     *version
 	// until is when the version that waits for its data comes into force at the latest; zero if none waits.
 	until time.Time
 }
 
+// waits reports whether a version waits for its data.
 func (e entry) waits() bool { return !e.until.IsZero() }
 
 // loading is one load of a policy.
@@ -254,15 +252,14 @@ type loading struct {
 	*Controller
 	entry
 
-	obj *placementv1.PlacementPolicy
-	// current is the registry's state of the policy; nil for none. stages are those of the spec; nil for a policy without spec.rollout.
-	current *placement.PolicyState
-	stages  *rollout.Stages
-	facts   rollout.ChoiceFacts
-	// versions are those that are loaded.
-	versions map[rollout.Ref]*version
+	obj      *placementv1.PlacementPolicy
+	current  *placement.PolicyState   // The registry's state of the policy before this load; nil for none.
+	stages   *rollout.Stages          // The stages of the spec; nil for a policy without spec.rollout.
+	facts    rollout.ChoiceFacts      // What this load knows so far.
+	versions map[rollout.Ref]*version // The versions that this load has found and prepared.
 }
 
+// newLoading returns a load of a policy with the facts that need no version.
 func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
 	l := &loading{Controller: c, entry: c.entryOf(obj.Name), obj: obj, versions: map[rollout.Ref]*version{}}
 	if l.uid != obj.UID {
@@ -276,8 +273,8 @@ func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
 	}
 	if s := c.Registry.Get(obj.Name); s != nil && s.Loaded.UID == obj.UID {
 		l.current = s
-		lost := slices.ContainsFunc(l.used, func(v *version) bool { return v.lost != nil })
-		kept := rollout.KeptFacts{Exists: !s.Broken, InForce: rollout.InForce{Complete: true}, Lost: lost}
+		lost, kept := slices.ContainsFunc(l.used, func(v *version) bool { return v.lost != nil }), &l.facts.Kept
+		*kept = rollout.KeptFacts{Exists: !s.Broken, InForce: rollout.InForce{Complete: true}, Lost: lost}
 		switch {
 		case s.Staged != nil:
 			kept.InForce = s.Staged.InForce
@@ -285,12 +282,11 @@ func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
 		case l.stages != nil && !s.Broken:
 			kept.InForce.Digest = rollout.VersionDigest(l.used[0].Spec)
 		}
-		l.facts.Kept = kept
 	}
 	return l
 }
 
-// run returns the state that is to be in force. An error means that the caller must retry.
+// run loads the versions that Choose needs, and returns the policy's state for the registry. The caller retries after an error.
 func (l *loading) run(ctx context.Context) (*placement.PolicyState, error) {
 	choice := rollout.Choose(l.facts)
 	for ; choice.Load != rollout.None; choice = rollout.Choose(l.facts) {
@@ -315,7 +311,7 @@ func (l *loading) run(ctx context.Context) (*placement.PolicyState, error) {
 	return state, nil
 }
 
-// find finds out what Choose has to know of a version. It returns an error that says nothing about the version.
+// find loads a version and adds the result to the facts. It returns only errors of which a retry may decide, such as of the API server.
 func (l *loading) find(ctx context.Context, ref rollout.Ref) error {
 	v, err := l.version(ctx, ref)
 	if err == nil {
@@ -338,8 +334,17 @@ func (l *loading) find(ctx context.Context, ref rollout.Ref) error {
 	return nil
 }
 
-// version returns a version, compiled.
+// version returns a version, compiled. The error is ErrNotStored if there is none.
 func (l *loading) version(ctx context.Context, ref rollout.Ref) (*version, error) {
+	generation, stored := int64(ref), ref != rollout.Newest
+	if !stored {
+		generation = l.obj.Generation
+	}
+	for _, v := range l.known {
+		if v.Generation == generation && v.stored == stored && v.lost == nil {
+			return v, nil
+		}
+	}
 	switch ref {
 	case rollout.Newest:
 		return l.newest(ctx)
@@ -358,19 +363,22 @@ func (l *loading) version(ctx context.Context, ref rollout.Ref) (*version, error
 			err = fmt.Errorf("the version that was in force last: %w", err)
 		}
 		return v, err
-	default:
-		return l.numbered(ctx, int64(ref))
 	}
+	revision, err := l.read(ctx, policy.NumberedRevisionName(l.obj.Name, generation))
+	var v *version
+	if err == nil {
+		v, err = l.compile(ctx, revision)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("revision %d: %w", generation, err)
+	}
+	v.stored = true
+	return v, nil
 }
 
-// newest returns the version in the spec. The types of a source that was bound before, in this replica or in another one, stay bound to
-// their groups.
+// newest compiles the version in the spec. It binds the types of a module that was bound before, in this replica or in another one, to the
+// same groups as then.
 func (l *loading) newest(ctx context.Context) (*version, error) {
-	for _, v := range l.known {
-		if v.Generation == l.obj.Generation && !v.stored && v.lost == nil {
-			return v, nil
-		}
-	}
 	v, err := l.compile(ctx, policy.Revision{UID: l.obj.UID, Generation: l.obj.Generation, Spec: l.obj.Spec})
 	if err != nil || !v.module.ReadsByPluralOnly() {
 		return v, err
@@ -387,26 +395,7 @@ func (l *loading) newest(ctx context.Context) (*version, error) {
 	return v, nil
 }
 
-// numbered returns a stored revision.
-func (l *loading) numbered(ctx context.Context, number int64) (*version, error) {
-	for _, v := range l.known {
-		if v.stored && v.Generation == number {
-			return v, nil
-		}
-	}
-	revision, err := l.read(ctx, policy.NumberedRevisionName(l.obj.Name, number))
-	var v *version
-	if err == nil {
-		v, err = l.compile(ctx, revision)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("revision %d: %w", number, err)
-	}
-	v.stored = true
-	return v, nil
-}
-
-// compile compiles a version.
+// compile compiles the module and the match of a version.
 func (l *loading) compile(ctx context.Context, source policy.Revision) (*version, error) {
 	out := &version{Revision: source}
 	out.Spec = source.Spec.WithDefaults()
@@ -424,7 +413,8 @@ func (l *loading) compile(ctx context.Context, source policy.Revision) (*version
 	return out, nil
 }
 
-// read returns the version of a policy in a stored object. It ignores one that can't be decoded, or that belongs to another policy.
+// read returns the version in the ControllerRevision with a name. The error is ErrNotStored if there is none, if it can't be decoded, or if
+// it belongs to another policy.
 func (l *loading) read(ctx context.Context, name string) (policy.Revision, error) {
 	object := &appsv1.ControllerRevision{}
 	err := l.Revisions.Get(ctx, types.NamespacedName{Namespace: l.Namespace, Name: name}, object)
@@ -468,7 +458,8 @@ func (l *loading) prepare(ctx context.Context, v *version) error {
 	return nil
 }
 
-// deciding returns the versions of a choice that decide. Where no version decides, the newest one is in force in no stage.
+// deciding returns the versions of a choice that decide: that of the reached stages, and that of all other namespaces, if there is one. If
+// no version decides, it returns the newest one, which is then in force in no stage.
 func (l *loading) deciding(c rollout.Choice) []*version {
 	switch target := l.versions[c.Target]; {
 	case c.Target == rollout.Kept:
@@ -492,7 +483,7 @@ func (l *loading) deciding(c rollout.Choice) []*version {
 	}
 }
 
-// lost returns a version that always fails because of an error. Its evaluator stays the same for as long as the error does.
+// lost returns v as a version that always fails with an error. Its evaluator stays the same for as long as the text of the error does.
 func (l *loading) lost(v version, err error) *version {
 	v.lost, v.evaluator = err, placement.NewFailing(err)
 	for _, before := range l.used {
@@ -505,7 +496,12 @@ func (l *loading) lost(v version, err error) *version {
 
 // stateOf returns the state of a policy in which the versions of a choice decide.
 func (l *loading) stateOf(c rollout.Choice, versions []*version) *placement.PolicyState {
-	target, reached := versions[0], l.reached(c)
+	// The function stays as long as the policy is in force, so it must not refer to the load, which has what was in force before.
+	target, stages, n := versions[0], l.stages, c.InForce.Reached
+	reached := func(namespace string, labels map[string]string) bool { return stages.Of(namespace, labels) < n }
+	if c.InForce.Complete {
+		reached = nil
+	}
 	var out placement.PolicyState
 	var staged placement.StagedVersions
 	if c.Target == rollout.Kept {
@@ -538,19 +534,9 @@ func (l *loading) stateOf(c rollout.Choice, versions []*version) *placement.Poli
 	return &out
 }
 
-// reached returns a function that reports whether a namespace is in a stage that a choice has reached; nil if all are.
-func (l *loading) reached(c rollout.Choice) func(namespace string, labels map[string]string) bool {
-	if c.InForce.Complete {
-		return nil
-	}
-	// The function stays as long as the policy is in force, so it must not refer to the load, which has what was in force before.
-	stages, reached := l.stages, c.InForce.Reached
-	return func(namespace string, labels map[string]string) bool { return stages.Of(namespace, labels) < reached }
-}
-
-// policyOf returns one of the deciding versions as the decider needs it, in the namespaces for which within returns true, or in all if it
-// is nil. A version of a policy with spec.rollout has those parts of the newest spec that apply at once. If the version has decided the
-// same objects until now, the policy is the same, so that nothing is decided again.
+// policyOf returns version i of a choice as the decider needs it, for the namespaces for which within returns true, or for all if within is
+// nil. If the policy has spec.rollout, it takes remediation and rollout from the newest spec. If the version has decided the same objects
+// until now, policyOf returns the same Policy, so that no object is decided again.
 func (l *loading) policyOf(versions []*version, i int, c rollout.Choice, within func(string, map[string]string) bool) *placement.Policy {
 	v := versions[i]
 	generation, spec := v.Generation, v.Spec
@@ -567,8 +553,8 @@ func (l *loading) policyOf(versions []*version, i int, c rollout.Choice, within 
 	return placement.NewPolicy(l.obj.Name, generation, spec, v.matcher.Within(within), v.evaluator, schedules)
 }
 
-// await returns the state that stays in force while the data are incomplete that the next one reads; nil if that is to be in force. The
-// state records what next waits for. A new version that reads more must not cause denied requests until its data are complete.
+// await returns the state that stays in force while data is incomplete that next reads, with that data in its field Next; nil if next comes
+// into force now. So a version that reads more than the one before causes no denied requests.
 //
 // The registry has what next reads before await checks the data. Otherwise data that the version before last left behind could be
 // complete at the check, and be dropped right after.
@@ -607,14 +593,15 @@ func (l *loading) settled(s *placement.PolicyState) bool {
 	return !slices.ContainsFunc(s.InForce(), func(b *policy.Binding) bool { return !l.Settled(b) })
 }
 
-// canDecide reports whether the policy of a registry entry can decide once its data is complete.
+// canDecide reports whether all versions of a state can decide once their data is complete.
 func canDecide(s *placement.PolicyState) bool {
 	return !s.Broken && !slices.ContainsFunc(s.InForce(), lacksTypes)
 }
 
+// lacksTypes reports whether a version reads a type that the API server does not serve.
 func lacksTypes(b *policy.Binding) bool { return len(b.Missing) > 0 }
 
-// use keeps the versions of a choice that come into force, and the one to which the policy can go back.
+// use records that the versions of a choice come into force, and which one counts as rollout.Earlier from now on.
 func (l *loading) use(c rollout.Choice, versions []*version) {
 	l.until = time.Time{}
 	if c.Target == rollout.Kept {
@@ -628,7 +615,7 @@ func (l *loading) use(c rollout.Choice, versions []*version) {
 	}
 }
 
-// setStored sets which versions the leader stores after a choice.
+// setStored sets Last and Numbered of a state: the versions that the leader stores after a choice.
 func (l *loading) setStored(c rollout.Choice, s *placement.PolicyState) {
 	last, numbered := l.facts.Stores(c)
 	s.Last, s.Numbered = nil, nil

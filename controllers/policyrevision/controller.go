@@ -57,26 +57,26 @@ const (
 	annotationVersion = "placement.berth.dev/version"
 )
 
-// Controller stores the revisions of policies.
+// Controller stores the revisions of policies: ControllerRevisions. All fields must be set before SetupWithManager.
 type Controller struct {
-	Policies client.Reader
+	Policies client.Reader // Reads PlacementPolicies.
 	Registry *placement.Registry
-	// State is the cluster of the revisions, and Namespace their namespace.
+	// State is the cluster in which the revisions are stored, and Namespace the namespace there.
 	State     cluster.Cluster
 	Namespace string
-	// Owned sets an owner reference from a revision to its policy, for garbage collection. Both must be in the same
-	// cluster: otherwise the garbage collector would not find the policy and would delete the revision.
+	// Owned reports whether the policies are in the same cluster. Only then a revision gets an owner reference to its policy: otherwise the
+	// garbage collector would not find the policy, and would delete the revision.
 	Owned bool
 
-	// changed has the policies whose numbered revisions may have changed.
+	// changed has the names of the policies whose numbered revisions may have changed.
 	changed notify.Topic[string]
 }
 
-// Subscribe registers a callback for the policies whose numbered revisions may have changed.
+// Subscribe registers f, which is called with each policy whose numbered revisions may have changed.
 func (c *Controller) Subscribe(f func(policy string)) { c.changed.Subscribe(f) }
 
-// Numbered returns the numbered revisions of a policy, the newest first, and the last version that was in force everywhere. The
-// latter is the zero value if there is none.
+// Numbered returns the stored revisions of a policy that have numbers, the newest first, and the version that was last in force everywhere;
+// the zero value if there is none.
 func (c *Controller) Numbered(ctx context.Context, obj *placementv1.PlacementPolicy) (numbered []rollout.Revision, last rollout.Revision, err error) {
 	stored, err := c.stored(ctx, obj.Name)
 	for _, r := range stored {
@@ -91,7 +91,7 @@ func (c *Controller) Numbered(ctx context.Context, obj *placementv1.PlacementPol
 	return numbered, last, err
 }
 
-// stored returns the revisions of all policies that had a name, whatever their UID, the newest first.
+// stored returns the revisions of the policy with a name and of deleted ones that had it, the newest first.
 func (c *Controller) stored(ctx context.Context, policyName string) ([]appsv1.ControllerRevision, error) {
 	list := &appsv1.ControllerRevisionList{}
 	err := c.State.GetClient().List(ctx, list, client.InNamespace(c.Namespace), client.MatchingFields{annotationPolicy: policyName})
@@ -104,17 +104,17 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err := c.State.GetFieldIndexer().IndexField(context.Background(), &appsv1.ControllerRevision{}, annotationPolicy, policiesOf); err != nil {
 		return err
 	}
-	requests := func(names ...string) (out []reconcile.Request) {
-		for _, name := range names {
-			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	request := func(name string) reconcile.Request {
+		return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+	}
+	enqueue := func(_ context.Context, revision client.Object) (out []reconcile.Request) {
+		for _, name := range policiesOf(revision) {
+			out = append(out, request(name))
 		}
 		return out
 	}
-	enqueue := func(_ context.Context, revision client.Object) []reconcile.Request {
-		return requests(policiesOf(revision)...)
-	}
 	subscribe := func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		c.Registry.Subscribe(func(change placement.PolicyChange) { queue.Add(requests(change.Name)[0]) })
+		c.Registry.Subscribe(func(change placement.PolicyChange) { queue.Add(request(change.Name)) })
 		return nil
 	}
 	return builder.ControllerManagedBy(mgr).
@@ -126,7 +126,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// policiesOf returns the name of the policy of a revision; none for other ControllerRevisions in the namespace.
+// policiesOf returns the name of the policy of a ControllerRevision; none if that is not a revision of a policy.
 func policiesOf(revision client.Object) []string {
 	name, known := revision.GetAnnotations()[annotationPolicy]
 	if !known || !strings.HasPrefix(revision.GetName(), policy.RevisionName(name)) {
@@ -135,7 +135,7 @@ func policiesOf(revision client.Object) []string {
 	return []string{name}
 }
 
-// Reconcile stores the versions of a policy that the registry's entry says. It deletes all revisions of a policy that does not exist.
+// Reconcile stores the versions in Last and Numbered of a policy's state in the registry. It deletes all revisions of a deleted policy.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	stored, err := c.stored(ctx, req.Name)
 	if err != nil {
@@ -160,8 +160,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, c.storeNumbered(ctx, obj, stored, state.Numbered)
 }
 
-// storeNumbered stores versions of a policy under their numbers, unless they have one, and deletes the numbered revisions that are no
-// longer needed: those of policies without spec.rollout, and all but the newest ones and those that the status or the spec names.
+// storeNumbered stores versions of a policy under their generations, unless an equal version is stored. First, it deletes those that are no
+// longer needed: all of a policy without spec.rollout; otherwise all but the newest ones and those that the status or the spec names.
 func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.PlacementPolicy, stored []appsv1.ControllerRevision,
 	versions []*policy.Revision) error {
 	var numbered []appsv1.ControllerRevision
@@ -182,14 +182,12 @@ func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.Placeme
 		}
 	}
 	for _, r := range versions {
-		version := rollout.VersionDigest(r.Spec)
-		if digests.Has(version) {
-			continue
+		if version := rollout.VersionDigest(r.Spec); !digests.Has(version) {
+			if err := c.store(ctx, obj, numbered, policy.NumberedRevisionName(obj.Name, r.Generation), r); err != nil {
+				return err
+			}
+			digests.Insert(version)
 		}
-		if err := c.store(ctx, obj, numbered, policy.NumberedRevisionName(obj.Name, r.Generation), r); err != nil {
-			return err
-		}
-		digests.Insert(version)
 	}
 	if staged != nil {
 		c.changed.Publish(obj.Name)
@@ -197,7 +195,8 @@ func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.Placeme
 	return nil
 }
 
-// store stores a version of a policy under a name. Data of a ControllerRevision are immutable, so it replaces another one of the name.
+// store stores a version of a policy as a ControllerRevision with a name. Since the data of that are immutable, it deletes the one among
+// stored that has the name and other data.
 func (c *Controller) store(ctx context.Context, obj *placementv1.PlacementPolicy, stored []appsv1.ControllerRevision, name string,
 	version *policy.Revision) error {
 	text, err := policy.EncodeRevision(*version)
@@ -230,7 +229,7 @@ func (c *Controller) store(ctx context.Context, obj *placementv1.PlacementPolicy
 	return client.IgnoreAlreadyExists(c.State.GetClient().Create(ctx, revision))
 }
 
-// remove deletes revisions.
+// remove deletes revisions. It ignores those that do not exist any more.
 func (c *Controller) remove(ctx context.Context, revisions ...appsv1.ControllerRevision) error {
 	for i := range revisions {
 		if err := c.State.GetClient().Delete(ctx, &revisions[i], client.Preconditions{UID: &revisions[i].UID}); client.IgnoreNotFound(err) != nil {

@@ -29,8 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// rollOut adds to the facts how far the policy is rolled out next. It returns after which time it has to be called again although
-// nothing changes; 0 for never.
+// rollOut sets Rollout and RolloutPending of the facts, by the next status of the policy's rollout. It returns after which time it has to
+// be called again although nothing changes; 0 for never.
 func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPolicy, f *status.Facts) (again time.Duration, err error) {
 	if obj.Spec.Rollout == nil {
 		return 0, nil
@@ -45,7 +45,12 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 		// State was read first, then whether the objects are assessed, and then the counts. So if the objects are decided, it is by the
 		// versions in State, and the counts have them.
 		facts.Busy = f.Resuming || !c.Remediator.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Settled()
-		facts.Paused = whyPaused(f)
+		switch {
+		case f.Report.Pause.Everywhere() || f.Waiting.Paused():
+			facts.Paused = "remediation of the policy is paused; see the Paused condition"
+		case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
+			facts.Paused = "existing objects can't be read; see the Compliant condition"
+		}
 		if !facts.Settled(obj.Status.Rollout) {
 			if facts.Counts, facts.Rest, err = c.stageCounts(ctx, s.Policy, s.Staged.Stages, f); err != nil {
 				return 0, err
@@ -64,19 +69,8 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 	return again, nil
 }
 
-// whyPaused returns why a rollout can't go on; "" if it can.
-func whyPaused(f *status.Facts) string {
-	switch {
-	case f.Report.Pause.Everywhere() || f.Waiting.Paused():
-		return "remediation of the policy is paused; see the Paused condition"
-	case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
-		return "existing objects can't be read; see the Compliant condition"
-	default:
-		return ""
-	}
-}
-
-// stageCounts returns the numbers of existing objects in each stage, and a description of what no stage has.
+// stageCounts returns the numbers of existing objects that a policy matches in each stage. rest describes the namespaces and cluster-scoped
+// objects that it matches and no stage has; "" for none.
 func (c *Controller) stageCounts(ctx context.Context, p *placement.Policy, stages *rollout.Stages,
 	f *status.Facts) (counts []rollout.Counts, rest string, err error) {
 	all, err := (&watches.Namespaces{Cached: c.Client}).All(ctx)

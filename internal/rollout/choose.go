@@ -49,58 +49,58 @@ var ErrNotStored = errors.New("the revision is not stored")
 
 // ChoiceFacts is what Choose needs to know of a policy.
 type ChoiceFacts struct {
-	// Staged reports whether the policy has spec.rollout. The following fields are only used if it has: Digest identifies the rollout
-	// in the spec, Revision is spec.rollout.revision, and Position is that of the status.
+	// Staged reports whether the policy has spec.rollout. Only then, the next three fields are used: Digest identifies the rollout in
+	// the spec, Revision is spec.rollout.revision or 0, and Position is that of the status.
 	Staged   bool
 	Digest   string
 	Revision int64
 	Position Position
 	Kept     KeptFacts // What this replica has in force.
-	// Versions is what came of loading versions. It always has Newest. Choose asks for others if it needs them.
+	// Versions has the result of loading each version. Choose returns in Choice.Load which one it needs that is not here.
 	Versions map[Ref]VersionFacts
 	// Now is the time, and Data what is known of the data that the versions read.
 	Now  time.Time
 	Data DataFacts
 
-	// load is the first version of which Choose has to know more.
+	// load is the first version that Choose needed and Versions does not have; None if there is none.
 	load Ref
 }
 
 // KeptFacts describes what a replica has in force of a policy. The zero value stands for nothing.
 type KeptFacts struct {
-	Exists  bool
+	Exists  bool // Whether a version is in force that can decide.
 	InForce InForce
-	Lost    bool // Whether a version of it is Lost.
+	Lost    bool // Whether one of the versions in force is Lost.
 }
 
-// VersionFacts is what came of loading a version.
+// VersionFacts is the result of loading a version.
 type VersionFacts struct {
 	// Err says why the version can't decide; nil if it can. Incomplete reports whether it reads types that are not served. Such a
-	// version can decide if no other one can. Of Newest, Err says so, too.
+	// version can decide if no other one can. If Newest is such a version, Err is set, too.
 	Err        error
 	Incomplete bool
-	Number     int64  // The number of a stored version.
-	Version    string // Its digest.
+	Number     int64  // The generation in which the version was in the spec.
+	Version    string // The digest of the version, as VersionDigest returns it.
 }
 
 // DataFacts describes the data that versions read. The zero value stands for versions that need not wait.
 type DataFacts struct {
 	// Held reports whether other versions than the chosen ones are in force and have all of their data, and Complete whether the chosen ones
-	// have theirs. Until is when these come into force anyway.
+	// have theirs. Until is when the chosen ones come into force even without their data.
 	Held, Complete bool
 	Until          time.Time
 }
 
 // Choice says which versions of a policy decide on a replica, and where.
 type Choice struct {
-	// Load is a version of which Choose has to know more. The other fields are not set then. It is None if Choose knows enough.
+	// Load is a version that has to be loaded before Choose can choose. Then no other field is set. It is None if the choice is made.
 	Load Ref
-	// Target decides in the stages that InForce says, and Before everywhere else. If Target is Lost, all fails that InForce covers.
+	// Target decides in the stages that InForce has, and Before in all other namespaces. What Lost decides fails.
 	Target, Before Ref
 	InForce        InForce
 	// Err says why Newest does not decide, or which version is lost; nil if all is as the spec and the status say.
 	Err error
-	// Waits reports whether what is in force decides on until the data of the chosen versions are complete.
+	// Waits reports whether the chosen versions do not decide yet: what is in force decides until their data are complete.
 	Waits bool
 }
 
@@ -118,7 +118,7 @@ func Choose(f ChoiceFacts) (out Choice) {
 	return out
 }
 
-// version returns what came of loading a version. If that is not known, the choice does not count, and asks for the version.
+// version returns the result of loading a version. If that is not known, it has Choose return only that the version has to be loaded.
 func (f *ChoiceFacts) version(ref Ref) VersionFacts {
 	v, loaded := f.Versions[ref]
 	if !loaded && f.load == None {
@@ -127,7 +127,7 @@ func (f *ChoiceFacts) version(ref Ref) VersionFacts {
 	return v
 }
 
-// everywhere chooses a version for all namespaces, or Kept for those in which that is in force.
+// everywhere chooses a version for all namespaces, or Kept for those in which that is in force. err becomes Choice.Err.
 func (f *ChoiceFacts) everywhere(ref Ref, err error) Choice {
 	out := Choice{Target: ref, InForce: InForce{Complete: true}, Err: err}
 	switch {
@@ -139,7 +139,7 @@ func (f *ChoiceFacts) everywhere(ref Ref, err error) Choice {
 	return out
 }
 
-// both returns an error for two, each of which may be nil.
+// both joins two errors, each of which may be nil.
 func both(a, b error) error {
 	if a == nil || b == nil {
 		return cmp.Or(a, b)
@@ -147,7 +147,7 @@ func both(a, b error) error {
 	return fmt.Errorf("%w; %w", a, b)
 }
 
-// unstaged prefers versions of which all types are served, and the newest one over all others that lack a type.
+// unstaged chooses for a policy without spec.rollout. It prefers versions of which all types are served, and then Newest.
 func (f *ChoiceFacts) unstaged() Choice {
 	newest := f.version(Newest)
 	if newest.Err == nil {
@@ -171,6 +171,7 @@ func (f *ChoiceFacts) unstaged() Choice {
 	return f.everywhere(Lost, newest.Err)
 }
 
+// staged chooses for a policy with spec.rollout.
 func (f *ChoiceFacts) staged() Choice {
 	reason := f.version(Newest).Err
 	switch selected := Ref(f.Revision); {
@@ -188,7 +189,8 @@ func (f *ChoiceFacts) staged() Choice {
 	}
 }
 
-// inStages chooses a version as far as the position says.
+// inStages chooses target in the stages that the position has reached, and the previous revision everywhere else. reason says why Newest
+// does not decide; nil if it does.
 func (f *ChoiceFacts) inStages(target Ref, reason error) Choice {
 	out := Choice{Target: target, InForce: InForce{Digest: f.Position.Digest, Reached: f.Position.Reached, Complete: f.Position.Complete}, Err: reason}
 	before := Ref(f.Position.Previous)
@@ -209,8 +211,8 @@ func (f *ChoiceFacts) inStages(target Ref, reason error) Choice {
 	return out
 }
 
-// stay chooses what this replica has in force. If it has nothing yet, the versions of the position decide as far as that says. If
-// their stages are no longer in the spec, the version that was in force everywhere last decides everywhere.
+// stay chooses what this replica has in force. If it has nothing yet, it chooses the versions of the position, each in its stages, or, if
+// the spec no longer has these stages, the version that was in force everywhere last. reason says why Newest does not decide.
 func (f *ChoiceFacts) stay(reason error) Choice {
 	if f.Kept.Exists && !f.Kept.Lost {
 		return f.everywhere(Kept, reason)
@@ -269,8 +271,8 @@ func (f *ChoiceFacts) Stores(c Choice) (last, numbered bool) {
 
 // Position is the part of a rollout's status by which replicas decide. The zero value stands for no status.
 type Position struct {
-	Digest     string // Identifies the rollout.
-	Revision   int64  // The revision that is its version.
+	Digest     string // Identifies the rollout: what Digest returns, or, after a rollback, what VersionDigest returns.
+	Revision   int64  // The number of the version that is rolled out.
 	Reached    int    // The number of stages in which the version decides.
 	Complete   bool   // Whether the version decides everywhere.
 	Previous   int64  // The revision that decides where the version does not; 0 for none.
@@ -291,7 +293,7 @@ func PositionOf(s *placementv1.RolloutStatus) Position {
 // IsSingle reports whether a single version is in force everywhere.
 func (p Position) IsSingle() bool { return p.Complete || p.rolledBack }
 
-// Concerns reports whether the position is that of a rollout, given its digest. The stages of a complete rollout do not matter.
+// Concerns reports whether the position is that of the rollout with a digest. The stages of a complete rollout do not matter.
 func (p Position) Concerns(digest string) bool {
 	switch {
 	case p.Digest == "" || p.rolledBack:
@@ -311,14 +313,14 @@ func (p Position) Everywhere() int64 {
 	return p.Previous
 }
 
-// Assignment says which versions of a policy decide, and where, as a replica finds it that starts with the policy's status. It
-// is immutable. Target and Before are equal if one version decides everywhere.
+// Assignment says which versions of a policy decide, and where, as a replica chooses that starts with the policy's status. It is
+// immutable. Target and Before are equal if one version decides everywhere.
 type Assignment struct {
 	Choice
-	stages   *Stages
-	spec     *placementv1.PolicyRollout
-	position Position
-	why      string
+	stages   *Stages                    // The stages of spec; nil if that is nil.
+	spec     *placementv1.PolicyRollout // spec.rollout; nil if it is not set.
+	position Position                   // The position of status.rollout.
+	why      string                     // Why Target decides everywhere, if it does, for Explain.
 }
 
 // Assign returns which versions of a policy decide if all of them can be loaded. A policy without status.rollout, such as one in a
@@ -355,7 +357,7 @@ func Assign(obj *placementv1.PlacementPolicy) Assignment {
 // Partial reports whether different versions decide in different namespaces, so that labels of namespaces matter.
 func (a Assignment) Partial() bool { return a.Target != a.Before }
 
-// Reached reports whether Target decides in a namespace. The name of the namespace is empty for objects without one.
+// Reached reports whether Target decides in the namespace with a name and labels. The name is empty for objects without a namespace.
 func (a Assignment) Reached(namespace string, labels map[string]string) bool {
 	if !a.Partial() {
 		return a.Target != None
@@ -387,7 +389,7 @@ func (a Assignment) Explain(namespace string, labels map[string]string) string {
 	}
 }
 
-// stageOf says which stage a namespace belongs to, and whether the stage is reached.
+// stageOf describes which stage a namespace belongs to, and whether the stage is reached.
 func (a Assignment) stageOf(namespace string, labels map[string]string) string {
 	stage, reached := a.stages.Of(namespace, labels), "is not reached"
 	switch {

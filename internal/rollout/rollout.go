@@ -50,38 +50,37 @@ type Revision struct {
 
 // InForce is what a replica has in force of a policy with a rollout.
 type InForce struct {
-	Digest   string // The version that decides in the stages that are reached, or its rollout.
-	Reached  int    // The number of these stages.
+	Digest   string // Of a rollout in stages, what Digest returns; of a version that was chosen for all namespaces, what VersionDigest returns.
+	Reached  int    // The number of stages in which the version of the rollout decides.
 	Complete bool   // Whether the version decides everywhere.
 	Revision int64  // The revision in spec.rollout.revision; 0 for none.
 }
 
-// Counts are numbers of existing objects in the namespaces of one stage.
+// Counts are numbers of existing objects that a policy matches in the namespaces of one stage. An object counts in at most one of Moved,
+// Failed, Denied, and Pending.
 type Counts struct {
-	Matched    int
-	Namespaces int // The namespaces that have matched objects.
-	Moved      int // The objects that are as their version decides.
-	// Failed are the objects that can't be decided or that could not be moved, and Denied the others that their version denies, by
-	// namespace. Pending are the others that have to be moved.
-	Failed, Denied map[string]int
-	Pending        int
+	Matched    int            // The number of all of them.
+	Namespaces int            // The number of namespaces that have matched objects.
+	Moved      int            // The number of objects that are as the version that decides them requires.
+	Failed     map[string]int // By namespace, the number of objects that can't be decided or moved.
+	Denied     map[string]int // By namespace, the number of other objects that the version that decides them denies.
+	Pending    int            // The number of other objects that Berth has to patch or evict.
 }
 
-// failures returns the number of objects that failed, of those that are denied beyond those that were before the stage was
-// reached, and whether they stop the rollout. They do in three namespaces, or in all that the stage has if these are fewer.
+// failures returns the number of failed objects, the number of denied objects beyond those of s.DeniedBefore, and whether both together
+// stop the rollout: if they reach most, a limit of containment.Of, in three namespaces, or in all with matched objects if these are fewer.
 func (c Counts) failures(s placementv1.RolloutStageStatus, most int) (failed, denied int, stop bool) {
-	by := map[string]int{}
+	by, before := map[string]int{}, map[string]int{}
 	maps.Copy(by, c.Failed)
+	for _, b := range s.DeniedBefore {
+		before[b.Namespace] = int(*b.Objects)
+	}
 	for namespace, n := range c.Denied {
-		i := slices.IndexFunc(s.DeniedBefore, func(b placementv1.NamespaceObjects) bool { return b.Namespace == namespace })
-		if i >= 0 {
-			n -= int(*s.DeniedBefore[i].Objects)
-		}
-		if n > 0 {
-			by[namespace] += n
+		if more := n - before[namespace]; more > 0 {
+			by[namespace] += more
 		}
 	}
-	failed, denied = sum(c.Failed), max(0, sum(c.Denied)-total(s.DeniedBefore))
+	failed, denied = sum(c.Failed), max(0, sum(c.Denied)-sum(before))
 	if failed+denied < max(most, 1) {
 		return failed, denied, false
 	}
@@ -89,18 +88,10 @@ func (c Counts) failures(s placementv1.RolloutStageStatus, most int) (failed, de
 	return failed, denied, stop && (scope.All() || len(scope) == c.Namespaces)
 }
 
-// sum returns the number of objects in all namespaces.
+// sum returns the number of objects in all namespaces, given those by namespace.
 func sum(objects map[string]int) (out int) {
 	for _, n := range objects {
 		out += n
-	}
-	return out
-}
-
-// total returns the number of objects in all namespaces of a status.
-func total(objects []placementv1.NamespaceObjects) (out int) {
-	for _, o := range objects {
-		out += int(*o.Objects)
 	}
 	return out
 }
@@ -112,8 +103,8 @@ const (
 	otherNamespaces = "*"
 )
 
-// byNamespace returns the numbers of objects for a status: those of the namespaces with most objects, sorted by name, and the sum of the
-// others. It is never empty, so a status shows that no object was denied. Cluster-scoped objects count among the others.
+// byNamespace returns the numbers of objects for a status, given those by namespace: those of the maxDeniedIn namespaces with most objects,
+// sorted by name, and the sum of the others, with cluster-scoped objects. It is never empty, so that a status shows that there are none.
 func byNamespace(objects map[string]int) []placementv1.NamespaceObjects {
 	most := slices.SortedFunc(maps.Keys(objects), func(a, b string) int {
 		return cmp.Or(cmp.Compare(objects[b], objects[a]), cmp.Compare(a, b))
@@ -121,11 +112,12 @@ func byNamespace(objects map[string]int) []placementv1.NamespaceObjects {
 	most = slices.DeleteFunc(most, func(namespace string) bool { return namespace == "" || objects[namespace] == 0 })
 	most = most[:min(len(most), maxDeniedIn)]
 	slices.Sort(most)
-	var out []placementv1.NamespaceObjects
+	out, others := []placementv1.NamespaceObjects(nil), sum(objects)
 	for _, namespace := range most {
 		out = append(out, placementv1.NamespaceObjects{Namespace: namespace, Objects: new(int32(objects[namespace]))})
+		others -= objects[namespace]
 	}
-	return append(out, placementv1.NamespaceObjects{Namespace: otherNamespaces, Objects: new(int32(sum(objects) - total(out)))})
+	return append(out, placementv1.NamespaceObjects{Namespace: otherNamespaces, Objects: new(int32(others))})
 }
 
 // Facts is what Next needs to know of a policy.
@@ -144,18 +136,18 @@ type Facts struct {
 	// objects are not complete.
 	Busy     bool
 	Paused   string   // Why remediation of the policy is paused; empty if it is not.
-	Approved string   // The value of the annotation that approves a stage.
-	Counts   []Counts // The numbers for each stage of Spec. They are needed unless Settled.
+	Approved string   // The value of the annotation placement.berth.dev/approve-stage of the policy; empty if there is none.
+	Counts   []Counts // The numbers for each stage of Spec. Next needs them unless Settled returns true.
 	// Rest describes what the version matches and no stage has, as DescribeRest returns it; "" for nothing. It follows the last stage.
 	Rest string
 }
 
-// Next returns the status of a rollout after old, which is nil if there was none. It returns nil if the policy has no rollout.
-// again is when it has to be called again although no fact changes; zero for never.
+// Next returns the status of a rollout after old, which is nil if there was none. It returns nil if the policy has no rollout, or none can
+// begin yet. again is when it has to be called again although no fact changes; zero for never.
 //
-// A status reaches at most one stage more than the one before. It does so only if the leader has the present stage in force,
-// all objects of the stages that are reached are decided, and are moved or failed, those that failed do not stop the rollout, the
-// soak of the present stage is over, and the next stage is approved if it needs that.
+// A status reaches at most one stage more than old. It does so only if the leader has the present stage in force, all objects of the
+// reached stages are decided, and are moved or failed, those that failed do not stop the rollout, the soak of the present stage is over,
+// and the next stage is approved if it needs that.
 func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutStatus, again time.Time) {
 	if f.Spec == nil {
 		return nil, time.Time{}
@@ -163,7 +155,7 @@ func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutSta
 	if next = old.DeepCopy(); next != nil {
 		// Another client may have written the status.
 		next.Reached = new(min(max(ptr.Deref(next.Reached, 0), 0), int32(len(next.Stages))))
-		if everywhere(next) {
+		if PositionOf(next).IsSingle() {
 			next.Message = ""
 		}
 	}
@@ -179,22 +171,19 @@ func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutSta
 		return nil, time.Time{}
 	}
 	next.Revisions = f.listed(next)
-	if f.Spec.Revision == 0 && !everywhere(next) && !f.supersedes(next) {
+	if f.Spec.Revision == 0 && !PositionOf(next).IsSingle() && !f.supersedes(next) {
 		again = f.advance(next)
 	}
 	f.summarize(next)
 	return next, again
 }
 
-// Settled reports whether a status does not depend on existing objects: the version is in force everywhere.
+// Settled reports whether the status after s does not depend on existing objects: spec.rollout.revision is set, or the rollout is complete.
 func (f *Facts) Settled(s *placementv1.RolloutStatus) bool {
 	return f.Spec.Revision != 0 || s != nil && s.State == placementv1.RolloutComplete && !f.supersedes(s)
 }
 
-// everywhere reports whether a single version is in force everywhere.
-func everywhere(s *placementv1.RolloutStatus) bool { return PositionOf(s).IsSingle() }
-
-// listed returns the numbers of the newest stored revisions, and of those that decide.
+// listed returns the numbers of the MaxRevisions newest stored revisions, with those that decide by s, the newest first.
 func (f *Facts) listed(s *placementv1.RolloutStatus) (out []int64) {
 	for _, r := range f.Stored {
 		out = append(out, r.Number)
@@ -207,13 +196,13 @@ func (f *Facts) listed(s *placementv1.RolloutStatus) (out []int64) {
 	return out
 }
 
-// supersedes reports whether the candidate is another version than that of the status, or has other stages while these count.
+// supersedes reports whether the candidate is another version than that of s, or is rolled out in other stages while s is not complete.
 func (f *Facts) supersedes(s *placementv1.RolloutStatus) bool {
 	position := PositionOf(s)
 	return !position.Concerns(f.Candidate) || !position.Complete && len(s.Stages) != len(f.Spec.Stages)
 }
 
-// rolledBack returns the status of a policy whose revision is in spec.rollout.revision.
+// rolledBack returns the status of a policy with spec.rollout.revision; s while the leader does not have that revision in force.
 func (f *Facts) rolledBack(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	stored, ok := f.find(Revision{Number: f.Spec.Revision})
 	if f.InForce.Revision != f.Spec.Revision || !ok {
@@ -222,13 +211,18 @@ func (f *Facts) rolledBack(s *placementv1.RolloutStatus) *placementv1.RolloutSta
 	return &placementv1.RolloutStatus{State: placementv1.RolloutRolledBack, Revision: stored.Number, Digest: stored.Version, Reached: new(int32(0))}
 }
 
-// begin returns the status of the candidate's rollout before its first stage. It returns the status before while a revision that
-// is needed is not stored.
+// begin returns the status of the candidate's rollout before its first stage. It returns s while the candidate or the version that was in
+// force everywhere last is not stored.
 func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	candidate, stored := f.find(Revision{Version: versionOf(f.Candidate)})
 	before, known := f.before(s)
 	if !known && s != nil {
-		lost(s)
+		if !PositionOf(s).IsSingle() {
+			s.State = placementv1.RolloutPaused
+		}
+		s.Message = fmt.Sprintf("the version in the spec can't be rolled out, because revision %d, which decides in stages that are not "+
+			"reached, is not stored any more: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the "+
+			"version in the spec in force everywhere at once", PositionOf(s).Everywhere())
 	}
 	if !stored || !known {
 		return s
@@ -241,7 +235,7 @@ func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	}
 	out.State = placementv1.RolloutProgressing
 	// Objects of the same stages are still decided by the version that is superseded.
-	same := s != nil && !everywhere(s) && stagesOf(s.Digest) == stagesOf(f.Candidate) && len(s.Stages) == len(f.Spec.Stages)
+	same := s != nil && !PositionOf(s).IsSingle() && stagesOf(s.Digest) == stagesOf(f.Candidate) && len(s.Stages) == len(f.Spec.Stages)
 	for i, stage := range f.Spec.Stages {
 		next := placementv1.RolloutStageStatus{Name: stage.Name}
 		if same {
@@ -258,18 +252,18 @@ func (f *Facts) before(s *placementv1.RolloutStatus) (before Revision, known boo
 	switch {
 	case s == nil && f.InForce.Complete && f.InForce.Revision == 0 && f.InForce.Digest != "":
 		return f.find(Revision{Version: versionOf(f.InForce.Digest)})
-	case s == nil && f.Fallback.Number == 0, s != nil && !everywhere(s) && s.PreviousRevision == 0:
+	case s == nil && f.Fallback.Number == 0, s != nil && !PositionOf(s).IsSingle() && s.PreviousRevision == 0:
 		return Revision{}, true
 	case s == nil:
 		return f.find(Revision{Version: f.Fallback.Version})
-	case everywhere(s):
+	case PositionOf(s).IsSingle():
 		return f.find(Revision{Version: versionOf(s.Digest)})
 	default:
 		return f.find(Revision{Number: s.PreviousRevision})
 	}
 }
 
-// find returns the newest stored revision with the number or the version of another one, and reports whether there is one.
+// find returns the newest stored revision that has the number or the version of like, as far as these are set, and whether there is one.
 func (f *Facts) find(like Revision) (Revision, bool) {
 	for _, r := range f.Stored {
 		if like.Number != 0 && r.Number == like.Number || like.Version != "" && r.Version == like.Version {
@@ -279,17 +273,7 @@ func (f *Facts) find(like Revision) (Revision, bool) {
 	return Revision{}, false
 }
 
-// lost declares that a rollout can't begin, because the version that has to decide in its other stages is not stored any more.
-func lost(s *placementv1.RolloutStatus) {
-	if !everywhere(s) {
-		s.State = placementv1.RolloutPaused
-	}
-	s.Message = fmt.Sprintf("the version in the spec can't be rolled out, because revision %d, which decides in stages that are not "+
-		"reached, is not stored any more: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the "+
-		"version in the spec in force everywhere at once", PositionOf(s).Everywhere())
-}
-
-// advance updates a rollout that is not complete. It returns when it has to be called again.
+// advance updates the status of a rollout that is not complete. It returns when it has to be called again; zero for never.
 func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	reached := int(ptr.Deref(s.Reached, 0))
 	for i := range s.Stages {
@@ -314,9 +298,12 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 			return until
 		}
 	}
-	next := f.step(reached)
-	if next.approval && !f.approved(s, next.name) {
-		mistaken := ""
+	next, mistaken := f.step(reached), ""
+	if next.approval && (s.ApprovalID == "" || s.ApprovalID != f.Approved) {
+		if s.ApprovalID == "" {
+			// No client can have approved what the status did not show before.
+			s.ApprovalID = strconv.FormatInt(s.Revision, 10) + "-" + next.name + "-" + strconv.FormatInt(f.Now.UnixMilli(), 36)
+		}
 		// The identity of an earlier wait stays in the annotation after the approval.
 		if f.Approved != "" && !IsApproval(f.Approved) {
 			mistaken = fmt.Sprintf(" (its value %.64q approves nothing)", f.Approved)
@@ -339,14 +326,15 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	return time.Time{}
 }
 
-// approvalID matches the identity of a wait, as approved makes it.
+// approvalID matches the identity of a wait for an approval, as advance makes it.
 var approvalID = regexp.MustCompile(`^[0-9]+-[-_a-z0-9]+-[a-z0-9]+$`)
 
-// IsApproval reports whether a value of the annotation approve-stage can be the identity of a wait.
+// IsApproval reports whether a value of the annotation placement.berth.dev/approve-stage can approve a stage: has the form of
+// status.rollout.approvalID.
 func IsApproval(value string) bool { return approvalID.MatchString(value) }
 
-// DescribeRest returns a description of what no stage has, for the beginning of a sentence: a number of namespaces, of which one is named,
-// and cluster-scoped objects. It returns "" for nothing.
+// DescribeRest describes what no stage has, such as "namespaces of no stage (3, such as shop) and cluster-scoped objects"; "" for nothing.
+// example is one of the namespaces.
 func DescribeRest(namespaces int, example string, clusterScoped bool) string {
 	var parts []string
 	if namespaces > 0 {
@@ -358,10 +346,11 @@ func DescribeRest(namespaces int, example string, clusterScoped bool) string {
 	return strings.Join(parts, " and ")
 }
 
-// step is what a rollout reaches at once: a stage, or what no stage has. waits and follows are for messages.
+// step is what a rollout reaches at once: a stage, or what no stage has.
 type step struct {
-	name, waits, follows string
-	approval             bool
+	name           string // The name of the stage, or "_rest".
+	waits, follows string // The beginnings of messages, such as "stage prod waits for its approval" and "stage prod follows".
+	approval       bool   // Whether it needs an approval.
 }
 
 // step returns the step after a number of steps; the zero value if there is none.
@@ -377,17 +366,7 @@ func (f *Facts) step(reached int) step {
 	return step{}
 }
 
-// approved reports whether a stage, or the rest, has its approval. If not, it sets the identity of the approval in the status.
-func (f *Facts) approved(s *placementv1.RolloutStatus, name string) bool {
-	if s.ApprovalID != "" {
-		return s.ApprovalID == f.Approved
-	}
-	// No client can have approved what the status did not show before.
-	s.ApprovalID = strconv.FormatInt(s.Revision, 10) + "-" + name + "-" + strconv.FormatInt(f.Now.UnixMilli(), 36)
-	return false
-}
-
-// after returns what follows the next step, for appending to a message; "" for nothing.
+// after returns what follows the step after a number of steps, for appending to a message; "" for nothing.
 func (f *Facts) after(reached int) string {
 	next, how := f.step(reached+1), "without an approval"
 	if next.name == "" {
@@ -398,15 +377,14 @@ func (f *Facts) after(reached int) string {
 	return fmt.Sprintf("; after it, %s %s", next.follows, how)
 }
 
-// holds returns why a rollout can't go on before the soak of its present stage; an empty state if it can.
+// holds returns the state and the message of a rollout that can't go on for a reason that comes before soak and approval; "" if it can.
 func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.RolloutState, string) {
-	if reached == 0 {
-		if f.Busy {
-			return placementv1.RolloutProgressing, "existing objects are being decided"
-		}
+	switch {
+	case reached == 0 && f.Busy:
+		return placementv1.RolloutProgressing, "existing objects are being decided"
+	case reached == 0:
 		return "", ""
-	}
-	if f.InForce.Digest != s.Digest || f.InForce.Reached != reached || f.Busy {
+	case f.InForce.Digest != s.Digest || f.InForce.Reached != reached || f.Busy:
 		return placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", s.Stages[reached-1].Name)
 	}
 	pending := 0
@@ -429,12 +407,12 @@ func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.Ro
 	return "", ""
 }
 
-// complete declares that the version of a rollout is in force everywhere.
+// complete makes s the status of a rollout whose version is in force everywhere.
 func complete(s *placementv1.RolloutStatus) {
 	s.State, s.PreviousRevision, s.Message, s.ApprovalID, s.Reached = placementv1.RolloutComplete, 0, "", "", new(int32(len(s.Stages)))
 }
 
-// summarize sets the summary for display.
+// summarize sets s.Stage, the summary for display.
 func (f *Facts) summarize(s *placementv1.RolloutStatus) {
 	reached := int(ptr.Deref(s.Reached, 0))
 	s.Stage = fmt.Sprintf("%d/%d", reached, len(s.Stages))
@@ -454,14 +432,14 @@ type Stages struct {
 	list   []stage
 }
 
-// stage selects namespaces, of which percent are in the stage.
+// stage selects namespaces by their labels, or a percentage of all namespaces.
 type stage struct {
-	namespaces labels.Selector
-	percent    int32
+	namespaces labels.Selector // Selects no namespace if the stage has a percentage.
+	percent    int32           // 0 for none.
 }
 
-// NewStages compiles the stages of a policy. Errors have the field's path below path. The result is never nil. A stage with an
-// invalid selector selects no namespace.
+// NewStages compiles the stages of the policy with the name policy. path is that of spec.rollout.stages, for errors. The result is never
+// nil. A stage with an invalid selector selects no namespace.
 func NewStages(policy string, stages []placementv1.RolloutStage, path *field.Path) (*Stages, field.ErrorList) {
 	out, errs := &Stages{policy: policy, list: make([]stage, len(stages))}, field.ErrorList(nil)
 	for i, s := range stages {
@@ -508,7 +486,7 @@ func share(policy, namespace string) int32 {
 	return int32(binary.BigEndian.Uint64(sum[:8]) % 100)
 }
 
-// VersionDigest identifies the version in a spec: all of the spec but rollout and remediation.
+// VersionDigest returns a digest that identifies the version in a spec: all of the spec but rollout and remediation.
 func VersionDigest(spec placementv1.PlacementPolicySpec) string {
 	spec = spec.WithDefaults()
 	spec.Remediation, spec.Rollout = placementv1.Remediation{}, nil
@@ -523,7 +501,7 @@ func Effective(version, newest placementv1.PlacementPolicySpec) placementv1.Plac
 	return version
 }
 
-// Digest identifies the rollout of the version in a spec: the version, and the namespaces of each stage.
+// Digest returns a digest that identifies the rollout of the version in a spec: the version, and the namespaces of each stage.
 func Digest(spec placementv1.PlacementPolicySpec) string {
 	var namespaces []placementv1.RolloutStage
 	if spec.Rollout != nil {
@@ -534,6 +512,7 @@ func Digest(spec placementv1.PlacementPolicySpec) string {
 	return VersionDigest(spec) + "-" + digest(namespaces)
 }
 
+// digest returns the first 8 bytes of the SHA-256 digest of a value's JSON, in hexadecimal digits.
 func digest(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -544,13 +523,13 @@ func digest(value any) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// stagesOf returns the stages in a digest of a rollout.
+// stagesOf returns the part of what Digest returned that identifies the stages.
 func stagesOf(digest string) string {
 	_, stages, _ := strings.Cut(digest, "-")
 	return stages
 }
 
-// versionOf returns the version in a digest of a rollout.
+// versionOf returns the part of what Digest returned that identifies the version: what VersionDigest returns.
 func versionOf(digest string) string {
 	version, _, _ := strings.Cut(digest, "-")
 	return version

@@ -30,6 +30,8 @@ import (
 func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 	reasons := map[placementv1.RolloutState]string{
 		placementv1.RolloutPaused: placementv1.ReasonRolloutPaused, placementv1.RolloutWaitingForApproval: placementv1.ReasonWaitingForApproval,
+		// These have a message if the rollout of the next version can't begin.
+		placementv1.RolloutComplete: placementv1.ReasonRolloutPaused, placementv1.RolloutRolledBack: placementv1.ReasonRolloutPaused,
 	}
 	switch {
 	case s == nil && !f.RolloutPending:
@@ -40,19 +42,16 @@ func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 	case f.RolloutPending:
 		return isFalse(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as "+
 			"a ControllerRevision first; if it can't, remove spec.rollout to put the newest version in force everywhere")
-	case s.Message != "" && rollout.PositionOf(s).IsSingle():
-		return isFalse(placementv1.ReasonRolloutPaused, fmt.Sprintf("revision %d decides everywhere: ", s.Revision)+s.Message)
-	case s.State == placementv1.RolloutComplete:
-		return isTrue(placementv1.ReasonRolledOut, fmt.Sprintf("revision %d decides everywhere", s.Revision))
-	case s.State == placementv1.RolloutRolledBack:
-		return isFalse(placementv1.ReasonRolledBack, fmt.Sprintf("revision %d decides everywhere, because spec.rollout.revision says so: "+
-			"remove it to roll out the version in the spec", s.Revision))
+	case s.State == placementv1.RolloutComplete && s.Message == "":
+		return isTrue(placementv1.ReasonRolledOut, whereDecided(s))
+	case s.State == placementv1.RolloutRolledBack && s.Message == "":
+		return isFalse(placementv1.ReasonRolledBack, whereDecided(s)+", because spec.rollout.revision says so: remove it to roll out the version in the spec")
 	default:
 		return isFalse(cmp.Or(reasons[s.State], placementv1.ReasonRollingOut), whereDecided(s)+": "+s.Message)
 	}
 }
 
-// whereDecided says which revisions decide where during a rollout.
+// whereDecided describes which revision decides in which stages, such as "revision 7 decides everywhere".
 func whereDecided(s *placementv1.RolloutStatus) string {
 	if rollout.PositionOf(s).IsSingle() {
 		return fmt.Sprintf("revision %d decides everywhere", s.Revision)
