@@ -23,15 +23,15 @@ import (
 	"github.com/berth-dev/berth/internal/delivery"
 )
 
-// absences knows since when systems have not brought placed objects to all of their clusters. What happened before the start is not known.
-// It is safe for concurrent use. The zero value is empty.
+// absences knows since when systems have not brought placed objects to all of their clusters, as far as this process saw it. It is safe for
+// concurrent use. The zero value is empty.
 type absences struct {
 	mu    sync.Mutex
-	since map[delivery.Key]time.Time
+	since map[delivery.Key]time.Time // When the first absence was seen of each object that is still absent.
 }
 
-// left returns for how long a placed object may still be absent from a cluster before that counts; 0 if it counts, or if the object is not
-// absent. absent reports whether it is.
+// left returns how much longer a placed object may be absent from one of its clusters before it counts as not delivered; 0 if the time is
+// over, or if the object is not absent. absent reports whether it is, at the time now.
 func (a *absences) left(key delivery.Key, absent bool, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -33,21 +33,21 @@ const takeUpTimeout = 2 * time.Minute
 // changes knows which placed objects changed after a system took them up. It is safe for concurrent use.
 type changes struct {
 	mu   sync.Mutex
-	last map[delivery.Key]change
+	last map[delivery.Key]change // What the last call of left saw of each object.
 }
 
-// change is the last change of a placed object.
+// change is what is known of a placed object and of the system's version of it.
 type change struct {
 	uid        types.UID
 	generation int64
-	// revision is the version that the system had when the object changed, and until is when that no longer matters; the zero time if the
-	// object has not changed since it is known, or if the system has taken up another version since.
-	revision string
-	until    time.Time
+	revision   string // What the system calls its version of the object; see delivery.Observation.
+	// until is when the system must have taken up the object's last change. It is zero if the object has not changed since it was first
+	// seen, or if the system has another version since the change.
+	until time.Time
 }
 
-// left returns for how long what a system reports of a placed object may concern an earlier version; 0 if it does not. revision names the
-// version that the system has. What happened before the first call for an object is not known.
+// left returns for how long a system's report of a placed object may still concern a version before its last change; 0 if it does not.
+// revision is what the system calls its version. Changes before the first call for an object are not known.
 func (c *changes) left(object *unstructured.Unstructured, revision string, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *changes) left(object *unstructured.Unstructured, revision string, now t
 	return max(next.until.Sub(now), 0)
 }
 
-// forget drops what is known of a placed object that is gone.
+// forget drops what is known of a placed object that no longer exists.
 func (c *changes) forget(key delivery.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,35 +33,36 @@ var _ watches.Sink = (*clusters)(nil)
 
 // clusters holds which objects of the inventories represent which clusters. It is safe for concurrent use.
 type clusters struct {
-	// changed is called when the objects of a cluster changed.
+	// changed is called when an object of an inventory is added, changed, or deleted, or a watch on an inventory ends.
 	changed func()
 
 	mu sync.Mutex
-	// tables have the cluster that each object of a type represents. The claims have no manager.
+	// tables have, by type and object, the cluster that the object represents. The claims, which identify the objects, have no manager.
 	tables map[schema.GroupVersionResource]map[replication.Claim]member
-	// known is the result of claims; nil after a change.
+	// known is the last result of claims; nil if tables changed since.
 	known replication.Claims
 }
 
-// member is a cluster that an object represents. ready, and leaving, which reports whether the object is being deleted, are only known of
-// types that are read with memberFields. manager is that of the replication.Claim.
+// member is what an object of an inventory says of the cluster that it represents.
 type member struct {
-	cluster, manager string
-	ready, leaving   bool
+	cluster string // The name of the cluster; empty if the object represents none.
+	manager string // The manager of the replication.Claim on the cluster.
+	ready   bool   // Whether the cluster is ready; false if the type is not read with memberFields.
+	leaving bool   // Whether the object is being deleted; false if the type is not read with memberFields.
 }
 
 func newClusters(changed func()) *clusters {
 	return &clusters{changed: changed, tables: map[schema.GroupVersionResource]map[replication.Claim]member{}}
 }
 
-// clusterFields are the fields of prepared objects that are read: the names of clusters and their managers. memberFields also say whether
-// they are ready, and whether they are being deleted.
+// clusterFields are the fields of prepared objects that are read: the names of clusters and their managers. memberFields also have whether
+// the clusters are ready, and whether the objects are being deleted.
 var (
 	clusterFields = replication.NormalFields(projection.Fields("name", replication.ManagerField))
 	memberFields  = replication.NormalFields(projection.Fields("name", replication.ManagerField, "ready", "terminating"))
 )
 
-// claims returns the objects of each cluster. The caller must not change them.
+// claims returns the objects that represent each cluster. The caller must not change the result.
 func (c *clusters) claims() replication.Claims {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,8 +78,8 @@ func (c *clusters) claims() replication.Claims {
 	return c.known
 }
 
-// gone returns those of the clusters that no object represents any more. An object that is derived from one of an inventory does not
-// represent the cluster without it. All inventories must have been read.
+// gone returns the names of clusters, among names, that no object represents any more. An object that is derived from one of the inventory
+// does not count if that one is gone. All inventories must have been read.
 func (c *clusters) gone(inventory schema.GroupResource, names []string) []string {
 	claims := c.claims()
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
@@ -89,7 +90,7 @@ func (c *clusters) gone(inventory schema.GroupResource, names []string) []string
 	})
 }
 
-// isReady reports whether an object of a type represents a cluster and is ready.
+// isReady reports whether an object of a type represents the cluster with a name, and says that the cluster is ready.
 func (c *clusters) isReady(resource schema.GroupVersionResource, cluster string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +98,7 @@ func (c *clusters) isReady(resource schema.GroupVersionResource, cluster string)
 	return c.tables[resource][replication.Claim{Resource: resource.GroupResource(), Name: cluster}].ready
 }
 
-// leaving returns those of the clusters that an object of an inventory represents which is being deleted.
+// leaving returns the names of clusters, among names, whose object in the inventory is being deleted, sorted.
 func (c *clusters) leaving(inventory schema.GroupResource, names []string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +118,7 @@ func (c *clusters) leaving(inventory schema.GroupResource, names []string) []str
 	return out
 }
 
-// read returns the identity of a prepared object, and the cluster that it represents; the zero value if it represents none.
+// read returns the identity of a prepared object, without a manager, and what the object says of the cluster that it represents.
 func read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (replication.Claim, member) {
 	_, normal := replication.Parts(o.Object)
 	var out member
@@ -153,7 +154,7 @@ func (c *clusters) Delete(resource schema.GroupVersionResource, namespace, name 
 	c.set(resource, replication.Claim{Resource: resource.GroupResource(), Namespace: namespace, Name: name}, member{})
 }
 
-// set records the cluster that an object of a type represents; the zero value for none.
+// set records the cluster that the object with the identity claim represents; the zero value for none, or for a deleted object.
 func (c *clusters) set(resource schema.GroupVersionResource, claim replication.Claim, represented member) {
 	c.mu.Lock()
 	table := c.tables[resource]
@@ -176,7 +177,7 @@ func (c *clusters) Drop(resource schema.GroupVersionResource) {
 	c.unlock(differs)
 }
 
-// unlock unlocks mu, and notifies of a difference.
+// unlock unlocks mu. If tables changed, it drops the result of claims and calls changed.
 func (c *clusters) unlock(differs bool) {
 	if differs {
 		c.known = nil

@@ -30,8 +30,8 @@ import (
 // containedInterval is the interval at which an object is reconciled again that keeps clusters until what it contains has left them.
 const containedInterval = 2 * time.Second
 
-// contained sets decision.Contained if the object contains others and leaves clusters. read is false while it is not known what the
-// object contains, or where that is.
+// contained sets decision.Contained if the object contains others, as a Namespace does, and leaves clusters. read is false while it is not
+// known which objects it contains, or in which clusters they are.
 func (c *Controller) contained(system delivery.System, object, live *unstructured.Unstructured, decision *delivery.Decision, n *need) (read bool) {
 	if !delivery.IsContainer(object.GroupVersionKind().GroupKind()) || len(system.Leaves(live, *decision)) == 0 {
 		return true
@@ -62,7 +62,7 @@ func (c *Controller) contained(system delivery.System, object, live *unstructure
 	return true
 }
 
-// resourcesByKind returns the resource type of each kind that policies deliver.
+// resourcesByKind returns the resource type of each kind whose objects policies deliver.
 func (c *Controller) resourcesByKind() map[schema.GroupKind]schema.GroupResource {
 	out := map[schema.GroupKind]schema.GroupResource{}
 	for _, p := range c.Registry.InForce() {

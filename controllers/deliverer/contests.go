@@ -37,10 +37,10 @@ const (
 // contests delays writes of objects that other clients change back each time. It is safe for concurrent use.
 type contests struct {
 	clock   clock.Clock
-	backoff *flowcontrol.Backoff
+	backoff *flowcontrol.Backoff // The delay by object. It doubles with each write that wait counts.
 
 	mu sync.Mutex
-	// statuses are the statuses of placed objects that were applied last.
+	// statuses has the last status that Berth applied to each placed object.
 	statuses map[delivery.Key]any
 }
 
@@ -50,8 +50,8 @@ func newContests(c clock.Clock) *contests {
 	return &contests{clock: c, backoff: backoff, statuses: map[delivery.Key]any{}}
 }
 
-// wait returns how long to wait before an object is written that another client changed. It returns 0 if it may be written
-// now, and then counts the write.
+// wait returns how long to wait before Berth writes an object again that another client changed. It returns 0 if Berth may write now, and
+// then counts the write.
 func (c *contests) wait(id name) time.Duration {
 	key, now := id.String()+"/"+id.namespace+"/"+id.name, c.clock.Now()
 	if c.backoff.Get(key) > tolerated && c.backoff.IsInBackOffSinceUpdate(key, now) {
@@ -62,7 +62,7 @@ func (c *contests) wait(id name) time.Duration {
 	return 0
 }
 
-// repeats reports whether a status is applied to a placed object again, without another one in between.
+// repeats records the status that is about to be applied to a placed object, and reports whether it equals the one of the call before.
 func (c *contests) repeats(key delivery.Key, status any) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *contests) repeats(key delivery.Key, status any) bool {
 	return known && equality.Semantic.DeepEqual(before, status)
 }
 
-// forget drops what is known of a placed object that is gone.
+// forget drops what is known of a placed object that no longer exists.
 func (c *contests) forget(key delivery.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,10 +82,10 @@ func (c *contests) forget(key delivery.Key) {
 // use.
 type foreignObjects struct {
 	mu     sync.Mutex
-	owners map[name]delivery.Key
+	owners map[name]delivery.Key // By foreign object, the placed object that Berth can't deliver because of it.
 }
 
-// block records that an object stands in the way of a placed object.
+// block records that the foreign object with a name keeps Berth from delivering the placed object owner.
 func (f *foreignObjects) block(id name, owner delivery.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +95,7 @@ func (f *foreignObjects) block(id name, owner delivery.Key) {
 	f.owners[id] = owner
 }
 
-// unblock returns the placed object for which an object stood in the way that is gone.
+// unblock drops a foreign object that was deleted, and returns the placed object that can be delivered now. ok is false if there is none.
 func (f *foreignObjects) unblock(id name) (owner delivery.Key, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -32,10 +32,10 @@ import (
 // controllerInterval is the interval at which an object is reconciled again whose controller does not exist.
 const controllerInterval = 10 * time.Second
 
-// deliverersOf returns those of the policies that match an object that deliver the object itself, and not the one from which a
-// controller made it. While it is not known whether a policy matches that one, the policy goes on delivering an object that is delivered,
-// and delivers no other: a user who writes a reference to a controller that does not exist must not keep an object where it is by that.
-// read is false if the controller does not have all fields yet that match conditions read.
+// deliverersOf returns those of the matching policies that deliver an object itself, and not its controller: the object, such as a CronJob,
+// from which it was made. While it is not known whether a policy matches the controller, the policy goes on delivering an object that is
+// delivered, and delivers no other: otherwise, a user could keep an object where it is by a reference to a controller that does not exist.
+// read is false while the controller, as it was read, lacks fields that match conditions read.
 func (c *Controller) deliverersOf(ctx context.Context, object *unstructured.Unstructured, matching []*placement.Policy,
 	n *need) (out []*placement.Policy, read bool, err error) {
 	delivered := len(n.existing) > 0
@@ -73,7 +73,7 @@ func (c *Controller) deliverersOf(ctx context.Context, object *unstructured.Unst
 	return matching, true, nil
 }
 
-// keepDelivered leaves alone what policies delivered for an object.
+// keepDelivered has converge neither change nor delete what policies delivered for an object.
 func (c *Controller) keepDelivered(object *unstructured.Unstructured, policies []*placement.Policy, n *need) {
 	for _, p := range policies {
 		for _, system := range delivery.SystemsOf(p, object.GroupVersionKind().GroupKind()) {
@@ -82,7 +82,7 @@ func (c *Controller) keepDelivered(object *unstructured.Unstructured, policies [
 	}
 }
 
-// isRead reports whether one of the complete types has a kind.
+// isRead reports whether all objects of a kind are known: its type is among the complete ones.
 func (c *Controller) isRead(kind schema.GroupKind, complete map[schema.GroupVersionResource]bool) bool {
 	for resource := range complete {
 		if c.kindOf(resource) == kind {

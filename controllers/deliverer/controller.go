@@ -73,11 +73,11 @@ type Deps struct {
 	Ready func(context.Context) bool
 	// Changed is called with each policy whose account changed.
 	Changed func(policy string)
-	// Misplaced reports whether policies decide other clusters for an object now than it has, or deny it, so that it has yet to be
-	// patched.
+	// Misplaced reports whether policies deny an object now, or decide other clusters for it than it has, so that remediation has to patch it.
 	Misplaced func(resource schema.GroupVersionResource, namespace, name string) bool
-	// Undecided reports whether one of some policies, which look at existing objects, has not decided an object yet since this process became
-	// the leader, so that Misplaced does not know it. resources are the versions of its type in which the object is read.
+	// Undecided reports whether one of the policies has not decided an object yet since this process became the leader, so that Misplaced
+	// does not know. policies are names of policies that decide existing objects. resources are the versions of the object's type in which it
+	// is read.
 	Undecided func(policies []string, namespace, name string, resources ...schema.GroupVersionResource) bool
 }
 
@@ -89,14 +89,14 @@ type Controller struct {
 	reports   *reports
 	works     *works
 	clusters  *clusters
-	// placedWatches, deliveredWatches, reportWatches, workWatches, and clusterWatches fill placed, delivered, reports, works, and
-	// clusters.
+	// Each of these fills the field of that name: placedWatches fills placed, and so on.
 	placedWatches, deliveredWatches, reportWatches, workWatches, clusterWatches *watches.Consumer
 	// rewatch wakes watch when the set of watched types may change.
 	rewatch notify.Signal
-	// results has the objects that were reconciled.
+	// results publishes each object that was reconciled, with its result.
 	results notify.Topic[delivery.Reconciled]
-	// contests are the delivered objects that other clients change, and foreign those that other clients created.
+	// contests are the objects that other clients change back after Berth's writes. foreign are objects of other clients in the place of
+	// those that Berth has to write.
 	contests *contests
 	foreign  *foreignObjects
 	// changes are the changes of placed objects that systems may not have taken up.
@@ -105,10 +105,10 @@ type Controller struct {
 	absences absences
 
 	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[delivery.Key]
+	queue workqueue.TypedRateLimitingInterface[delivery.Key] // Nil before the controller is started.
 
-	// unsearched are the types of delivered objects of which it is not known whether there are any. leftBehind are those of which
-	// an earlier leader left some. Only watch uses them.
+	// unsearched are the types that may have delivered objects of an earlier leader, and leftBehind those of them that had some when
+	// findLeftBehind searched them. Both have true for each type. Only watch uses them.
 	unsearched, leftBehind map[schema.GroupVersionResource]bool
 }
 
@@ -126,8 +126,8 @@ const (
 	// misplacedInterval is the interval at which objects are reconciled again that get no status because they are misplaced, or not decided:
 	// not all that ends this is a change of the object, or a decision on it.
 	misplacedInterval = 5 * time.Second
-	// takingTimeout is how long a system may take to follow a delivered object, and to bring the placed object to a cluster, before the object
-	// does not count as delivered.
+	// takingTimeout is how long a system may take to follow a delivered object, and to bring the placed object to its clusters. After that,
+	// the placed object does not count as delivered.
 	takingTimeout = 20 * time.Second
 	// workers is the number of objects that are delivered at the same time.
 	workers = 4
@@ -154,7 +154,7 @@ func New(d Deps) *Controller {
 	c.placed, c.delivered = newPlacedObjects(c.enqueue, c.typeChanged), newDeliveredObjects(c.enqueue, c.foreign)
 	c.placedWatches = d.Watches.NewConsumer(c.placed, c.placedWatchChanged)
 	c.deliveredWatches = d.Watches.NewConsumer(c.delivered, c.systemWatchChanged)
-	c.deliveredWatches.Prepare = forget
+	c.deliveredWatches.Prepare = dropManagedFields
 	// Systems also report objects that no policy matches.
 	c.reports = newReports(func(keys ...delivery.Key) { c.enqueue(c.placed.among(keys)...) })
 	c.reportWatches = d.Watches.NewConsumer(c.reports, c.systemWatchChanged)
@@ -181,7 +181,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return ctl.Watch(source.TypedFunc[delivery.Key](c.start))
 }
 
-// start is the source of the controller.
+// start is the source of the controller's events. It starts watch once all policies are loaded.
 func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[delivery.Key]) error {
 	c.mu.Lock()
 	c.queue = queue
@@ -196,7 +196,7 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	return nil
 }
 
-// watch updates the watches until ctx ends.
+// watch keeps the watches on the types that the policies in force need until ctx ends.
 func (c *Controller) watch(ctx context.Context) {
 	for {
 		again := c.findLeftBehind(ctx)
@@ -212,7 +212,8 @@ func (c *Controller) watch(ctx context.Context) {
 	}
 }
 
-// awaitRewatch waits until the watched types may have changed, or for a while if again is set. It returns false if ctx ended.
+// awaitRewatch waits until the watched types may have changed, or, if again is set, at most for retryInterval. It returns false if ctx
+// ended.
 func (c *Controller) awaitRewatch(ctx context.Context, again bool) bool {
 	var retry <-chan time.Time
 	if again {
@@ -228,7 +229,8 @@ func (c *Controller) awaitRewatch(ctx context.Context, again bool) bool {
 	return ctx.Err() == nil
 }
 
-// wanted returns the types of objects to deliver, and the types of delivered objects.
+// wanted returns the types to watch, with the fields to read: in placed those whose objects policies deliver, and in delivered those of
+// the objects that Berth writes for them.
 func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource]*projection.FieldSet) {
 	placed, delivered = map[schema.GroupVersionResource]*projection.FieldSet{}, map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {
@@ -272,7 +274,7 @@ func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource
 	return placed, delivered
 }
 
-// servedOf returns those types of kinds of the systems that policies deliver to that are served, with the fields to read.
+// servedOf returns the served types of the kinds that the function kinds returns for each system that policies deliver to, all with fields.
 func (c *Controller) servedOf(kinds func(delivery.System) []delivery.Kind, fields *projection.FieldSet) map[schema.GroupVersionResource]*projection.FieldSet {
 	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {
@@ -295,13 +297,13 @@ func (c *Controller) servedOf(kinds func(delivery.System) []delivery.Kind, field
 	return out
 }
 
-// inventories returns the served inventories, each in one version.
+// inventories returns the resource types of the inventories that the API server serves, each in one version.
 func (c *Controller) inventories() []schema.GroupVersionResource {
 	return c.Catalog.Inventories().Served(func(r schema.GroupVersionResource) bool { return c.Catalog.Kind(r) != "" })
 }
 
-// referenced returns the inventories to whose objects systems that policies deliver to refer, those that have the members of such
-// systems, and those that say which clusters are gone.
+// referenced returns the inventories to watch, with the fields to read. For each system that policies deliver to, these are those to whose
+// objects it refers, that of its members, and those that tell which clusters are gone.
 func (c *Controller) referenced() map[schema.GroupVersionResource]*projection.FieldSet {
 	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	inventories := c.inventories()
@@ -322,11 +324,12 @@ func (c *Controller) referenced() map[schema.GroupVersionResource]*projection.Fi
 	return out
 }
 
+// kindOf returns the kind of a served type; one with an empty Kind if the type is not served.
 func (c *Controller) kindOf(resource schema.GroupVersionResource) schema.GroupKind {
 	return schema.GroupKind{Group: resource.Group, Kind: c.Catalog.Kind(resource)}
 }
 
-// deliveredBy returns the served types whose objects a version of a policy delivers.
+// deliveredBy returns the served types whose objects a policy, in this version, may deliver.
 func (c *Controller) deliveredBy(p *placement.Policy) []policy.Resource {
 	if !delivery.MayDeliver(p) {
 		return nil
@@ -336,6 +339,7 @@ func (c *Controller) deliveredBy(p *placement.Policy) []policy.Resource {
 	})
 }
 
+// enqueue adds placed objects to the workqueue. It does nothing before the controller is started.
 func (c *Controller) enqueue(keys ...delivery.Key) {
 	c.mu.Lock()
 	queue := c.queue
@@ -348,14 +352,14 @@ func (c *Controller) enqueue(keys ...delivery.Key) {
 	}
 }
 
-// ObjectDecided enqueues a placed object that policies have just decided, if its delivery may have waited for that; see awaitsDecision.
+// ObjectDecided enqueues a placed object that policies have just decided, if its delivery may wait for a decision; see awaitsDecision.
 func (c *Controller) ObjectDecided(resource schema.GroupVersionResource, namespace, objectName string) {
 	if delivery.StartsByStatus(resource.GroupResource()) {
 		c.enqueue(delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
 	}
 }
 
-// policyChanged enqueues the objects that a policy delivers or delivered.
+// policyChanged enqueues the objects that a policy delivers or delivered, and has watch compute the watched types again.
 func (c *Controller) policyChanged(change placement.PolicyChange) {
 	versions := slices.DeleteFunc(slices.Concat(change.Before, change.After), func(p *placement.Policy) bool { return !delivery.MayDeliver(p) })
 	if len(versions) == 0 {
@@ -367,7 +371,7 @@ func (c *Controller) policyChanged(change placement.PolicyChange) {
 	})...)
 }
 
-// NamespaceChanged enqueues the objects in a namespace because its labels changed.
+// NamespaceChanged enqueues the placed objects in the namespace with a name because its labels changed.
 func (c *Controller) NamespaceChanged(name string) {
 	c.enqueue(c.placed.keys(func(_ schema.GroupVersionResource, key delivery.Key) bool { return key.Namespace == name })...)
 }
@@ -378,15 +382,15 @@ func (c *Controller) servedChanged() {
 	c.enqueue(c.placed.keys(func(schema.GroupVersionResource, delivery.Key) bool { return true })...)
 }
 
-// placedWatchChanged enqueues all objects once the placed objects of a type are known, so that what was delivered for objects
-// that are gone is deleted.
+// placedWatchChanged enqueues all objects because the state of the watch on a type of placed objects changed. Once all objects of the type
+// are known, this deletes what was delivered for objects that no longer exist.
 func (c *Controller) placedWatchChanged(resource schema.GroupVersionResource) {
 	c.enqueueAll()
 	c.enqueue(c.Account.Keys()...)
 	c.typeChanged(resource)
 }
 
-// typeChanged reports the policies that deliver a type because it may be settled now.
+// typeChanged calls Changed with the policies that deliver objects of a type because Settled may return true for them now.
 func (c *Controller) typeChanged(resource schema.GroupVersionResource) {
 	for _, p := range c.Registry.InForce() {
 		if delivery.MayDeliver(p) && p.Matcher.SelectsResource(resource) {
@@ -411,9 +415,10 @@ func (c *Controller) Settled(versions ...*placement.Policy) bool {
 	return true
 }
 
-// systemWatchChanged enqueues all objects because the state of the watch on a type of delivered objects, or of reports, changed.
+// systemWatchChanged enqueues all objects because the state of a watch on a type of a system or an inventory changed.
 func (c *Controller) systemWatchChanged(schema.GroupVersionResource) { c.enqueueAll() }
 
+// enqueueAll enqueues all placed objects, and the owners of all delivered objects, which may not exist any more.
 func (c *Controller) enqueueAll() {
 	c.enqueue(c.placed.keys(func(schema.GroupVersionResource, delivery.Key) bool { return true })...)
 	for _, resource := range c.delivered.resources() {

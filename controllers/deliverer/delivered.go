@@ -35,7 +35,7 @@ import (
 
 var _ watches.Sink = (*deliveredObjects)(nil)
 
-// name identifies a delivered object.
+// name identifies an object of a system, such as a delivered one.
 type name struct {
 	schema.GroupVersionResource
 	namespace, name string
@@ -46,26 +46,26 @@ type name struct {
 type deliveredObjects struct {
 	// changed is called with the owners of the objects that were added, changed, or deleted.
 	changed func(...delivery.Key)
-	// foreign are told of objects that are gone.
+	// foreign has the objects of other clients, of whose deletion it is told.
 	foreign *foreignObjects
 
 	mu     sync.RWMutex
 	tables map[schema.GroupVersionResource]map[name]*entry
-	// byOwner has orphans by the key that has only their namespace.
+	// byOwner has the same entries by their owners. Orphans are under a key that has only their namespace.
 	byOwner map[delivery.Key]map[name]*entry
 }
 
 // entry is a delivered object. Only defaults and answer change.
 type entry struct {
 	object *unstructured.Unstructured
-	// owner is the placed object that it is delivered for. Of an orphan, it has only the namespace, and owned is false.
+	// owner is the placed object for which the object is delivered. Of an orphan, it has only the namespace, and owned is false.
 	owner delivery.Key
 	owned bool
 	// defaults is the field Kind.Whole as it was after Berth had removed what other clients had set there: what is left beside
 	// Berth's own members was added by the system in the same request. It is nil if Berth did not have to remove anything.
 	defaults any
-	// answer is the object as the API server stored it when Berth last wrote it, if that lacks something that Berth applies: the system
-	// changed it in the same request. It is nil otherwise.
+	// answer is the object as the API server stored it when Berth last wrote it, if it then lacked something that Berth applied, because
+	// the system changed it in the same request. It is nil otherwise.
 	answer *unstructured.Unstructured
 }
 
@@ -76,8 +76,8 @@ func newDeliveredObjects(changed func(...delivery.Key), foreign *foreignObjects)
 	}
 }
 
-// ownerOf returns the placed object that an object is delivered for. Of several owners, it is the one that the name is made of, since
-// other clients may add owners, or else the first one. ok is false if Berth did not deliver the object.
+// ownerOf returns the placed object for which an object is delivered: of several owners, since other clients may add some, the one from
+// which the object's name is made, or else the first one. ok is false if Berth did not deliver the object, or it has no owner.
 func ownerOf(o *unstructured.Unstructured) (key delivery.Key, ok bool) {
 	if o == nil || !isLabeled(o) {
 		return delivery.Key{}, false
@@ -99,9 +99,8 @@ func ownerOf(o *unstructured.Unstructured) (key delivery.Key, ok bool) {
 	return key, ok
 }
 
-// isOrphan reports whether Berth delivered an object that has no owner any more. The garbage collector removes the owner if a client
-// deletes the placed object and orphans its dependents. If the delivered object then counted as foreign, it would keep a new object of
-// that name in the clusters of the earlier one.
+// isOrphan reports whether Berth delivered an object that no longer has an owner, as after a deletion of the placed object that orphans its
+// dependents. It does not count as foreign, so that it does not keep a new placed object of that name in the clusters of the earlier one.
 func isOrphan(o *unstructured.Unstructured) bool {
 	return isLabeled(o) && len(o.GetOwnerReferences()) == 0
 }
@@ -111,8 +110,8 @@ func isLabeled(o *unstructured.Unstructured) bool {
 	return o.GetLabels()[placementv1.DeliveredLabel] == "true"
 }
 
-// forget drops what delivery does not read. It changes its argument.
-func forget(_ schema.GroupVersionResource, o *unstructured.Unstructured) {
+// dropManagedFields drops managedFields, which delivery does not read, from o.
+func dropManagedFields(_ schema.GroupVersionResource, o *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 }
 
@@ -161,7 +160,7 @@ func (d *deliveredObjects) Drop(resource schema.GroupVersionResource) {
 	d.changed(slices.Collect(maps.Keys(touched))...)
 }
 
-// clear drops the objects of a type, and returns their owners. The caller holds mu.
+// clear drops the objects of a type, and returns their owners, each with true. The caller holds mu.
 func (d *deliveredObjects) clear(resource schema.GroupVersionResource) map[delivery.Key]bool {
 	owners := map[delivery.Key]bool{}
 	for id := range d.tables[resource] {
@@ -172,7 +171,8 @@ func (d *deliveredObjects) clear(resource schema.GroupVersionResource) map[deliv
 	return owners
 }
 
-// put stores a version of an object unless a newer one is known, and returns the owners whose objects changed.
+// put stores an object that was read or written, unless it is known in that or a newer resourceVersion. It returns the owners whose objects
+// changed.
 func (d *deliveredObjects) put(resource schema.GroupVersionResource, o *unstructured.Unstructured) (owners []delivery.Key) {
 	id := name{resource, o.GetNamespace(), o.GetName()}
 	d.mu.Lock()
@@ -192,8 +192,8 @@ func (d *deliveredObjects) put(resource schema.GroupVersionResource, o *unstruct
 	return owners
 }
 
-// add stores an object if Berth delivered it. before is what was stored under that name, or nil. ok is false if the object has no
-// owner. The caller holds mu.
+// add stores an object if Berth delivered it. before is what was stored under its name, or nil. ok is false if Berth did not deliver it, or
+// it is an orphan. The caller holds mu.
 func (d *deliveredObjects) add(resource schema.GroupVersionResource, o *unstructured.Unstructured, before *entry) (owner delivery.Key, ok bool) {
 	if before != nil && before.object.GetUID() != o.GetUID() {
 		before = nil
@@ -224,7 +224,7 @@ func (d *deliveredObjects) add(resource schema.GroupVersionResource, o *unstruct
 	return added.owner, added.owned
 }
 
-// remove drops an object. ok is false if it is not known, or has no owner. The caller holds mu.
+// remove drops an object and returns its owner. ok is false if it is not known, or is an orphan. The caller holds mu.
 func (d *deliveredObjects) remove(id name) (owner delivery.Key, ok bool) {
 	removed := d.tables[id.GroupVersionResource][id]
 	if removed == nil {
@@ -238,14 +238,14 @@ func (d *deliveredObjects) remove(id name) (owner delivery.Key, ok bool) {
 	return removed.owner, removed.owned
 }
 
-// release drops an object that is left to other clients.
+// release drops an object that Berth no longer manages, although it exists.
 func (d *deliveredObjects) release(id name) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.remove(id)
 }
 
-// setDefaults records what the system adds to the field Kind.Whole of an object.
+// setDefaults records the field Kind.Whole of an object with what the system adds there; see entry.
 func (d *deliveredObjects) setDefaults(id name, defaults any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -254,7 +254,7 @@ func (d *deliveredObjects) setDefaults(id name, defaults any) {
 	}
 }
 
-// defaultsOf returns what setDefaults recorded, or nil.
+// defaultsOf returns what setDefaults recorded for an object, or nil.
 func (d *deliveredObjects) defaultsOf(id name) any {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -264,7 +264,7 @@ func (d *deliveredObjects) defaultsOf(id name) any {
 	return nil
 }
 
-// setAnswer records what the system makes of an object that Berth writes; nil if it keeps all of it.
+// setAnswer records an object as the system stored it when Berth wrote it; nil if the system kept all that Berth applied.
 func (d *deliveredObjects) setAnswer(id name, answer *unstructured.Unstructured) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -273,7 +273,7 @@ func (d *deliveredObjects) setAnswer(id name, answer *unstructured.Unstructured)
 	}
 }
 
-// answerTo returns what setAnswer recorded for a content, or nil.
+// answerTo returns what setAnswer recorded for an object, or nil if Berth wrote another content than body then.
 func (d *deliveredObjects) answerTo(id name, body *unstructured.Unstructured) *unstructured.Unstructured {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -284,7 +284,7 @@ func (d *deliveredObjects) answerTo(id name, body *unstructured.Unstructured) *u
 	return known.answer
 }
 
-// of returns the objects that are delivered for an object.
+// of returns the objects that are delivered for the placed object owner.
 func (d *deliveredObjects) of(owner delivery.Key) map[name]*unstructured.Unstructured {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -295,7 +295,7 @@ func (d *deliveredObjects) of(owner delivery.Key) map[name]*unstructured.Unstruc
 	return out
 }
 
-// orphansOf returns the objects without an owner that have names of objects that are delivered for an object.
+// orphansOf returns the orphans whose names are those of objects that Berth delivers for the placed object key.
 func (d *deliveredObjects) orphansOf(key delivery.Key) map[name]*unstructured.Unstructured {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -308,12 +308,12 @@ func (d *deliveredObjects) orphansOf(key delivery.Key) map[name]*unstructured.Un
 	return out
 }
 
-// isNameFor reports whether an object with a name may be delivered for a placed object.
+// isNameFor reports whether a name is one of those that objects get which Berth delivers for a placed object.
 func isNameFor(objectName string, key delivery.Key) bool {
 	return delivery.IsNameFor(objectName, delivery.Object{GroupVersionKind: key.WithVersion(""), Namespace: key.Namespace, Name: key.Name})
 }
 
-// resources returns the types of which there are delivered objects.
+// resources returns the types of which there are delivered objects, orphans included.
 func (d *deliveredObjects) resources() []schema.GroupVersionResource {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -360,7 +360,7 @@ func (d *deliveredObjects) owned(system delivery.System) map[name]ownedObject {
 	return out
 }
 
-// uidOf returns a precondition for the deletion of an object.
+// uidOf returns the precondition of a deletion that the object still has the UID of o.
 func uidOf(o *unstructured.Unstructured) *metav1.Preconditions {
 	return &metav1.Preconditions{UID: new(o.GetUID())}
 }

@@ -36,8 +36,8 @@ var _ watches.Sink = (*placedObjects)(nil)
 // placedObjects holds the existing objects of the types that policies deliver, cut to the fields that delivery needs. It is
 // safe for concurrent use. Objects are never modified.
 type placedObjects struct {
-	// changed is called with the objects that were added, changed, or deleted. settled is called when all objects of a type have
-	// been reconciled, or are deleted.
+	// changed is called with the objects that were added, changed, or deleted, and those that were made from such an object. settled is
+	// called with a type when its last object that was not reconciled is reconciled or deleted.
 	changed func(...delivery.Key)
 	settled func(schema.GroupVersionResource)
 
@@ -50,9 +50,9 @@ type placedObjects struct {
 type placedTable struct {
 	fields  *projection.FieldSet
 	objects map[delivery.Key]*unstructured.Unstructured
-	// made has the objects that were made from others, by these.
+	// made has, by the object from which they were made, such as a CronJob, the objects of this type that have it as their controller.
 	made map[delivery.Key]sets.Set[delivery.Key]
-	// open are the objects that have not been reconciled since they became known.
+	// open has true for the objects that have not been reconciled since they became known.
 	open map[delivery.Key]bool
 }
 
@@ -144,8 +144,8 @@ func (p *placedObjects) Put(resource schema.GroupVersionResource, o *unstructure
 	p.changed(keys...)
 }
 
-// controlledBy returns the objects that were made from an object. Whether policies deliver them depends on whether they match it. The
-// caller holds the lock.
+// controlledBy returns the objects that were made from the object controller: policies that deliver that one do not deliver them. The
+// caller holds mu.
 func (p *placedObjects) controlledBy(controller delivery.Key) []delivery.Key {
 	var out []delivery.Key
 	for _, table := range p.tables {
@@ -197,8 +197,8 @@ type placedVersion struct {
 	object   *unstructured.Unstructured
 }
 
-// get returns an object in the versions in which it is read, sorted by version, and the types whose content is complete. Both are
-// from the same moment: an object that is in none of the complete types of its kind does not exist.
+// get returns an object in the versions in which it is read, sorted by version, and the types whose objects are all known, each with true.
+// Both are from the same time: an object that is in none of the complete types of its kind does not exist.
 func (p *placedObjects) get(key delivery.Key) (versions []placedVersion, complete map[schema.GroupVersionResource]bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -213,7 +213,7 @@ func (p *placedObjects) get(key delivery.Key) (versions []placedVersion, complet
 	return versions, complete
 }
 
-// reconciled records that an object was reconciled.
+// reconciled records that an object was reconciled as it was read in some versions.
 func (p *placedObjects) reconciled(versions []placedVersion, key delivery.Key) {
 	var settled []schema.GroupVersionResource
 	p.mu.Lock()
@@ -231,7 +231,7 @@ func (p *placedObjects) reconciled(versions []placedVersion, key delivery.Key) {
 	}
 }
 
-// isSettled reports whether the content of a type is complete and all of its objects have been reconciled.
+// isSettled reports whether all objects of a type are known and have been reconciled.
 func (p *placedObjects) isSettled(resource schema.GroupVersionResource) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -247,7 +247,7 @@ func (p *placedObjects) isReconciled(resource schema.GroupVersionResource, key d
 	return at != nil && at.objects[key] != nil && !at.open[key]
 }
 
-// among returns those keys of which there is an object.
+// among returns those of the keys whose objects are known.
 func (p *placedObjects) among(keys []delivery.Key) []delivery.Key {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

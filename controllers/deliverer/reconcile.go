@@ -52,61 +52,62 @@ const withdrawalManager = FieldManager + "-withdrawal"
 // hashAnnotation has the hash of what Berth applied last, so that fields which Berth no longer sets are removed.
 const hashAnnotation = "placement.berth.dev/delivered-hash"
 
-// need is what has to exist for one object.
+// need is what one reconcile finds out of a placed object: which objects have to exist for it in systems, and how far its delivery is.
 type need struct {
-	policies, systems []string
-	// resources are the versions of its type in which the object is read, and decidedBy are those of policies that look at existing objects.
+	policies, systems []string // The names of the policies that deliver the object, and of the systems to which they deliver it.
+	// resources are the versions of its type in which the object is read. decidedBy are the names of those of policies that decide existing
+	// objects.
 	resources []schema.GroupVersionResource
 	decidedBy []string
-	objects   []wanted
-	// existing are the objects that are delivered for it.
+	objects   []wanted // The objects that have to exist.
+	// existing are the objects that Berth has delivered for the placed object.
 	existing map[name]*unstructured.Unstructured
-	// kept are the types of delivered objects that are left alone, because it is not known what has to exist.
+	// kept has true for the types whose delivered objects are neither changed nor deleted, because it is not known which have to exist.
 	kept map[schema.GroupVersionResource]bool
-	// pending reports whether a type that the object needs is not read yet, and unobserved whether the reports of a system are not.
-	// unreadable reports whether reading one of them failed, which may be temporary. ending reports whether a delivered object is being
-	// deleted: a new one is written when it is gone, which may take as long as its finalizers hold it.
-	pending, unobserved, unreadable, ending bool
-	failure                                 *delivery.Failure
-	// retry is when to try again after a failure, and recheck is when to look again for the object's controller, or for what
-	// it contains; 0 for never.
-	retry, recheck time.Duration
-	// run reports whether the object runs in its clusters, reports whether a system says so that Berth may read, and surges whether the
-	// object stays in clusters that it leaves until it runs in its new ones.
-	run             delivery.Run
-	reports, surges bool
-	// undecided reports whether no policy decided the object's clusters.
-	undecided bool
-	// note says which part of the decision a system does not get; "" if each gets all of it.
-	note string
+
+	pending    bool // Whether a type that delivery of the object needs is not read yet.
+	unobserved bool // Whether a type in which a system reports where the object runs is not read yet.
+	unreadable bool // Whether reading such a type failed, which may be temporary.
+	// ending reports whether a delivered object is being deleted. A new one is written when it is deleted, for which its finalizers may have
+	// to be removed.
+	ending  bool
+	failure *delivery.Failure // The first failure; nil if there is none.
+	retry   time.Duration     // After which time to reconcile again if there is a failure.
+	recheck time.Duration     // After which time to reconcile again if there is no failure; 0 for never.
+
+	run       delivery.Run // Whether the object runs in its clusters.
+	reports   bool         // Whether a system reports where the object runs, and Berth may read that.
+	surges    bool         // Whether the object stays in clusters that it leaves until it runs in its new ones.
+	undecided bool         // Whether no policy decided the object's clusters.
+	note      string       // Which part of the decision a system does not get; "" if each system gets all of it.
 }
 
 // wanted is an object that has to exist in a system.
 type wanted struct {
 	delivery.Delivered
 	system delivery.System
-	// kept are the clusters that the object leaves and keeps until it runs in its new ones, and until is when the first of them is
-	// given up; the zero time if there is none. alone is the object without them; nil if there is none.
-	kept  []string
-	until time.Time
+	kept   []string  // The clusters that the placed object leaves, and keeps until it runs in its new ones.
+	until  time.Time // When it leaves the first of kept even so; zero if kept is empty.
+	// alone is the object to write in place of Delivered if the API server refuses that: without the clusters of kept. It is nil if kept is
+	// empty.
 	alone *delivery.Delivered
 }
 
-// lookAgain has the object reconciled again after some time at the latest.
+// lookAgain has the object reconciled again after the time after at the latest, if nothing fails.
 func (n *need) lookAgain(after time.Duration) {
 	if n.recheck == 0 || after < n.recheck {
 		n.recheck = after
 	}
 }
 
-// fail records a failure. The first one counts.
+// fail records a failure, unless there is one already.
 func (n *need) fail(reason, format string, args ...any) {
 	if n.failure == nil {
 		n.failure = &delivery.Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
 }
 
-// Reconcile writes the difference between what has to exist for an object and what exists.
+// Reconcile writes the objects that have to exist for a placed object, deletes those that no longer have to, and records the result.
 func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile.Result, error) {
 	versions, complete := c.placed.get(key)
 	if len(versions) == 0 && !c.isGone(key, complete) {
@@ -160,9 +161,9 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	return reconcile.Result{RequeueAfter: c.again(n)}, nil
 }
 
-// addOrphans adds delivered objects without an owner to those that exist for a placed object. current is false if the placed object is
-// being deleted, or was created again, of which an event follows: the garbage collector takes the owners away before it deletes the
-// placed object, and would delete delivered objects that got this owner back.
+// addOrphans adds to n.existing the orphans that have names for a placed object. current is false if the placed object is being deleted, or
+// was deleted and created again, of which an event follows: the garbage collector removes the owners before it deletes the placed object,
+// and would delete delivered objects that got this owner back.
 func (c *Controller) addOrphans(ctx context.Context, key delivery.Key, placed placedVersion, n *need) (current bool, err error) {
 	orphans := c.delivered.orphansOf(key)
 	if len(orphans) == 0 {
@@ -184,7 +185,7 @@ func (c *Controller) addOrphans(ctx context.Context, key delivery.Key, placed pl
 	return true, nil
 }
 
-// record records the result of an object for the policies that deliver it. versions are the object as it was read.
+// record records the result of an object for the policies that deliver it, and publishes it. versions are the object as it was read.
 func (c *Controller) record(key delivery.Key, policies []string, result delivery.Result, versions []placedVersion) {
 	for _, name := range c.Account.Record(key, policies, result) {
 		c.Changed(name)
@@ -197,18 +198,19 @@ func (c *Controller) record(key delivery.Key, policies []string, result delivery
 // Subscribe registers f, which is called with each object that was reconciled, and its result. f must return quickly.
 func (c *Controller) Subscribe(f func(delivery.Reconciled)) { c.results.Subscribe(f) }
 
-// Result returns the newest result of an object; the zero value if it is not delivered.
+// Result returns the newest result of an object's delivery; the zero value if the object is not delivered.
 func (c *Controller) Result(resource schema.GroupVersionResource, namespace, objectName string) delivery.Result {
 	return c.Account.Result(delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
 }
 
-// Pending reports whether an object may be delivered, and has not been reconciled since it became known.
+// Pending reports whether an object of a type that policies deliver has not been reconciled since it became known, so that Result may be
+// old.
 func (c *Controller) Pending(resource schema.GroupVersionResource, namespace, objectName string) bool {
 	return slices.ContainsFunc(c.Registry.InForce(), func(p *placement.Policy) bool { return delivery.MayDeliver(p) && p.Matcher.SelectsResource(resource) }) &&
 		!c.placed.isReconciled(resource, delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
 }
 
-// again returns when an object has to be reconciled again without an event; 0 for never.
+// again returns after which time an object has to be reconciled again without an event; 0 for never.
 func (c *Controller) again(n *need) time.Duration {
 	out := n.recheck
 	if n.failure != nil {
@@ -230,7 +232,7 @@ func (c *Controller) again(n *need) time.Duration {
 	return out
 }
 
-// surging returns the clusters that the object leaves and keeps, sorted.
+// surging returns the clusters that the object leaves, and keeps until it runs in its new ones, sorted.
 func (n *need) surging() []string {
 	var out []string
 	for _, want := range n.objects {
@@ -240,8 +242,8 @@ func (n *need) surging() []string {
 	return slices.Compact(out)
 }
 
-// isGone reports whether it is certain that an object which is in none of the complete types does not exist, or that no policy
-// delivers it: its type is served, and complete if a policy delivers it. So nothing is deleted while a type is unavailable.
+// isGone reports whether it is certain that an object, which is in none of the complete types, does not exist or is delivered by no policy:
+// its type is served, and is complete if a policy delivers objects of it. So nothing is deleted while a type is unavailable.
 func (c *Controller) isGone(key delivery.Key, complete map[schema.GroupVersionResource]bool) bool {
 	served := false
 	for _, r := range c.Catalog.Select(func(r schema.GroupVersionResource) bool { return r.Group == key.Group }) {
@@ -260,8 +262,8 @@ func (c *Controller) isGone(key delivery.Key, complete map[schema.GroupVersionRe
 	return true
 }
 
-// needOf finds out what has to exist for an object. read is false if the object does not have all fields yet that match conditions
-// read. It is enqueued again when it has them.
+// needOf finds out what has to exist for an object, and records it in n. read is false if the object, as it was read, lacks fields that
+// match conditions read. It is enqueued again when it has them.
 func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *need) (read bool, err error) {
 	object := versions[0].object
 	if _, own := ownerOf(object); own && slices.ContainsFunc(delivery.Resources(), func(r schema.GroupVersionResource) bool {
@@ -307,7 +309,7 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 	return true, nil
 }
 
-// remediating returns the names of those of some policies that look at existing objects.
+// remediating returns those of the names whose policies decide existing objects.
 func remediating(policies []*placement.Policy, names []string) (out []string) {
 	for _, p := range policies {
 		if p.RemediatesExisting() && slices.Contains(names, p.Name) {
@@ -317,8 +319,8 @@ func remediating(policies []*placement.Policy, names []string) (out []string) {
 	return out
 }
 
-// matching returns the policies that match an object in one of its versions, in order of precedence, and those whose match conditions
-// fail for it. read is false if the object does not have all fields yet that match conditions read.
+// matching returns the policies that match an object in one of its versions, in order of precedence, and in unknown those whose match
+// conditions can't be evaluated for it. read is false if the object, as it was read, lacks fields that match conditions read.
 func (c *Controller) matching(ctx context.Context, versions []placedVersion) (matching, unknown []*placement.Policy, read bool, err error) {
 	for _, v := range versions {
 		of, failed, err := c.Decider.Matching(ctx, c.request(v))
@@ -335,7 +337,8 @@ func (c *Controller) matching(ctx context.Context, versions []placedVersion) (ma
 	return matching, unknown, true, nil
 }
 
-// leave leaves what a policy delivered alone, because it is not known whether the policy delivers the object.
+// leave has what a policy may have delivered neither changed nor deleted, and records a failure. why says why it is not known whether the
+// policy delivers the object.
 func (c *Controller) leave(p *placement.Policy, kind schema.GroupKind, why string, n *need) {
 	for _, system := range delivery.SystemsOf(p, kind) {
 		n.keep(system)
@@ -343,14 +346,15 @@ func (c *Controller) leave(p *placement.Policy, kind schema.GroupKind, why strin
 	}
 }
 
-// readsMore reports whether a policy that may deliver an object has match conditions, and the object lacks fields.
+// readsMore reports whether a policy that may deliver an object has match conditions, although the object was read without all of its
+// fields.
 func (c *Controller) readsMore(v placedVersion) bool {
 	return !v.fields.IsAll() && slices.ContainsFunc(c.Registry.InForce(), func(p *placement.Policy) bool {
 		return p.Matcher.Conditional() && delivery.MayDeliver(p) && p.Matcher.SelectsResource(v.resource)
 	})
 }
 
-// request returns the request of an existing object as if Berth updated it without a change.
+// request returns the request that decides which policies match an existing object: an update by Berth without a change.
 func (c *Controller) request(v placedVersion) placement.Request {
 	namespace := v.object.GetNamespace()
 	return placement.Request{
@@ -359,7 +363,7 @@ func (c *Controller) request(v placedVersion) placement.Request {
 	}
 }
 
-// needIn finds out what has to exist in one system.
+// needIn finds out what has to exist for an object in one system, and records it in n.
 func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructured, decision delivery.Decision, n *need) {
 	system := route.System
 	if !c.resolve(system, &decision, n) {
@@ -417,7 +421,8 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	n.run = n.run.And(next.Run).And(system.RunOf(object, decision))
 }
 
-// awaitTaking records a failure if the delivered object has existed for takingTimeout and the system does not follow it. live may be nil.
+// awaitTaking records a failure if the delivered object live has existed for takingTimeout, and the system still follows neither it nor
+// another one for the placed object. live is nil if it does not exist yet.
 func (c *Controller) awaitTaking(system delivery.System, placed delivery.Object, live *unstructured.Unstructured, n *need) {
 	if !system.IsFree(placed) {
 		return
@@ -436,7 +441,8 @@ func (c *Controller) awaitTaking(system delivery.System, placed delivery.Object,
 		"it; see the Events of the placed object, and delete what they name", system.Title, live.GetKind()+" "+qualified(live))
 }
 
-// knows reports whether Berth reads the types of objects of a system, so that it is known which exist. Otherwise, it records in n why not.
+// knows reports whether the types of objects of a system have been read, so that it is known which exist. Otherwise, it records in n why
+// not.
 func (c *Controller) knows(system delivery.System, objects []delivery.Delivered, n *need) bool {
 	for _, o := range objects {
 		if o.Existing {
@@ -460,8 +466,8 @@ func (c *Controller) knows(system delivery.System, objects []delivery.Delivered,
 	return true
 }
 
-// resolve adds to a decision the objects of the inventories to which the system refers, and takes out of it the clusters that are being
-// deleted or gone and that the system must not get. It returns false while they are not known.
+// resolve adds to a decision the objects of the inventories to which the system refers, and removes the clusters that the system must not
+// get, because they are being deleted or no inventory has them. It returns false while the inventories have not been read.
 func (c *Controller) resolve(system delivery.System, decision *delivery.Decision, n *need) bool {
 	own, unread := false, false
 	for _, resource := range c.inventories() {
@@ -498,8 +504,8 @@ func (c *Controller) resolve(system delivery.System, decision *delivery.Decision
 	return true
 }
 
-// findUnjoined sets decision.Unjoined for a system whose members are the objects of an inventory. It returns false while they are not
-// known.
+// findUnjoined sets decision.Unjoined for a system whose members are the objects of an inventory. It returns false while that inventory has
+// not been read.
 func (c *Controller) findUnjoined(system delivery.System, decision *delivery.Decision, n *need) bool {
 	for _, resource := range c.inventories() {
 		if resource.GroupResource() != system.Members {
@@ -518,8 +524,8 @@ func (c *Controller) findUnjoined(system delivery.System, decision *delivery.Dec
 	return true
 }
 
-// observe returns the delivered object of a system and what the system reports of it, or nil. unread says why Berth can't read the
-// reports; nil if it can.
+// observe returns in live the delivered object of an object in a system, and in observed what the system reports of the object; each is nil
+// if there is none. unread says why Berth can't read the reports; nil if it can.
 func (c *Controller) observe(system delivery.System, object *unstructured.Unstructured, n *need) (live *unstructured.Unstructured,
 	observed *delivery.Observation, unread *delivery.Run) {
 	key, placed := keyOf(object), delivery.ObjectOf(object)
@@ -547,8 +553,9 @@ func (c *Controller) observe(system delivery.System, object *unstructured.Unstru
 	return live, observed, unread
 }
 
-// observeWorks adds to what a system reports in which clusters the objects are that carry a placed object. Of a system that reports nothing
-// else, it adds what the object lacks there, and nothing if the API server does not serve these objects.
+// observeWorks adds to observed, which may be nil, in which clusters a placed object is as the objects of WorkKinds tell. Of a system that
+// reports nothing else, it also adds what the object lacks there to run. It adds nothing of such a system if these kinds are not served.
+// The second result says why Berth can't read them; nil if it can.
 func (c *Controller) observeWorks(system delivery.System, key delivery.Key, observed *delivery.Observation, n *need) (*delivery.Observation, *delivery.Run) {
 	for _, kind := range system.WorkKinds() {
 		if !system.Reports() && c.Catalog.Kind(kind.GroupVersionResource) == "" {
@@ -581,7 +588,8 @@ func (c *Controller) observeWorks(system delivery.System, key delivery.Key, obse
 	return observed, nil
 }
 
-// addUnavailable adds to what an object lacks in clusters that the system hears nothing of a cluster.
+// addUnavailable adds a text to carried, which has what an object lacks by cluster, for each cluster that is not ready and has none: the
+// system does not know whether the object runs there.
 func (c *Controller) addUnavailable(system delivery.System, carried map[string]string) {
 	for _, resource := range c.inventories() {
 		state, _ := c.clusterWatches.State(resource)
@@ -596,7 +604,7 @@ func (c *Controller) addUnavailable(system delivery.System, carried map[string]s
 	}
 }
 
-// mayRead reports whether a system says where objects run, and Berth may read that. It does not matter whether that fails now.
+// mayRead reports whether a system reports where objects run, and Berth has the permission to read the reports, even if reading fails now.
 func (c *Controller) mayRead(system delivery.System, namespaced bool) bool {
 	readable := func(kind delivery.Kind, consumer *watches.Consumer) bool {
 		state, _ := consumer.State(kind.GroupVersionResource)
@@ -609,7 +617,7 @@ func (c *Controller) mayRead(system delivery.System, namespaced bool) bool {
 		!slices.ContainsFunc(system.WorkKinds(), func(kind delivery.Kind) bool { return !readable(kind, c.workWatches) })
 }
 
-// unread says why Berth can't read objects of a kind in which a system reports where objects run; nil if it can.
+// unread returns why Berth can't read objects of a kind in which a system reports where objects run; nil if it can.
 func (c *Controller) unread(system delivery.System, kind delivery.Kind, consumer *watches.Consumer, n *need) *delivery.Run {
 	state, watched := consumer.State(kind.GroupVersionResource)
 	out := &delivery.Run{State: delivery.RunUnknown}
@@ -633,7 +641,8 @@ func (c *Controller) unread(system delivery.System, kind delivery.Kind, consumer
 	return out
 }
 
-// liveIn returns the object of a name that is delivered to a system, or nil. Another client may have copied it under another name.
+// liveIn returns the existing object with a name that is delivered to a system, or nil. It ignores copies of other clients with other
+// names.
 func liveIn(system delivery.System, objectName string, existing map[name]*unstructured.Unstructured) *unstructured.Unstructured {
 	for _, kind := range system.Kinds {
 		for id, o := range existing {
@@ -645,7 +654,8 @@ func liveIn(system delivery.System, objectName string, existing map[name]*unstru
 	return nil
 }
 
-// keep leaves the delivered objects of a system alone. An object that is not delivered does not count as running.
+// keep has converge neither change nor delete the delivered objects of a system. If the system reports where objects run, the placed object
+// then does not count as running.
 func (n *need) keep(system delivery.System) {
 	if system.Reports() {
 		n.run = n.run.And(delivery.Run{State: delivery.NotRunning, Message: "Berth does not deliver it to " + system.Title + " now"})
@@ -655,7 +665,8 @@ func (n *need) keep(system delivery.System) {
 	}
 }
 
-// converge writes the difference between what has to exist for an object and what exists. object is nil if it is gone.
+// converge writes the objects that have to exist for a placed object, and deletes the other existing ones, except for those of n.kept.
+// object is nil if the placed object does not exist any more.
 func (c *Controller) converge(ctx context.Context, object *unstructured.Unstructured, n *need) error {
 	existing := n.existing
 	var errs []error
@@ -706,6 +717,7 @@ func (c *Controller) converge(ctx context.Context, object *unstructured.Unstruct
 	return errors.Join(errs...)
 }
 
+// client returns the client for objects of a type in a namespace, or for cluster-scoped ones if namespace is empty.
 func (c *Controller) client(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
 	if namespace == "" {
 		return c.Client.Resource(resource)
@@ -713,9 +725,9 @@ func (c *Controller) client(resource schema.GroupVersionResource, namespace stri
 	return c.Client.Resource(resource).Namespace(namespace)
 }
 
-// apply writes an object if it differs. live is the object as it is, or nil if it is not known. If the API server refuses the
-// clusters that are kept, the object is written without them. Failures that trying again does not correct are recorded in n. written
-// reports whether the object has its content.
+// apply writes an object if it differs. live is the existing object, or nil if none is known. If the API server refuses the object, it
+// writes want.alone instead, if that is set. It records in n failures that trying again does not correct, and returns others. written
+// reports whether the object now is as wanted.
 func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured.Unstructured, n *need) (written bool, err error) {
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 	subject := fmt.Sprintf("%s %s", want.Kind.Kind, qualified(want.Object))
@@ -766,8 +778,8 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 	return true, nil
 }
 
-// find reads an object that is not known: the cache has only objects that Berth delivered. It returns nil if there is none. free is false
-// if an object of another client has the name, or can't be read, which is recorded in n.
+// find reads an object that is not known: the cache has only objects that Berth delivered. live is nil if it does not exist. free is false
+// if an object of another client has the name, or it can't be read. It records both in n, as failures of subject.
 func (c *Controller) find(ctx context.Context, id name, want *wanted, subject string, n *need) (live *unstructured.Unstructured, free bool, err error) {
 	owner, _ := ownerOf(want.Object)
 	found, err := c.client(id.GroupVersionResource, id.namespace).Get(ctx, id.name, metav1.GetOptions{})
@@ -785,8 +797,8 @@ func (c *Controller) find(ctx context.Context, id name, want *wanted, subject st
 	return found, true, nil
 }
 
-// content is what an object has to have: its own part, and the part that belongs to the status; nil if there is none. answer is what the
-// system made of it before; nil if it keeps all of it.
+// content is what an existing object has to have: body, and status for the status subresource, or nil if there is none. answer is the
+// object as the system changed it when Berth last wrote this content; nil if the system kept all of it.
 type content struct{ body, status, answer *unstructured.Unstructured }
 
 // isIn reports whether an existing object has the content.
@@ -794,10 +806,12 @@ func (d content) isIn(live *unstructured.Unstructured) bool {
 	return d.bodyIsIn(live) && d.statusIsIn(live)
 }
 
+// bodyIsIn reports whether an existing object has the body, or what the system made of it.
 func (d content) bodyIsIn(live *unstructured.Unstructured) bool {
 	return covers(live.Object, d.body.Object) || d.answer != nil && agrees(live.Object, d.answer.Object, d.body.Object)
 }
 
+// statusIsIn reports whether an existing object has the status, or what the system made of it.
 func (d content) statusIsIn(live *unstructured.Unstructured) bool {
 	if d.status == nil {
 		return true
@@ -806,8 +820,8 @@ func (d content) statusIsIn(live *unstructured.Unstructured) bool {
 	return covers(live.Object["status"], want) || d.answer != nil && agrees(live.Object["status"], d.answer.Object["status"], want)
 }
 
-// awaitsDecision reports whether an object must not get a status that lets clusters start it: its clusters are those of an earlier
-// decision, or it is not known yet whether they are. Then ObjectDecided enqueues it.
+// awaitsDecision reports whether an object must not get a status that lets clusters start it yet: its clusters are those of an earlier
+// decision, or may be. ObjectDecided enqueues it after the next decision.
 func (c *Controller) awaitsDecision(object *unstructured.Unstructured, n *need) bool {
 	return c.Undecided(n.decidedBy, object.GetNamespace(), object.GetName(), n.resources...) ||
 		slices.ContainsFunc(n.resources, func(r schema.GroupVersionResource) bool {
@@ -815,7 +829,8 @@ func (c *Controller) awaitsDecision(object *unstructured.Unstructured, n *need) 
 		})
 }
 
-// applyStatus applies the status of the placed object itself if it differs.
+// applyStatus applies the decision to the status of the placed object itself, if it differs and may be applied now. written is false if
+// that failed, or has to wait because another client changes the status back.
 func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstructured.Unstructured, n *need) (written bool, err error) {
 	if covers(object.Object["status"], want.Object.Object["status"]) || !want.MayApplyStatus(object) {
 		return true, nil
@@ -853,9 +868,9 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 	return true, nil
 }
 
-// deliveredFor reports whether Berth delivered an object for another one, or for an earlier one of that name. The object has a name
-// for it. If another client has changed the label or the owners, the object is Berth's because Berth applied it, as its managed
-// fields say. To make an object of another client look like that, a user has to be allowed to write that object.
+// deliveredFor reports whether Berth delivered the object o, which has a name for the placed object owner, for that one, or for an earlier
+// one of its name. If another client has changed the label or the owners, the managed fields tell that Berth applied the object. Only a
+// user who may write an object of another client can make it look like that.
 func deliveredFor(o *unstructured.Unstructured, owner delivery.Key) bool {
 	switch key, ok := ownerOf(o); {
 	case ok && key == owner, isOrphan(o):
@@ -868,8 +883,8 @@ func deliveredFor(o *unstructured.Unstructured, owner delivery.Key) bool {
 	})
 }
 
-// split returns the object with the hash of its content, and the part that belongs to the status subresource; nil if there is
-// none.
+// split returns the object to write, with the hash of its content as an annotation, and apart from it the status to write to the
+// subresource; nil if there is none.
 func split(want delivery.Delivered) (body, status *unstructured.Unstructured) {
 	body = want.Object.DeepCopy()
 	if want.Status {
@@ -899,8 +914,7 @@ func split(want delivery.Delivered) (body, status *unstructured.Unstructured) {
 	return body, status
 }
 
-// covers reports whether live has all that want has. Lists have to be equal, except for owner references, which other clients
-// may add.
+// covers reports whether live has all that want has. Lists have to be equal, except that a list of owner references may have more.
 func covers(live, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -930,7 +944,7 @@ func covers(live, want any) bool {
 	return live == want
 }
 
-// agrees reports whether live has what the API server answered for all that want has.
+// agrees reports whether live has the values of answered in all fields that want has.
 func agrees(live, answered, want any) bool {
 	wanted, ok := want.(map[string]any)
 	if !ok {
@@ -952,6 +966,7 @@ func isOwner(value any) bool {
 	return members["uid"] != nil && members["kind"] != nil
 }
 
+// qualified returns the namespace and the name of an object, such as "shop/web", or the name alone if it has no namespace.
 func qualified(o *unstructured.Unstructured) string {
 	if o.GetNamespace() == "" {
 		return o.GetName()
@@ -959,7 +974,7 @@ func qualified(o *unstructured.Unstructured) string {
 	return o.GetNamespace() + "/" + o.GetName()
 }
 
-// managerOf returns the field manager that last wrote an object.
+// managerOf returns the name of the field manager that last wrote an object; "another client" if that is not known.
 func managerOf(o *unstructured.Unstructured) string {
 	manager, last := "another client", time.Time{}
 	for _, entry := range o.GetManagedFields() {
@@ -970,12 +985,12 @@ func managerOf(o *unstructured.Unstructured) string {
 	return manager
 }
 
-// isRefusal reports whether the API server refuses a request for its content, or for a missing permission.
+// isRefusal reports whether an error is that the API server refuses the content of a request, or that a permission is missing.
 func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// refused records the failure of a request that trying again does not correct, and returns other errors.
+// refused records in n the failure of a request that trying again does not correct, and returns other errors, with subject in front.
 func refused(err error, subject string, system delivery.System, n *need) error {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -988,13 +1003,13 @@ func refused(err error, subject string, system delivery.System, n *need) error {
 	return nil
 }
 
-// advice says which ClusterRole is missing.
+// advice returns which ClusterRole to apply, for appending to a message that a permission is missing.
 func advice(system delivery.System) string {
 	return fmt.Sprintf("; apply the ClusterRole %s, which has what delivery to %s needs", system.ClusterRole, system.Title)
 }
 
-// findLeftBehind finds the types of objects that an earlier leader delivered, so that those which no policy needs any more are
-// deleted. It reports whether it has to look again.
+// findLeftBehind moves the types of which an earlier leader delivered objects from unsearched to leftBehind, so that objects which no
+// policy needs any more are deleted. again reports whether a type could not be listed and has to be listed later.
 func (c *Controller) findLeftBehind(ctx context.Context) (again bool) {
 	for resource := range c.unsearched {
 		if c.Catalog.Kind(resource) == "" {

@@ -32,32 +32,31 @@ import (
 
 var _ watches.Sink = (*reports)(nil)
 
-// reports holds what systems report of placed objects. Of each object with a report, it holds only what the report says. It is safe
-// for concurrent use.
+// reports holds what systems report of placed objects in other objects. Of these, it holds only what they report. It is safe for concurrent
+// use.
 type reports struct {
 	// changed is called with the placed objects whose reports changed.
 	changed func(...delivery.Key)
-	// readers read the objects with reports.
+	// readers has the system whose reports are objects of a type.
 	readers map[schema.GroupVersionResource]delivery.System
 
 	mu     sync.RWMutex
-	tables map[schema.GroupVersionResource]*reportTable
+	tables map[schema.GroupVersionResource]*reportTable // The types whose objects are all known.
 }
 
 // reportTable holds the reports of one type.
 type reportTable struct {
 	reports map[name]report
-	// byKey are the objects that report a placed object, sorted. What counts is the one that the system itself keeps. Clients that may
-	// write such objects add others, by which the system brings the object to more clusters.
-	byKey map[delivery.Key][]name
-	// system keeps the objects, and kind is their kind.
-	system delivery.System
-	kind   string
+	// byKey has the objects that report each placed object, sorted. The report is that of the one which the system itself keeps. The others,
+	// which other clients wrote, only tell to which more clusters the system brings the object: Observation.Strays.
+	byKey  map[delivery.Key][]name
+	system delivery.System // The system that keeps the objects with reports.
+	kind   string          // The kind of the objects with reports.
 }
 
 // report is what an object reports of a placed object.
 type report struct {
-	key      delivery.Key
+	key      delivery.Key // The placed object.
 	observed delivery.Observation
 }
 
@@ -71,7 +70,7 @@ func newReports(changed func(...delivery.Key)) *reports {
 	return out
 }
 
-// of returns the report of a placed object, or nil.
+// of returns what objects of a type report of a placed object; nil if there is no report, or if not all of these objects are known.
 func (r *reports) of(resource schema.GroupVersionResource, key delivery.Key) *delivery.Observation {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -162,6 +161,7 @@ func (r *reports) swap(resource schema.GroupVersionResource, next *reportTable) 
 	return touched
 }
 
+// newTable returns an empty table for a type of objects with reports.
 func (r *reports) newTable(resource schema.GroupVersionResource) *reportTable {
 	out := &reportTable{reports: map[name]report{}, byKey: map[delivery.Key][]name{}, system: r.readers[resource]}
 	for _, kind := range out.system.ReportKinds() {
@@ -172,7 +172,7 @@ func (r *reports) newTable(resource schema.GroupVersionResource) *reportTable {
 	return out
 }
 
-// of returns the report of a placed object, or nil.
+// of returns what is reported of a placed object, with strays; nil if nothing is.
 func (t *reportTable) of(key delivery.Key) *delivery.Observation {
 	names := t.byKey[key]
 	if len(names) == 0 {
@@ -196,14 +196,15 @@ func (t *reportTable) of(key delivery.Key) *delivery.Observation {
 	return &out
 }
 
-// put stores a report, and returns the placed object if its report changed. The object must not have reported another one.
+// put stores the report of the object id, and returns the placed object if what is reported of it changed. A report of id on another placed
+// object must have been removed before.
 func (t *reportTable) put(id name, r report) []delivery.Key {
 	before := t.of(r.key)
 	t.add(id, r)
 	return changedOf(r.key, before, t.of(r.key))
 }
 
-// add is put without an answer, which takes the time of all reports of the placed object.
+// add stores a report as put does, without finding out whether what is reported changed.
 func (t *reportTable) add(id name, r report) {
 	names := t.byKey[r.key]
 	t.reports[id] = r
@@ -212,7 +213,7 @@ func (t *reportTable) add(id name, r report) {
 	}
 }
 
-// remove drops the report of an object, and returns the placed object if its report changed.
+// remove drops the report of the object id, and returns the placed object if what is reported of it changed.
 func (t *reportTable) remove(id name) []delivery.Key {
 	r, known := t.reports[id]
 	if !known {
@@ -227,6 +228,7 @@ func (t *reportTable) remove(id name) []delivery.Key {
 	return changedOf(r.key, before, t.of(r.key))
 }
 
+// changedOf returns key if the reports of it before and after a change differ; none otherwise.
 func changedOf(key delivery.Key, before, after *delivery.Observation) []delivery.Key {
 	if same(before, after) {
 		return nil

@@ -29,23 +29,24 @@ import (
 
 var _ watches.Sink = (*works)(nil)
 
-// works holds to which clusters systems carry placed objects, also those that are gone. It is safe for concurrent use.
+// works holds to which clusters systems carry placed objects, by objects of System.WorkKinds, here called works. A work carries a placed
+// object even after that is deleted. It is safe for concurrent use.
 type works struct {
 	// changed is called with the placed objects whose clusters may have changed.
 	changed func(...delivery.Key)
-	// systems read the objects.
+	// systems has the system of each type of works.
 	systems map[schema.GroupVersionResource]delivery.System
 
 	mu sync.Mutex
-	// tables have what each object carries, and clusters has the clusters of what is carried, by the objects that carry it there. What is
-	// carried has the type of these.
+	// tables has what each work carries, by the type and the name of the work. clusters has the same by its subject, and then by work. A
+	// subject is what a work carries, with the name that the work has for it and the type of the work.
 	tables   map[schema.GroupVersionResource]map[name]delivery.Carried
 	clusters map[name]map[name]delivery.Carried
-	// readers are the placed objects for which of was called, by what is carried.
+	// readers are the placed objects for which of was called, by subject.
 	readers map[name]delivery.Key
 }
 
-// subjectOf returns what an object of a type carries.
+// subjectOf returns the subject of a work of a type.
 func subjectOf(resource schema.GroupVersionResource, carried delivery.Carried) name {
 	return name{resource, carried.Namespace, carried.Name}
 }
@@ -63,8 +64,8 @@ func newWorks(changed func(...delivery.Key)) *works {
 	return out
 }
 
-// of returns the clusters to which objects of a type carry a placed object, with what they carry there, not nil. From now on, changed is
-// called with the reader, which is the placed object, when that changes.
+// of returns the clusters to which works of a type carry the placed object reader, with how they carry it there; not nil. From now on,
+// changed is called with reader when the result may have changed.
 func (w *works) of(resource schema.GroupVersionResource, reader delivery.Key) map[string]delivery.Carried {
 	what := w.carriedOf(resource, reader)
 	w.mu.Lock()
@@ -73,7 +74,7 @@ func (w *works) of(resource schema.GroupVersionResource, reader delivery.Key) ma
 	return w.byCluster(what)
 }
 
-// at returns what of returns, without a reader.
+// at returns the same as of, but has changed not called.
 func (w *works) at(resource schema.GroupVersionResource, placed delivery.Key) map[string]delivery.Carried {
 	what := w.carriedOf(resource, placed)
 	w.mu.Lock()
@@ -81,8 +82,8 @@ func (w *works) at(resource schema.GroupVersionResource, placed delivery.Key) ma
 	return w.byCluster(what)
 }
 
-// byCluster returns how something is carried to each cluster. Of several objects that carry it to the same one, what is missing of any
-// counts, and it is being removed if all of them are being deleted. The caller holds mu.
+// byCluster returns how a subject is carried, by cluster. Of several works that carry it to one cluster, it has the Missing of one that has
+// any, and Ending and Absent if all have them. The caller holds mu.
 func (w *works) byCluster(what name) map[string]delivery.Carried {
 	out := map[string]delivery.Carried{}
 	for _, carried := range w.clusters[what] {
@@ -94,12 +95,12 @@ func (w *works) byCluster(what name) map[string]delivery.Carried {
 	return out
 }
 
-// carriedOf returns what objects of a type carry of a placed object.
+// carriedOf returns the subject of works of a type that carry a placed object.
 func (w *works) carriedOf(resource schema.GroupVersionResource, placed delivery.Key) name {
 	return name{resource, placed.Namespace, w.systems[resource].CarriedAs(delivery.Object{GroupVersionKind: placed.WithVersion(""), Name: placed.Name})}
 }
 
-// forget drops a placed object that is gone.
+// forget has changed no longer called with a placed object, which does not exist any more.
 func (w *works) forget(reader delivery.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +152,7 @@ func (w *works) Drop(resource schema.GroupVersionResource) {
 	w.changed(touched...)
 }
 
-// clear drops the objects of a type, and returns the readers of what they carried. The caller holds mu.
+// clear drops the works of a type, and returns the readers of what they carried. The caller holds mu.
 func (w *works) clear(resource schema.GroupVersionResource) []delivery.Key {
 	var touched []delivery.Key
 	for id := range w.tables[resource] {
@@ -160,8 +161,7 @@ func (w *works) clear(resource schema.GroupVersionResource) []delivery.Key {
 	return touched
 }
 
-// set records what an object carries, nil for nothing, and returns the readers of what is carried to other clusters than before. The caller
-// holds mu.
+// set records what the work id carries, nil for nothing, and returns the readers of what is now carried differently. The caller holds mu.
 func (w *works) set(id name, next *delivery.Carried) []delivery.Key {
 	table := w.tables[id.GroupVersionResource]
 	before, known := table[id]

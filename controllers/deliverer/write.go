@@ -38,11 +38,11 @@ var forced = metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
 // checkSuffix ends the name with which the API server checks an object before Berth deletes the one that exists.
 const checkSuffix = "-check"
 
-// write writes an object and returns it as it is stored. live is the object as it is, or nil if there is none.
+// write gives a delivered object the content body and returns it as it is stored. live is the object before, or nil if there is none.
 //
-// A server-side apply leaves what another client owns. If that is more than Berth applies in a field that has to be Berth's as a whole,
-// or items of a list, a patch replaces it. If the API server refuses to change the object, and would accept it as a new one, Berth
-// deletes it and creates it again, as far as the kind allows.
+// A server-side apply leaves the fields that other clients own. Those in the field Kind.Whole, and in lists that Berth applies, are then
+// replaced by a patch. If the API server refuses to change the object, and would accept it as a new one, Berth deletes it and creates it
+// again, if Kind.Recreatable is set.
 func (c *Controller) write(ctx context.Context, kind delivery.Kind, id name, live, body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	resource := c.client(id.GroupVersionResource, id.namespace)
 	got, err := c.change(ctx, kind, id, live, body)
@@ -61,7 +61,7 @@ func (c *Controller) write(ctx context.Context, kind delivery.Kind, id name, liv
 	return resource.Apply(ctx, id.name, body, forced)
 }
 
-// change changes an object, or creates it if live is nil.
+// change changes an object to have the content body, or creates it if live is nil. It returns the object as it is stored.
 func (c *Controller) change(ctx context.Context, kind delivery.Kind, id name, live, body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var err error
 	if live != nil && c.exceeds(kind, id, live, body) {
@@ -84,7 +84,8 @@ func (c *Controller) change(ctx context.Context, kind delivery.Kind, id name, li
 	return c.replace(ctx, kind, id, got, body)
 }
 
-// replace sets the content of an object to Berth's where another client has set more.
+// replace patches an object, where another client has set something else or more, to have the content body. It returns the object as it is
+// stored.
 func (c *Controller) replace(ctx context.Context, kind delivery.Kind, id name, live, body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	patch := contentPatch(kind, live.Object, body.Object)
 	if len(patch) == 0 {
@@ -96,12 +97,13 @@ func (c *Controller) replace(ctx context.Context, kind delivery.Kind, id name, l
 	return c.client(id.GroupVersionResource, id.namespace).Patch(ctx, id.name, types.MergePatchType, text, metav1.PatchOptions{FieldManager: FieldManager})
 }
 
-// exceeds reports whether an object has more than Berth applies in the field Kind.Whole, beside what the system adds to it.
+// exceeds reports whether other clients have set something in the field Kind.Whole of an object: it has more there than body and what the
+// system adds.
 func (c *Controller) exceeds(kind delivery.Kind, id name, live, body *unstructured.Unstructured) bool {
 	return exceeds(kind, live, body) && !equality.Semantic.DeepEqual(c.delivered.defaultsOf(id), wholeOf(kind, live))
 }
 
-// exceeds reports whether an object has more in the field Kind.Whole than body, except for the member Kind.Others.
+// exceeds reports whether live has more in the field Kind.Whole than body has, except for its member Kind.Others.
 func exceeds(kind delivery.Kind, live, body *unstructured.Unstructured) bool {
 	members, ok := wholeOf(kind, live).(map[string]any)
 	if !ok {
@@ -121,7 +123,7 @@ func wholeOf(kind delivery.Kind, o *unstructured.Unstructured) any {
 	return out
 }
 
-// hasMore reports whether live has members that want does not have, in itself or in items of lists.
+// hasMore reports whether live has members that want does not have, at any depth. It does not look into lists of different lengths.
 func hasMore(live, want any) bool {
 	switch live := live.(type) {
 	case map[string]any:
@@ -143,8 +145,8 @@ func hasMore(live, want any) bool {
 	return false
 }
 
-// contentPatch returns a JSON merge patch that makes the content of live, without metadata and status, cover that of body, and removes
-// what exceeds it in the field Kind.Whole.
+// contentPatch returns a JSON merge patch that gives live all that body has, without metadata and status, and removes from the field
+// Kind.Whole what body does not have. It is empty if there is nothing to patch.
 func contentPatch(kind delivery.Kind, live, body map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(body)) {
@@ -159,7 +161,7 @@ func contentPatch(kind delivery.Kind, live, body map[string]any) map[string]any 
 	return out
 }
 
-// mergePatch returns the part of a patch for the value at a path. differs is false if there is none.
+// mergePatch returns the part of contentPatch for the value at a path, such as "spec.placement". differs is false if none is needed.
 func mergePatch(kind delivery.Kind, path string, live, want any) (patch any, differs bool) {
 	whole := kind.Whole != "" && (path == kind.Whole || strings.HasPrefix(path, kind.Whole+"."))
 	members, ok := live.(map[string]any)
