@@ -30,10 +30,10 @@ import (
 // modeReasons are the reasons of conditions of policies that are not enforced.
 var modeReasons = map[placementv1.Mode]string{placementv1.ModeWarn: placementv1.ReasonWarnMode, placementv1.ModeDryRun: placementv1.ReasonDryRunMode}
 
-// delivers reports whether the policy has spec.delivery, or matches placement objects.
+// delivers reports whether the policy has spec.delivery, or objects of it are delivered to their own systems, as placement objects are.
 func (f Facts) delivers() bool { return f.State.Policy.Delivery != nil || f.Delivery.Placed > 0 }
 
-// delivered returns how far delivery is, or nil if the policy delivers nothing.
+// delivered returns status.delivery; nil if the policy delivers nothing.
 func (f Facts) delivered() *placementv1.DeliveryStatus {
 	if !f.delivers() {
 		return nil
@@ -115,7 +115,7 @@ func (f Facts) runningCondition() *metav1.Condition {
 	}
 }
 
-// delivery sets what is known of delivery.
+// delivery sets status.delivery and the conditions Delivered and Running. A new leader keeps those of old until all objects have a result.
 func (s *setter) delivery(old placementv1.PlacementPolicyStatus, f Facts) {
 	if !f.DeliverySettled && old.Delivery != nil {
 		// A new leader has not looked at all objects yet.
@@ -127,8 +127,8 @@ func (s *setter) delivery(old placementv1.PlacementPolicyStatus, f Facts) {
 	s.set(placementv1.ConditionRunning, f.runningCondition())
 }
 
-// asDelivered returns the condition Compliant: compliant, or False if Delivered is. Objects that have their placement may run in clusters
-// that were not decided, or not in those that were, also if existing objects are not looked at.
+// asDelivered returns the condition Compliant: compliant, or a condition that is False because Delivered is. Objects that have their
+// placement may then run in clusters that were not decided, or not in those that were, even if the policy does not decide existing objects.
 func (s *setter) asDelivered(compliant *metav1.Condition, f Facts) *metav1.Condition {
 	delivered := s.find(placementv1.ConditionDelivered)
 	if f.State.Policy.Mode != placementv1.ModeEnforce || delivered == nil || delivered.Status != metav1.ConditionFalse {
@@ -140,7 +140,7 @@ func (s *setter) asDelivered(compliant *metav1.Condition, f Facts) *metav1.Condi
 	return isFalse(placementv1.ReasonNotDelivered, "workloads may run in clusters that were not decided, or not in those that were: "+delivered.Message)
 }
 
-// subject names an object in a message.
+// subject returns an object's name for a message, such as "deployments.apps shop/web".
 func subject(o *delivery.ReportedObject) string {
 	if o.Namespace == "" {
 		return o.Resource.String() + " " + o.Name

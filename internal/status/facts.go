@@ -20,9 +20,9 @@ limitations under the License.
 // so the callers can skip writes that change nothing.
 package status
 
-// WebhookState is the state of a policy's rules in the webhook configuration.
+// WebhookState is the state in the webhook configuration of the rules of a policy, a quota, or a LimitedResource.
 type WebhookState struct {
-	// Generation is the policy's generation whose rules were written; 0 if none were.
+	// Generation is the object's generation whose rules were written or refused; 0 if none were.
 	Generation int64
 	// Rejected is the API server's error for the rules of that generation; empty if it accepted them.
 	Rejected string

@@ -28,17 +28,17 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 )
 
-// Notification is a change of a policy's status that is reported to users by an Event on the policy. The message has no names and
-// values of objects: users read the Event who may not read the objects.
+// Notification is a change of a policy's status that an Event on the policy reports to users. The message has no names and values of
+// objects, since users who may read the Event may not be allowed to read the objects.
 type Notification struct {
 	Kind    events.Kind
 	Message string
 }
 
-// starting are the reasons of Ready that every policy passes through after it is created or changed.
+// starting are the reasons of the condition Ready that every policy has for a while after it is created or changed.
 var starting = []string{placementv1.ReasonNotInForce, placementv1.ReasonWebhookPending, placementv1.ReasonReplicating}
 
-// Notifications returns the changes between two statuses that are reported to users.
+// Notifications returns the changes between two statuses of a policy that Events report to users.
 func Notifications(before, after placementv1.PlacementPolicyStatus) []Notification {
 	var out []Notification
 	was, is := conditionOf(before, placementv1.ConditionReady), conditionOf(after, placementv1.ConditionReady)
@@ -68,7 +68,7 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 		unapproved(before, after), undelivered(before, after))
 }
 
-// notReady describes why a policy is not ready. What a remote engine refuses may name objects.
+// notReady returns the message of the condition Ready, without the error of a remote engine that refuses a push, which may name objects.
 func notReady(ready metav1.Condition) string {
 	if ready.Reason == placementv1.ReasonPushFailed {
 		return "the engine refuses what Berth pushes; see the Replicated condition"
@@ -119,7 +119,7 @@ func unapproved(before, after placementv1.PlacementPolicyStatus) []Notification 
 	return []Notification{{events.PlanWaits, message}}
 }
 
-// rolled returns the changes of a rollout.
+// rolled returns the changes of a rollout that Events report. Both statuses may be nil.
 func rolled(before, after *placementv1.RolloutStatus) []Notification {
 	if after == nil {
 		return nil
@@ -150,7 +150,7 @@ func rolled(before, after *placementv1.RolloutStatus) []Notification {
 	return out
 }
 
-// planned returns the changes of a plan. A plan that is completed when it becomes known is reported once.
+// planned returns a notification that a plan started or is completed; none if neither changed. Both plans may be nil.
 func planned(before, after *placementv1.RemediationPlan) []Notification {
 	if after == nil || before != nil && before.Digest == after.Digest && before.State == after.State {
 		return nil
@@ -164,16 +164,17 @@ func planned(before, after *placementv1.RemediationPlan) []Notification {
 	return nil
 }
 
-// conditionOf returns a condition; an empty condition if there is none.
+// conditionOf returns the condition of a status with a type; an empty condition if there is none.
 func conditionOf(s placementv1.PlacementPolicyStatus, name string) metav1.Condition {
 	return ptr.Deref(meta.FindStatusCondition(s.Conditions, name), metav1.Condition{})
 }
 
-// violations returns the number of objects that differ from the policy's decision.
+// violations returns the number of objects that the policy would deny or move. Unlike status.violations, it leaves out undecided objects.
 func violations(s placementv1.PlacementPolicyStatus) int32 {
 	return number(s.WouldDeny) + number(s.WouldMove)
 }
 
+// number returns the number to which n points; 0 for nil.
 func number(n *int32) int32 {
 	if n == nil {
 		return 0

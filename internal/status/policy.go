@@ -45,19 +45,21 @@ import (
 
 // Facts is everything that the leader knows about one policy.
 type Facts struct {
+	// Generation is the policy's generation in the API server's object.
 	Generation int64
 	// Unresponsive are the group versions of extension API servers that do not respond, so that their types are not known.
 	Unresponsive []schema.GroupVersion
 	// State is the policy as this replica has loaded it; nil while it is not loaded.
 	State *placement.PolicyState
-	// Replicated are the types that the policy reads, and World those that its predicates read.
+	// Replicated are the replicas of the types that the policy reads, and World those of the types that its predicates read.
 	Replicated, World map[schema.GroupVersionResource]Replica
-	// Ambiguous are the names of clusters that several objects of the inventories that the policy reads have.
+	// Ambiguous are the names of clusters that more than one object has, in the inventories that the policy reads.
 	Ambiguous []replication.Ambiguity
 	// Stale is the reason why the data that the policy reads is too old to decide; nil if it is current.
 	Stale error
-	// Pushed are the types that are pushed to the remote engine. PushErr is the error with which the engine rejects the push. Settled
-	// reports whether the engine has everything. The three are used only for policies with a remote engine.
+	// Pushed is the state of each type that is pushed to the remote engine, with the number of objects there. PushErr is the error with
+	// which the engine refused a push; nil if there is none. Settled reports whether the engine has all data and modules. The three are
+	// used only for policies with a remote engine.
 	Pushed  map[schema.GroupVersionResource]Replica
 	PushErr error
 	Settled bool
@@ -66,33 +68,34 @@ type Facts struct {
 	Coverage *match.Coverage
 	// NoNamespaces reports whether the namespace selector selects no existing namespace.
 	NoNamespaces bool
-	// Meant has a question that suggests a similar name for the plural names of missing types, for appending to a message.
+	// Meant has, by the plural name of a missing type, a question that suggests a similar name, for appending to a message.
 	Meant map[string]string
-	// MatchedWatches is the watch state of the types that the policy matches.
+	// MatchedWatches is the state of the watches on the types that the policy matches, taken together.
 	MatchedWatches watches.State
-	// Deciding reports whether existing objects of the matched types are about to be decided.
+	// Deciding reports whether existing objects of the matched types have yet to be decided.
 	Deciding bool
 	// Resuming reports whether it is still unknown if an earlier leader paused remediation.
 	Resuming bool
-	Report   remediation.Report
-	// Waiting are the objects that wait for the policy's budget.
+	// Report is what the leader's decisions on existing objects add up to.
+	Report remediation.Report
+	// Waiting has the objects that remediation has to patch and that wait, those that it moved, and those that failed.
 	Waiting remediation.Waiting
 	// Types is the type checker's result for the loaded generation; nil if there is none yet.
 	Types *TypeState
-	// RemediatedBefore is the count to which the report's count is added.
+	// RemediatedBefore is the number of patches and evictions before this process became the leader.
 	RemediatedBefore int64
-	// Rollout is the next status of the policy's rollout. RolloutPending reports whether it is not that of the newest version yet,
-	// because a revision is not stored.
+	// Rollout is the next status of the policy's rollout. RolloutPending reports whether that is not the rollout of the newest version,
+	// which can't begin because a revision is not stored.
 	Rollout        *placementv1.RolloutStatus
 	RolloutPending bool
-	// Delivery is the account of the policy's deliveries. DeliverySettled reports whether it has all existing objects.
+	// Delivery is the account of the policy's deliveries. DeliverySettled reports whether it has the result of each existing object.
 	Delivery        delivery.Report
 	DeliverySettled bool
-	// Health is that of the remote engine; nil if the policy has none.
+	// Health is what the leader knows of the remote engine; nil if the policy has none.
 	Health *placement.RemoteHealth
 }
 
-// Replica is the watch state of the fields of a type that a policy reads, and the number of its objects.
+// Replica is the state in which Berth has the data of one type, and the number of its objects.
 type Replica struct {
 	watches.State
 	Objects int
@@ -114,9 +117,9 @@ const (
 	maxMoving           = 100
 )
 
-// Compute returns the policy's status for the facts. From the old status it keeps the transition times. It also keeps
-// what a new leader does not know yet: the pause, the findings, and the number of undecided objects, and findings that
-// hold for about as many objects as match. Otherwise, equal facts give equal results.
+// Compute returns the policy's status for the facts. From the old status it keeps the transition times, and what a new leader does not know
+// yet, such as the pause, the findings, and the numbers of objects. It also keeps findings that depend on the number of matched objects
+// until that differs clearly. Otherwise, equal facts give equal results.
 func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.PlacementPolicyStatus {
 	if f.State == nil && len(old.Conditions) > 0 {
 		// A leader that has just started knows less than the previous leader wrote.
@@ -150,15 +153,15 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	return out
 }
 
-// setter sets the conditions of one policy.
+// setter sets the conditions and the other fields of the status of one policy.
 type setter struct {
 	conditions
-	out *placementv1.PlacementPolicyStatus
+	out *placementv1.PlacementPolicyStatus // The status that Compute returns.
 	// impossible reports whether the type checker found a contract rule that can never have a value.
 	impossible bool
 }
 
-// compiles returns the condition Compiled without what the type checker finds.
+// compiles returns the condition Compiled as it is without the findings of the type checker.
 func (f Facts) compiles() *metav1.Condition {
 	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); waits {
 		return isTrue(placementv1.ReasonCompiled, "the policy's text compiles")
@@ -180,7 +183,7 @@ func (f Facts) compiles() *metav1.Condition {
 	return isFalse(reason, consequence+": "+f.State.Err.Error())
 }
 
-// undecided describes what happens to requests for objects that a policy can't decide.
+// undecided returns what happens to requests that a policy with a failurePolicy can't decide: "denied" or "admitted without it".
 func undecided(p placementv1.FailurePolicy) string {
 	if p == placementv1.FailurePolicyIgnore {
 		return "admitted without it"
@@ -188,7 +191,7 @@ func undecided(p placementv1.FailurePolicy) string {
 	return "denied"
 }
 
-// unmatched returns the condition Enforced of a policy that matches nothing, or nil. The coverage is nil if it is unknown.
+// unmatched returns the condition Enforced of a policy that can't match any object, or none now; nil if it can, or that is not known.
 func (f Facts) unmatched() *metav1.Condition {
 	switch c := f.Coverage; {
 	case c != nil && c.Impossible != "":
@@ -200,7 +203,8 @@ func (f Facts) unmatched() *metav1.Condition {
 	}
 }
 
-// partly returns why the policy matches a part of what it names, or nothing at present, and the reason; "" if it matches all of it.
+// partly returns the reason of the condition Enforced, and the message, of a policy that matches only a part of the types that it names, or
+// selects no namespace; "" for other policies.
 func (f Facts) partly() (reason, message string) {
 	switch c := f.Coverage; {
 	case c == nil:
@@ -214,6 +218,7 @@ func (f Facts) partly() (reason, message string) {
 	}
 }
 
+// stalled returns the condition Stalled of a policy whose author has to correct it; nil for others.
 func (s *setter) stalled(f Facts) *metav1.Condition {
 	_, waits := errors.AsType[*policy.NotServedError](f.State.Err)
 	enforced := s.find(placementv1.ConditionEnforced)
@@ -231,7 +236,7 @@ func (s *setter) stalled(f Facts) *metav1.Condition {
 	}
 }
 
-// replicated returns the condition Replicated. If a remote engine decides, it is False if the engine does not respond.
+// replicated returns the condition Replicated. For a policy with a remote engine, it is also False while the engine does not decide.
 func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Condition {
 	if f.State.Binding == nil {
 		return isUnknown(placementv1.ReasonCompileFailed, "the policy does not compile, so what it reads is not known")
@@ -251,7 +256,7 @@ func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Conditi
 	return data
 }
 
-// data returns the condition Replicated for the data that the policy reads, or that Berth keeps in its remote engine.
+// data returns the condition Replicated as far as it concerns data: what the policy reads, or what Berth pushes to its remote engine.
 func (f Facts) data() *metav1.Condition {
 	if waits, ok := errors.AsType[*policy.NotServedError](f.State.Err); ok {
 		return isFalse(placementv1.ReasonNotServed,
@@ -266,7 +271,7 @@ func (f Facts) data() *metav1.Condition {
 	reads, remote := f.reads(), f.State.Binding.Remote
 	switch {
 	case remote != nil && !remote.NeedsPush():
-		return isTrue(placementv1.ReasonNoDataRead, "it gets no data from Berth")
+		return isTrue(placementv1.ReasonNoDataRead, "the engine gets no data from Berth")
 	case remote == nil && len(reads) == 0:
 		return isTrue(placementv1.ReasonNoDataRead, "the policy reads no cluster data")
 	}
@@ -293,12 +298,13 @@ func (f Facts) data() *metav1.Condition {
 	}
 	message := "everything that the policy reads is replicated"
 	if remote != nil {
-		message = "it has everything that Berth pushes"
+		message = "the engine has everything that Berth pushes"
 	}
 	return isTrue(placementv1.ReasonReplicated, message)
 }
 
-// unresponsive says which extension API servers do not respond, as one of them may serve a type that is missing; "" if there are none.
+// unresponsive names the extension API servers that do not respond, of which one may serve a missing type, for appending to a message; ""
+// if there are none.
 func (f Facts) unresponsive() string {
 	var names []string
 	for _, gv := range f.Unresponsive {
@@ -310,7 +316,7 @@ func (f Facts) unresponsive() string {
 	return ", and the extension API server of " + strings.Join(names, ", ") + " does not respond: see the APIService"
 }
 
-// available says what a type that is missing waits for.
+// available completes "until the type is": "served again" if extension API servers do not respond, and "installed" otherwise.
 func (f Facts) available() string {
 	if len(f.Unresponsive) > 0 {
 		return "served again"
@@ -318,7 +324,7 @@ func (f Facts) available() string {
 	return "installed"
 }
 
-// names returns the names of reads whose types are not served, with suggestions.
+// names lists the types that the policy reads and that are not served, for a message, with suggestions of similar names.
 func (f Facts) names(missing []analysis.Read) string {
 	texts := make([]string, len(missing))
 	for i, read := range missing {
@@ -328,6 +334,7 @@ func (f Facts) names(missing []analysis.Read) string {
 	return strings.Join(texts, ", ")
 }
 
+// reasonOf returns the reason of a condition for an error in reading a type.
 func reasonOf(err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -354,8 +361,8 @@ func grant(what string, r schema.GroupResource, verbs string, err error) string 
 		what, r, r.Group, r.Resource, verbs, err)
 }
 
-// targets returns why the objects that a policy matches can't be read. A Forbidden error of the API server names the
-// type.
+// targets returns the reason and the message of the condition Compliant for an error in reading the objects that a policy matches. If a
+// permission is missing, the message has the rule to grant.
 func targets(err error) (reason, message string) {
 	var refusal apierrors.APIStatus
 	if !apierrors.IsForbidden(err) {
@@ -368,7 +375,7 @@ func targets(err error) (reason, message string) {
 	return placementv1.ReasonForbiddenTargets, grant("remediate", r, "get, list, watch, patch", err)
 }
 
-// read is a type that a policy reads, or that its predicates read, or both.
+// read is a type that a policy or its predicates read, or that is pushed to its remote engine.
 type read struct {
 	resource schema.GroupVersionResource
 	Replica
@@ -400,6 +407,7 @@ func (f Facts) reads() []read {
 	return out
 }
 
+// dependencies returns status.dependencies: the types that are read or pushed, and those that are read and not served.
 func dependencies(f Facts) []placementv1.Dependency {
 	if f.State.Binding == nil {
 		return nil
@@ -418,6 +426,7 @@ func dependencies(f Facts) []placementv1.Dependency {
 	return out[:min(len(out), maxDependencies)]
 }
 
+// enforced returns the condition Enforced.
 func (f Facts) enforced() *metav1.Condition {
 	mode, unmatched := f.State.Policy.Mode, f.unmatched()
 	switch {
@@ -434,7 +443,7 @@ func (f Facts) enforced() *metav1.Condition {
 	case mode == placementv1.ModeWarn:
 		return isFalse(placementv1.ReasonWarnMode, besides("the policy warns, and changes and denies nothing"))
 	case mode == placementv1.ModeDryRun:
-		return isFalse(placementv1.ReasonDryRunMode, besides("the policy counts, and changes and denies nothing"))
+		return isFalse(placementv1.ReasonDryRunMode, besides("the policy changes and denies nothing; status counts what it would change and deny"))
 	case reason != placementv1.ReasonEnforced:
 		return isTrue(reason, strings.Join(limits, "; "))
 	default:
@@ -442,7 +451,8 @@ func (f Facts) enforced() *metav1.Condition {
 	}
 }
 
-// limits returns what limits the effect of the policy's decisions, and the reason of the condition Enforced for it.
+// limits returns messages about what limits the effect of the policy's decisions, such as other policies that set the same keys, and the
+// reason of the condition Enforced: ReasonEnforced if there are none.
 func (f Facts) limits() (reason string, out []string) {
 	reason = placementv1.ReasonEnforced
 	if partly, message := f.partly(); partly != "" {
@@ -456,8 +466,8 @@ func (f Facts) limits() (reason string, out []string) {
 	return reason, out
 }
 
-// objects sets what is known of existing objects: their numbers, the plan, and the condition Compliant. While they are being
-// decided again, it keeps the findings from before. So no client reads, and no Event reports, a part of the findings.
+// objects sets what is known of existing objects: their numbers, the plan, and the condition Compliant. While all objects are being decided
+// again, it keeps those of the old status, so that no client reads, and no Event reports, numbers of only a part of the objects.
 func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 	if s.out.Moving = old.Moving; !f.Resuming {
 		s.out.Moving = moving(f.Waiting)
@@ -486,7 +496,7 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 	}
 }
 
-// plan returns the newest plan. A new leader keeps the plan of an earlier one until it makes one itself.
+// plan returns status.plan. A leader without a plan keeps old, that of an earlier leader.
 func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPlan {
 	p := f.Report.Plan
 	switch {
@@ -526,9 +536,9 @@ func (f Facts) nothingLeft() bool {
 	return !f.Waiting.Resuming && f.Report.Outstanding == 0 && f.Report.Failed == 0 && f.MatchedWatches.Synced && !f.Deciding
 }
 
-// MovesBefore returns how many moves an earlier leader made after it wrote the status that has a plan, in the generation that was in
-// force: those that were left, and that this leader does not find to be necessary. known is false until this leader has decided the
-// objects. The number is 0 if that can't be told, because another generation is in force, or some objects can't be decided.
+// MovesBefore returns how many moves an earlier leader made after it wrote a status with a plan: those that were left then, and that this
+// leader does not find to be necessary. generation was in force then. known is false until this leader has decided all objects. moves is 0
+// if the number can't be found out, because another generation is in force, or some objects can't be decided.
 func (f Facts) MovesBefore(plan *placementv1.RemediationPlan, generation int64) (moves int64, known bool) {
 	if f.State == nil || f.Resuming {
 		return 0, false
@@ -550,7 +560,8 @@ func (f Facts) MovesBefore(plan *placementv1.RemediationPlan, generation int64) 
 	}
 }
 
-// usedApproval returns the digest of the approval that was used. A leader that has just started does not know the approvals yet.
+// usedApproval returns status.usedApproval: the digest of the approved plan that was carried out. A leader that does not know it yet keeps
+// old.
 func (f Facts) usedApproval(old string) string {
 	switch approval := f.Report.Approval; {
 	case f.Resuming:
@@ -562,7 +573,7 @@ func (f Facts) usedApproval(old string) string {
 	}
 }
 
-// transitions describes the changes that a plan makes.
+// transitions describes the changes that a plan makes, with their numbers of objects, for status.plan.
 func transitions(p *remediation.Plan) (out []string) {
 	value := func(text *string) string {
 		if text == nil {
@@ -577,7 +588,7 @@ func transitions(p *remediation.Plan) (out []string) {
 	return out
 }
 
-// planState returns how far a plan is.
+// planState returns the state of a plan for status.plan.
 func (f Facts) planState(p *remediation.Plan) placementv1.PlanState {
 	switch {
 	case p.Done >= p.Moves && f.Waiting.Rollouts == 0:
@@ -591,7 +602,7 @@ func (f Facts) planState(p *remediation.Plan) placementv1.PlanState {
 	}
 }
 
-// unapproved returns the condition Paused for a plan that needs an approval; nil if it needs none.
+// unapproved returns the condition Paused for a plan that waits for an approval; nil if it waits for none.
 func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
 	if !f.State.Policy.NeedsApproval() || plan == nil || plan.Approval != nil || plan.State == placementv1.PlanCompleted {
 		return nil
@@ -611,8 +622,8 @@ func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
 	return isTrue(placementv1.ReasonWaitingForApproval, fmt.Sprintf("plan %s moves %d objects; %s", plan.Digest, plan.Moves, approve))
 }
 
-// CarriedOut returns the number of objects that a plan moves, and of those that no longer have to be moved. Both are 0 if there
-// is no plan, or if Berth does not carry it out.
+// CarriedOut returns in moves how many objects a plan moves, and in done how many of them no longer have to be moved. Both are 0 if there
+// is no plan, or if it is only proposed.
 func CarriedOut(p *placementv1.RemediationPlan) (moves, done int) {
 	if p == nil || p.State == placementv1.PlanProposed {
 		return 0, 0
@@ -620,7 +631,7 @@ func CarriedOut(p *placementv1.RemediationPlan) (moves, done int) {
 	return int(p.Moves), int(number(p.Done))
 }
 
-// counts sets the numbers of objects. The parameter before is the number of undecided objects in the old status.
+// counts sets the numbers of objects in the status. before is the number of undecided objects in the old status; nil if it has none.
 func (s *setter) counts(f Facts, before *int32) {
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
 	if !f.State.Policy.RemediatesExisting() {
@@ -635,7 +646,7 @@ func (s *setter) counts(f Facts, before *int32) {
 	s.out.ViolationSample = f.Report.Sample
 }
 
-// waitingObjects returns why objects that are due are not patched yet, sorted by reason.
+// waitingObjects returns status.waiting without messages: for each reason, how many objects that Berth has to patch wait.
 func waitingObjects(w remediation.Waiting, plan *placementv1.RemediationPlan) []placementv1.WaitingObjects {
 	var out []placementv1.WaitingObjects
 	if plan != nil && plan.State == placementv1.PlanWaitingForApproval {
@@ -663,7 +674,7 @@ func waitingObjects(w remediation.Waiting, plan *placementv1.RemediationPlan) []
 	return out
 }
 
-// moving lists the objects that were moved to other clusters and do not run there yet.
+// moving returns status.moving: the objects that were moved to other clusters and do not run there yet, at most maxMoving.
 func moving(w remediation.Waiting) (out []placementv1.MovingObject) {
 	for _, m := range w.Moves[:min(len(w.Moves), maxMoving)] {
 		next := placementv1.MovingObject{Object: m.Reference(), Since: metav1.NewTime(m.Since.Truncate(time.Second))}
@@ -675,7 +686,7 @@ func moving(w remediation.Waiting) (out []placementv1.MovingObject) {
 	return out
 }
 
-// failures returns the objects whose patch or rollout failed; nil if there are none.
+// failures returns status.failures: the objects whose patch or rollout failed; nil if there are none, and no pause because of them.
 func failures(w remediation.Waiting) *placementv1.MoveFailures {
 	if len(w.Failures) == 0 && w.Pause == "" {
 		return nil
@@ -694,7 +705,7 @@ func failures(w remediation.Waiting) *placementv1.MoveFailures {
 	return out
 }
 
-// WaitingFor returns how many objects wait for a reason.
+// WaitingFor returns how many objects wait for a reason, as a status has it.
 func WaitingFor(s placementv1.PlacementPolicyStatus, reason placementv1.WaitingReason) int {
 	for _, w := range s.Waiting {
 		if w.Reason == reason {
@@ -704,7 +715,8 @@ func WaitingFor(s placementv1.PlacementPolicyStatus, reason placementv1.WaitingR
 	return 0
 }
 
-// waitingText describes the objects that wait, for appending to a message; "" if there are none.
+// waitingText describes why how many objects wait, for appending to a message; "" if none waits. unapproved is the number of those that
+// wait for an approval.
 func (f Facts) waitingText(unapproved int) string {
 	var out string
 	w, policy := f.Waiting, f.State.Policy
@@ -744,7 +756,7 @@ func (f Facts) waitingText(unapproved int) string {
 	return out
 }
 
-// obstacleText says why the last patch of an object failed, for appending to a message; "" if there is no such object.
+// obstacleText describes an object whose last patch failed, for appending to a message. obstacle names it and has the error; "" for none.
 func obstacleText(obstacle string) string {
 	if obstacle == "" {
 		return ""
@@ -752,6 +764,7 @@ func obstacleText(obstacle string) string {
 	return "; Berth could not change " + obstacle
 }
 
+// compliant returns the condition Compliant as far as objects are decided and patched.
 func (s *setter) compliant(f Facts) *metav1.Condition {
 	r := f.Report
 	switch {
@@ -763,11 +776,13 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 	case !f.MatchedWatches.Synced:
 		return isUnknown(placementv1.ReasonEvaluating, "existing objects are being read")
 	case len(r.Unsettled) > 0:
-		return isFalse(placementv1.ReasonNotSettling, "the decision keeps changing after its own patch, so patching stopped: "+firstNames(r.Unsettled))
+		return isFalse(placementv1.ReasonNotSettling, "the decision keeps changing after Berth's patch, so Berth does not patch these objects for "+
+			"a while: "+firstNames(r.Unsettled))
 	case r.Failed > 0:
 		return isFalse(placementv1.ReasonEvaluationFailed, fmt.Sprintf("%d objects can't be decided, such as %s", r.Failed, r.FailedMessage))
 	case len(r.Contested) > 0:
-		return isFalse(placementv1.ReasonContested, "others change objects back after each patch, so Berth leaves them alone: "+firstNames(r.Contested))
+		return isFalse(placementv1.ReasonContested, "other clients change objects back after each patch, so Berth does not patch these for a "+
+			"while: "+firstNames(r.Contested))
 	case r.Violations > 0 && r.Unauthorized:
 		return isFalse(placementv1.ReasonForbiddenTargets, fmt.Sprintf("%d of %d objects differ from what the policy decides%s; grant the "+
 			"permission by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true",
@@ -780,8 +795,8 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 	}
 }
 
-// paused sets the condition Paused. The first reason for which no object is patched is that of the condition, and the message has all of
-// them. A leader that has just started keeps the pause of an earlier leader.
+// paused sets the condition Paused and status.paused. Remediation may be paused for several reasons: the first one is the reason of the
+// condition, and its message has all. While the leader does not know whether an earlier leader paused remediation, both stay.
 func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 	pause, name := f.Report.Pause, f.State.Policy.Name
 	if f.Resuming && pause == nil {
@@ -816,12 +831,12 @@ func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 	}
 }
 
-// joined joins the parts of a message that are not empty.
+// joined joins the parts of a message that are not empty by "; ".
 func joined(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "; ")
 }
 
-// PausedNamespaces returns the number of namespaces in which alone remediation of the policy is paused.
+// PausedNamespaces returns in how many namespaces remediation of the policy is paused, if it is not paused in all; 0 otherwise.
 func (f Facts) PausedNamespaces() int {
 	var in containment.Scope
 	if f.Report.Pause != nil {
@@ -833,7 +848,7 @@ func (f Facts) PausedNamespaces() int {
 	return len(in.Join(in))
 }
 
-// firstNames returns the first names of a sorted list and the number of the others.
+// firstNames lists the first maxNames names for a message, such as "a, b, c and 4 more".
 func firstNames(names []string) string {
 	if len(names) <= maxNames {
 		return strings.Join(names, ", ")
@@ -841,8 +856,8 @@ func firstNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
 }
 
-// ready derives the condition Ready from the conditions that the policy needs to decide, and from the number of
-// undecided objects.
+// ready returns the condition Ready. It takes the message of the first condition that keeps the policy from deciding, if there is one, and
+// is also False if the policy has no effect or objects can't be decided.
 func (s *setter) ready(f Facts) *metav1.Condition {
 	compiled := s.find(placementv1.ConditionCompiled)
 	for _, c := range []*metav1.Condition{compiled, f.unmatched(), s.find(placementv1.ConditionReplicated), s.find(placementv1.ConditionEnforced)} {
@@ -871,7 +886,7 @@ func (s *setter) ready(f Facts) *metav1.Condition {
 	return isTrue(placementv1.ReasonInForce, joined(append([]string{message}, s.remarks(f)...)...))
 }
 
-// remarks returns what users should correct although the policy is ready. It names no objects, since Events have the message of Ready.
+// remarks returns messages about what users should correct although the policy is ready. They name no objects, since they get into Events.
 func (s *setter) remarks(f Facts) []string {
 	var out []string
 	if s.find(placementv1.ConditionCompiled).Reason == placementv1.ReasonTypeErrors {
@@ -892,8 +907,7 @@ func (s *setter) remarks(f Facts) []string {
 // nothingDecided is the message about a policy without contract rules.
 var nothingDecided = "the policy decides nothing: its package defines none of the rules " + strings.Join(language.ContractRules, ", ")
 
-// undecidedObjects returns the number of existing objects that can't be decided. While a new leader has not decided all
-// of them, it returns the number from the old status unless newer information is available.
+// undecidedObjects returns the number of existing objects that can't be decided: before, that of the old status, while Held returns true.
 func (f Facts) undecidedObjects(before *int32) int32 {
 	if f.Held(before) {
 		return *before
@@ -901,8 +915,8 @@ func (f Facts) undecidedObjects(before *int32) int32 {
 	return int32(f.Report.Failed)
 }
 
-// Held reports whether the number of undecided objects in the old status is kept, because it is not known yet whether
-// they can be decided now.
+// Held reports whether before, the number of undecided objects in the old status, stays in the status: objects have yet to be decided, and
+// none has been found yet that can't be decided.
 func (f Facts) Held(before *int32) bool {
 	return before != nil && *before > 0 && f.Report.Failed == 0 && f.MatchedWatches.Err == nil && (f.Deciding || !f.MatchedWatches.Synced)
 }

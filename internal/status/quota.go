@@ -36,23 +36,23 @@ import (
 // QuotaFacts is everything that the leader knows about one quota.
 type QuotaFacts struct {
 	Quota placementv1.Quota
-	Rules *quota.Rules
+	Rules *quota.Rules // The compiled rules of the quota.
 	// Recount is the recomputed usage.
 	Recount *quota.Recount
 	// Untracked are the names in spec.hard for which Berth counts nothing.
 	Untracked []string
-	// Types has the watch states of the counted types that have not been read.
+	// Types has the watch states of the types in Recount.Missing, which the quota counts and which have not been read.
 	Types   map[schema.GroupResource]watches.State
 	Webhook WebhookState
-	// Exempt reports whether the quota is in a namespace in which nothing is counted.
+	// Exempt reports whether the quota is in a namespace in which nothing is counted: Berth's own.
 	Exempt bool
-	// Reach describes which of the things that the quota refers to exist; nil if unknown.
+	// Reach has what the quota refers to and does not exist; nil if unknown.
 	Reach *QuotaReach
 	// Served describes what the API server serves, for suggestions. It may be nil.
 	Served *match.ServedTypes
 }
 
-// QuotaReach lists the things that a quota's scopes and selector refer to and that do not exist.
+// QuotaReach lists what a quota's spec refers to and does not exist, or can't match.
 type QuotaReach struct {
 	// Impossible is the reason why the quota's namespace selector or scopes can't match anything, with the path of the
 	// field; "" if they can.
@@ -65,8 +65,8 @@ type QuotaReach struct {
 	UnknownStorageClasses []string
 	// UnknownDeviceClasses are device classes that do not exist.
 	UnknownDeviceClasses []string
-	// Unserved are the counted types that the API server does not serve as namespaced types. Served reports whether it
-	// serves at least one of the counted types.
+	// Unserved are the counted types that the API server does not serve as namespaced types. Served reports whether it serves at least one
+	// of the counted types as a namespaced type.
 	Unserved []schema.GroupResource
 	Served   bool
 	// Doubts are messages about names and amounts that are probably mistakes, with the path of the field.
@@ -98,7 +98,7 @@ func ComputeQuota(f QuotaFacts) placementv1.QuotaStatus {
 // maxRego is the schema's limit on the length of a module's Rego.
 const maxRego = 65536
 
-// module returns the module for a status. It omits Rego that is too long.
+// module returns the generated module for the status of a quota or LimitedResource. It omits the text if that is longer than maxRego.
 func module(rules *quota.Rules) *placementv1.QuotaModule {
 	out := rules.Module
 	if len(out.Rego) > maxRego {
@@ -110,10 +110,10 @@ func module(rules *quota.Rules) *placementv1.QuotaModule {
 // conditions sets the conditions of one object.
 type conditions struct {
 	list       *[]metav1.Condition
-	generation int64
+	generation int64 // The observedGeneration of the conditions that are set.
 }
 
-// set sets a condition to what isTrue, isFalse, or isUnknown returned. It removes the condition if that is nil.
+// set sets the condition of a type to next, which isTrue, isFalse, or isUnknown returned. It removes the condition if next is nil.
 func (c *conditions) set(conditionType string, next *metav1.Condition) {
 	if next == nil {
 		meta.RemoveStatusCondition(c.list, conditionType)
@@ -125,19 +125,22 @@ func (c *conditions) set(conditionType string, next *metav1.Condition) {
 	})
 }
 
-// find returns a condition, or nil if it is not set.
+// find returns the condition of a type, or nil if it is not set.
 func (c *conditions) find(conditionType string) *metav1.Condition {
 	return meta.FindStatusCondition(*c.list, conditionType)
 }
 
+// isTrue returns a condition without a type, with the status True.
 func isTrue(reason, message string) *metav1.Condition {
 	return &metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
+// isFalse returns a condition without a type, with the status False.
 func isFalse(reason, message string) *metav1.Condition {
 	return &metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
+// isUnknown returns a condition without a type, with the status Unknown.
 func isUnknown(reason, message string) *metav1.Condition {
 	return &metav1.Condition{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
@@ -145,7 +148,7 @@ func isUnknown(reason, message string) *metav1.Condition {
 // stalled are the reasons of Ready that remain until the author changes the object.
 var stalled = []string{placementv1.ReasonExempt, placementv1.ReasonNotTracked, placementv1.ReasonNothingMatched, placementv1.ReasonWebhookRejected}
 
-// stall derives the condition Stalled from Ready.
+// stall returns the condition Stalled: True if Ready is False until the author changes the object; nil otherwise.
 func (c *conditions) stall() *metav1.Condition {
 	ready := c.find(placementv1.ConditionReady)
 	if !slices.Contains(stalled, ready.Reason) {
@@ -154,10 +157,11 @@ func (c *conditions) stall() *metav1.Condition {
 	return isTrue(ready.Reason, ready.Message)
 }
 
+// usage returns the condition UsageCurrent: whether all objects that the quota counts are counted.
 func (f QuotaFacts) usage() *metav1.Condition {
 	for _, missing := range f.Recount.Missing {
 		if err := f.Types[missing].Err; err != nil {
-			return isFalse(reasonOf(err), explain(missing, err)+"; until they can be counted, requests for its objects fail and have to be tried again")
+			return isFalse(reasonOf(err), explain(missing, err)+"; until these objects can be counted, requests that the quota counts fail and have to be tried again")
 		}
 	}
 	if len(f.Recount.Missing) > 0 {
@@ -165,12 +169,12 @@ func (f QuotaFacts) usage() *metav1.Condition {
 	}
 	if len(f.Recount.Unserved) > 0 {
 		return isFalse(placementv1.ReasonNotServed,
-			fmt.Sprintf("the API server does not serve %s now: what was counted of it stays", firstNames(f.meant(f.Recount.Unserved))))
+			fmt.Sprintf("the API server does not serve %s now: the usage that was counted before stays", firstNames(f.meant(f.Recount.Unserved))))
 	}
-	return isTrue(placementv1.ReasonCounted, "what is used is counted")
+	return isTrue(placementv1.ReasonCounted, "the usage of all objects is counted")
 }
 
-// meant returns the names of types that are not served, with suggestions.
+// meant returns the names of types that are not served, for a message, with suggestions of what was probably meant.
 func (f QuotaFacts) meant(types []schema.GroupResource) []string {
 	out := typeNames(types)
 	for i, t := range types {
@@ -179,7 +183,7 @@ func (f QuotaFacts) meant(types []schema.GroupResource) []string {
 	return out
 }
 
-// reach returns the condition Matched, or nil if nothing is known about it.
+// reach returns the condition Matched: whether the quota can count objects; nil if that is unknown.
 func (f QuotaFacts) reach() *metav1.Condition {
 	switch r := f.Reach; {
 	case r == nil:
@@ -201,12 +205,13 @@ func (f QuotaFacts) reach() *metav1.Condition {
 	case len(r.UnknownDeviceClasses) > 0:
 		return isFalse(placementv1.ReasonUnknownClass, "no device is allocated of these device classes, which do not exist: "+firstNames(r.UnknownDeviceClasses))
 	case len(r.Doubts) > 0:
-		return isTrue(placementv1.ReasonMatched, "what the quota names exists. Probable mistakes: "+firstNames(r.Doubts))
+		return isTrue(placementv1.ReasonMatched, "everything that the quota names exists. Probable mistakes: "+firstNames(r.Doubts))
 	default:
-		return isTrue(placementv1.ReasonMatched, "what the quota names exists")
+		return isTrue(placementv1.ReasonMatched, "everything that the quota names exists")
 	}
 }
 
+// typeNames returns the names of types, such as "deployments.apps".
 func typeNames(types []schema.GroupResource) []string {
 	out := make([]string, len(types))
 	for i, t := range types {
@@ -215,10 +220,11 @@ func typeNames(types []schema.GroupResource) []string {
 	return out
 }
 
+// exceeded returns the condition Exceeded: whether usage is above spec.hard.
 func (f QuotaFacts) exceeded() *metav1.Condition {
 	names := quota.Exceeded(f.Quota.QuotaSpec().Hard, f.Recount.Used)
 	if len(names) == 0 {
-		return isFalse(placementv1.ReasonWithinHard, "no more is used than hard")
+		return isFalse(placementv1.ReasonWithinHard, "no usage is above spec.hard")
 	}
 	texts := make([]string, len(names))
 	for i, name := range names {
@@ -229,9 +235,10 @@ func (f QuotaFacts) exceeded() *metav1.Condition {
 	if mode := f.Quota.QuotaSpec().Mode; mode == placementv1.ModeWarn || mode == placementv1.ModeDryRun {
 		consequence = ""
 	}
-	return isTrue(placementv1.ReasonAboveHard, "more is used than hard"+consequence+": "+firstNames(texts))
+	return isTrue(placementv1.ReasonAboveHard, "usage is above spec.hard"+consequence+": "+firstNames(texts))
 }
 
+// quotaReady returns the condition Ready of a quota, given its other conditions, which are set before.
 func (c *conditions) quotaReady(f QuotaFacts) *metav1.Condition {
 	usage, matched := c.find(placementv1.ConditionUsageCurrent), c.find(placementv1.ConditionMatched)
 	mode := f.Quota.QuotaSpec().Mode
@@ -284,8 +291,8 @@ func ComputeNamespaces(r *quota.Recount) []placementv1.NamespaceUsage {
 
 // LimitedType describes the resource type that a LimitedResource names.
 type LimitedType struct {
-	// Never reports whether the type is never limited. Served reports whether the API server serves it as a namespaced
-	// type.
+	// Never reports whether Berth never limits the type, because a cluster needs it to run. Served reports whether the API server serves it
+	// as a namespaced type.
 	Never, Served bool
 	// Impossible is the reason why no object of the type can be limited, with the path of the field; "" if some can.
 	Impossible string
@@ -303,7 +310,7 @@ func (t LimitedType) matched(name string) *metav1.Condition {
 	}
 }
 
-// ComputeLimit returns the status of a LimitedResource.
+// ComputeLimit returns the status of a LimitedResource. hook is the state of its rules in the webhook configuration. t describes its type.
 func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook WebhookState, t LimitedType) placementv1.LimitedResourceStatus {
 	out := placementv1.LimitedResourceStatus{Conditions: slices.Clone(l.Status.Conditions), ObservedGeneration: l.Generation, Module: module(rules)}
 	c := &conditions{list: &out.Conditions, generation: l.Generation}
@@ -314,11 +321,11 @@ func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook Webho
 	return out
 }
 
-// ready returns the condition Ready of the LimitedResource for the type with the given name.
+// ready returns the condition Ready of a LimitedResource with a generation. name is the type's name in messages.
 func (t LimitedType) ready(name string, hook WebhookState, generation int64) *metav1.Condition {
 	switch {
 	case t.Never:
-		return isFalse(placementv1.ReasonExempt, name+" are never limited: a cluster could be locked out of itself")
+		return isFalse(placementv1.ReasonExempt, name+" are never limited, because a cluster needs them to run: name another resource")
 	case !t.Served:
 		return isFalse(placementv1.ReasonNotServed,
 			"the API server serves no "+name+" in namespaces: nothing is limited until it does; check spec.apiGroup and spec.resource, which is a plural name")

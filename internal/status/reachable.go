@@ -30,8 +30,8 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// unreachable returns the condition Replicated for a remote engine that does not decide. The parameter data is the condition as far as the
-// data is concerned.
+// unreachable returns the condition Replicated for a remote engine that does not decide. data is the condition as far as it concerns data,
+// as Facts.data returns it.
 func (f Facts) unreachable(old placementv1.PlacementPolicyStatus, data *metav1.Condition) *metav1.Condition {
 	reason, what := trouble(*f.Health)
 	var besides string
@@ -53,7 +53,8 @@ func (f Facts) unreachable(old placementv1.PlacementPolicyStatus, data *metav1.C
 	return isFalse(reason, message+fmt.Sprint(f.Health.Err))
 }
 
-// lacks reports whether the remote engine does not decide because it lacks what Berth keeps there, for the given reason.
+// lacks reports whether the remote engine does not decide because it lacks what Berth pushes. reason is that of the condition which says
+// why the push is not complete.
 func (f Facts) lacks(reason string) bool {
 	fault, ok := errors.AsType[*engine.RemoteError](f.Health.Err)
 	if !ok || f.Health.BreakerOpen {
@@ -63,7 +64,7 @@ func (f Facts) lacks(reason string) bool {
 		reason == placementv1.ReasonPushFailed && (fault.Fault == engine.FaultUndefined || fault.Fault == engine.FaultRefused)
 }
 
-// asked tells if the remote engine answers.
+// asked describes for a message whether the remote engine answers.
 func (f Facts) asked() string {
 	if !f.Health.Queried {
 		return fmt.Sprintf("the leader has not queried the engine %s yet", f.Health.Endpoint)
@@ -71,7 +72,7 @@ func (f Facts) asked() string {
 	return fmt.Sprintf("the engine %s answers", f.Health.Endpoint)
 }
 
-// trouble returns the reason and the description for an engine that does not decide.
+// trouble returns the reason of the condition Replicated, and a description, for an engine that does not decide.
 func trouble(h placement.RemoteHealth) (reason, what string) {
 	if h.BreakerOpen {
 		return placementv1.ReasonCircuitOpen, "the circuit breaker of the engine is open, because requests kept failing"

@@ -82,7 +82,7 @@ func TestComputeRemote(t *testing.T) {
 		message map[string]string
 	}{
 		"Sound": {message: map[string]string{
-			"Compiled": "the policy is decided by https://opa.example:8181/v1/data/placement", "Replicated": "the engine https://opa.example:8181 answers; it gets no data from Berth",
+			"Compiled": "the policy is decided by https://opa.example:8181/v1/data/placement", "Replicated": "the engine https://opa.example:8181 answers; the engine gets no data from Berth",
 		}},
 		"Warnings": {
 			change:  func(f *status.Facts) { f.State.Warnings = []string{"the modules do not compile"} },
@@ -159,7 +159,7 @@ func TestComputeRemote(t *testing.T) {
 		"Supplied": {
 			change:  func(f *status.Facts) { supplied(f, replicas{nodes: {Synced: true}}) },
 			want:    map[string]string{"Replicated": "True Replicated"},
-			message: map[string]string{"Replicated": "the engine https://opa.example:8181 answers; it has everything that Berth pushes"},
+			message: map[string]string{"Replicated": "the engine https://opa.example:8181 answers; the engine has everything that Berth pushes"},
 		},
 		"Loading": {
 			change:  func(f *status.Facts) { supplied(f, replicas{nodes: {}}); f.Settled = false },

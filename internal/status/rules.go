@@ -30,12 +30,12 @@ const (
 	maxRules = 64
 	// manyObjects is the number of matched objects from which on a rule that decides none of them may be a mistake.
 	manyObjects = 5
-	// someObjects is the number of matched objects from which on a finding stays that holds for many.
+	// someObjects is the number of matched objects down to which a finding stays that was made for manyObjects or more.
 	someObjects = 3
 )
 
-// decided sets how many objects the policy matches and each rule decides. Until the leader has decided all of them, these are the numbers
-// of an earlier leader.
+// decided sets status.matched and status.rules: how many existing objects the policy matches and each rule decides. Until the leader has
+// decided all of them, it keeps the numbers of the old status.
 func (s *setter) decided(old placementv1.PlacementPolicyStatus, f Facts) {
 	switch {
 	case !f.State.Policy.RemediatesExisting():
@@ -46,8 +46,8 @@ func (s *setter) decided(old placementv1.PlacementPolicyStatus, f Facts) {
 	}
 }
 
-// rules returns how many objects each rule decides: the rules of the version in force, and those that only an earlier version of a rollout
-// has.
+// rules returns status.rules: the rules of the version in force, and those of an earlier version that still decide objects during a
+// rollout.
 func (f Facts) rules() []placementv1.RuleStatus {
 	names := slices.Clone(f.State.Policy.Rules)
 	for _, name := range slices.Sorted(maps.Keys(f.Report.Rules)) {
@@ -62,7 +62,8 @@ func (f Facts) rules() []placementv1.RuleStatus {
 	return out
 }
 
-// idle reports whether the rule of a finding, and those that may decide its objects in its place, decide none of many objects.
+// idle reports whether the rule of a finding, and the rules in found.Instead, which may decide its objects in its place, decide no object
+// although the policy matches at least manyObjects.
 func (s *setter) idle(found findings.Finding) bool {
 	others, known := strings.Split(found.Instead, ","), false
 	for _, r := range s.out.Rules {
@@ -74,8 +75,8 @@ func (s *setter) idle(found findings.Finding) bool {
 	return known && number(s.out.Matched) >= manyObjects
 }
 
-// few reports whether the policy matches many objects, but fewer than a finding says. A finding that was told stays until the number is
-// clearly another one.
+// few reports whether the policy matches at least manyObjects, but fewer than found.Below. For a finding that is among told, the findings
+// of the old status, other limits apply, so that it stays until the number differs clearly.
 func (s *setter) few(found findings.Finding, told []string) bool {
 	matched, from, below := number(s.out.Matched), int32(manyObjects), found.Below
 	if slices.Contains(told, textOf(found.Position, found.Message)) {
@@ -84,7 +85,7 @@ func (s *setter) few(found findings.Finding, told []string) bool {
 	return matched >= from && matched < below
 }
 
-// holding returns the findings without those that do not hold for the matched objects, or of which it is not known.
+// holding returns t without the findings that depend on the number of matched objects and do not hold for that number, or may not hold.
 func (s *setter) holding(old placementv1.PlacementPolicyStatus, t *TypeState) *TypeState {
 	out := *t
 	out.Others = slices.DeleteFunc(slices.Clone(t.Others), func(found findings.Finding) bool {

@@ -34,9 +34,9 @@ import (
 // TypeState is the type checker's result for a policy.
 type TypeState struct {
 	typecheck.Result
-	// Others are the findings in what the policy matches, names, and leaves open.
+	// Others are the findings besides those of the type checker: in what the policy matches, names, and leaves open.
 	Others []findings.Finding
-	// Err is the reason why the policy could not be checked; nil if it was checked.
+	// Err is the reason why the types could not be checked; nil if they were checked.
 	Err error
 }
 
@@ -46,8 +46,8 @@ const maxFindingMessage = 512
 // maxFindings limits status.findings. It equals the schema's limit.
 const maxFindings = 10
 
-// compiled returns the condition Compiled, and sets the findings. Until this leader has checked a generation, it keeps what an earlier
-// one found.
+// compiled returns the condition Compiled, and sets status.findings. Until this leader has checked the generation, it keeps the findings of
+// an earlier leader.
 func (s *setter) compiled(old placementv1.PlacementPolicyStatus, f Facts) *metav1.Condition {
 	compiles := f.compiles()
 	if f.Types == nil {
@@ -63,7 +63,8 @@ func (s *setter) compiled(old placementv1.PlacementPolicyStatus, f Facts) *metav
 	}
 }
 
-// checkedBefore returns the condition Compiled while the generation is not checked.
+// checkedBefore returns the condition Compiled while this leader has not checked the generation: that of old if an earlier leader has, or
+// compiles. It keeps the findings of old.
 func (s *setter) checkedBefore(old placementv1.PlacementPolicyStatus, compiles *metav1.Condition) *metav1.Condition {
 	kept := meta.FindStatusCondition(old.Conditions, placementv1.ConditionCompiled)
 	if kept == nil || kept.ObservedGeneration != s.generation {
@@ -77,7 +78,7 @@ func (s *setter) checkedBefore(old placementv1.PlacementPolicyStatus, compiles *
 	return kept
 }
 
-// checked sets the findings. It returns what the condition Compiled says of them, and its reason; "" for nothing.
+// checked sets status.findings. It returns the reason of the condition Compiled, and a message about the findings; "" if it has none.
 func (s *setter) checked(old placementv1.PlacementPolicyStatus, f Facts) (reason, message string) {
 	total, mistakes, impossible := s.findings(s.holding(old, f.Types))
 	s.impossible = len(impossible) > 0
@@ -109,7 +110,8 @@ func (s *setter) checked(old placementv1.PlacementPolicyStatus, f Facts) (reason
 	return placementv1.ReasonTypeChecked, besides("the type checker finds nothing wrong")
 }
 
-// findings sets the findings. It returns their number, that of mistakes among them, and the contract rules that can't have a value.
+// findings sets status.findings to the first maxFindings, mistakes first. It returns the number of all findings, the number of mistakes
+// among them, and the names of the contract rules that can never have a value.
 func (s *setter) findings(t *TypeState) (total, mistakes int, impossible []string) {
 	add := func(at lint.Position, message string) {
 		if len(s.out.Findings) < maxFindings {
@@ -138,7 +140,7 @@ func (s *setter) findings(t *TypeState) (total, mistakes int, impossible []strin
 	return total, mistakes, impossible
 }
 
-// textOf returns a finding with its position in rego, if it has one.
+// textOf returns the text of a finding for status.findings, which begins with its line and column in spec.rego, if it has them.
 func textOf(at lint.Position, message string) string {
 	if at.Row > 0 {
 		message = fmt.Sprintf("rego:%d:%d: %s", at.Row, at.Col, message)
@@ -146,7 +148,7 @@ func textOf(at lint.Position, message string) string {
 	return printable.Truncate(message, maxFindingMessage)
 }
 
-// countOf returns a number with a noun.
+// countOf returns a number with a noun, such as "1 object" or "2 objects".
 func countOf(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

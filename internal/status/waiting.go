@@ -28,7 +28,7 @@ import (
 // maxWaitsFor limits status.waitsFor. It equals the schema's limit.
 const maxWaitsFor = 256
 
-// waiting sets why objects that are due are not patched yet, and the summary of that.
+// waiting sets status.waiting: for each reason, how many objects that Berth has to patch wait, and a message.
 func (s *setter) waiting(f Facts) {
 	s.out.Waiting = waitingObjects(f.Waiting, s.out.Plan)
 	for i := range s.out.Waiting {
@@ -37,7 +37,7 @@ func (s *setter) waiting(f Facts) {
 	}
 }
 
-// wait returns what objects wait for, given the reason.
+// wait describes what objects wait for that wait for a reason.
 func (f Facts) wait(reason placementv1.WaitingReason) waiting.Wait {
 	out := waiting.Wait{Reason: reason, Policy: f.State.Policy.Name}
 	other := func(policy string) {
@@ -59,7 +59,7 @@ func (f Facts) wait(reason placementv1.WaitingReason) waiting.Wait {
 	return out
 }
 
-// waitsFor returns a summary of what objects and the rollout of a policy wait for.
+// waitsFor returns status.waitsFor, a summary of what objects and the rollout of a policy wait for, such as "Budget (3), Approval (2)".
 func waitsFor(status placementv1.PlacementPolicyStatus, policy string) string {
 	var out []string
 	for _, w := range status.Waiting {
