@@ -42,10 +42,10 @@ import (
 type Deps struct {
 	Watches  *watches.Hub
 	Registry *placement.Registry
-	// Clients are the clients of the remote engines.
+	// Clients has a client for each remote engine.
 	Clients     *opaclient.Pool
 	Inventories *replication.Inventories
-	// ContentChanged is called with policies whose data or modules in an engine changed.
+	// ContentChanged is called with policies whose data or modules in their remote engine changed.
 	ContentChanged func(policies ...string)
 	// Observer is notified of the results of pushes.
 	Observer push.Observer
@@ -57,16 +57,16 @@ type Deps struct {
 // Controller pushes data and modules to remote engines. Create it with New, and add it to a manager as a Runnable.
 type Controller struct {
 	Deps
-	// wake receives a value when the set of policies changed.
+	// wake has Start compute again what policies need. It is notified of each change in the registry.
 	wake notify.Signal
-	// changes has the policies for which the result of State or Failure may have changed.
+	// changes publishes the policies for which the result of State or Failure may have changed.
 	changes notify.Topic[string]
 
-	// leading is set while this replica is the leader.
+	// leading is nil while this replica is not the leader.
 	leading atomic.Pointer[leading]
 }
 
-// leading is what pushes while this replica is the leader.
+// leading is what the leader pushes with.
 type leading struct {
 	pusher  *push.Pusher
 	watches *watches.Consumer
@@ -90,7 +90,7 @@ func (c *Controller) Subscribe(f func(policy string)) { c.changes.Subscribe(f) }
 // fail, so there is no single event to wait for. A new leader checks for a moment only.
 const loadedPollInterval = 100 * time.Millisecond
 
-// Start pushes what the policies need until ctx ends. It does not remove the content of the engines then.
+// Start pushes to remote engines what the policies need there until ctx ends. Then it leaves the content of the engines as it is.
 func (c *Controller) Start(ctx context.Context) error {
 	pusher := push.New(push.Options{
 		Clients: c.Clients, Inventories: c.Inventories, Observer: c.Observer,
@@ -123,6 +123,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
+// notify calls the subscribers with each of the policies.
 func (c *Controller) notify(policies ...string) {
 	for _, p := range policies {
 		c.changes.Publish(p)
@@ -152,7 +153,7 @@ func (c *Controller) Failure(policy string) error {
 	return now.pusher.Failure(policy)
 }
 
-// Ambiguous returns the names of clusters that several objects of the inventories among the types have, sorted.
+// Ambiguous returns the names of clusters that more than one object has, in the inventories among the types, sorted.
 func (c *Controller) Ambiguous(types []policy.Resource) []replication.Ambiguity {
 	now := c.leading.Load()
 	if now == nil {
@@ -161,7 +162,7 @@ func (c *Controller) Ambiguous(types []policy.Resource) []replication.Ambiguity 
 	return now.pusher.Ambiguous(types)
 }
 
-// policiesNeeding returns the policies that need a type in their engines.
+// policiesNeeding returns the names of the policies that need objects of a type in their engines.
 func (c *Controller) policiesNeeding(resource schema.GroupVersionResource) []string {
 	var out []string
 	for _, w := range needsOf(c.Registry) {
@@ -172,8 +173,8 @@ func (c *Controller) policiesNeeding(resource schema.GroupVersionResource) []str
 	return slices.Compact(out)
 }
 
-// needsOf returns what policies need in remote engines: those in force, and versions that wait for their data. A
-// waiting version comes after the version that it replaces.
+// needsOf returns what the versions of policies need in remote engines: those in force, and those that wait for their data. A waiting
+// version comes after the one that it replaces.
 func needsOf(registry *placement.Registry) []push.PolicyNeeds {
 	var out []push.PolicyNeeds
 	for name, state := range registry.All() {

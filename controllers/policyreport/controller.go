@@ -75,30 +75,29 @@ type Deps struct {
 // fields that the installed CRD does not have. Create it with New.
 type Controller struct {
 	Deps
-	pace flowcontrol.RateLimiter
+	pace flowcontrol.RateLimiter // Bounds the updates of reports.
 
 	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[request]
+	queue workqueue.TypedRateLimitingInterface[request] // Nil before the controller is started.
 
 	// Only Reconcile uses the following; it never runs concurrently.
 
-	// reports are the existing reports by namespace.
+	// reports are the existing reports by namespace; that of the objects without a namespace is under "".
 	reports map[string]report
-	// synced is set while reports has all reports that exist. missing is set after the log said that the types of the
-	// reports are not served.
+	// synced reports whether reports has all reports that exist. missing reports whether the log has the message that a type of the reports
+	// is not served.
 	synced, missing bool
 }
 
 // report is a report that exists.
 type report struct {
-	// hash is the hash of what was applied last; zero if an earlier leader wrote the report. version is the resource
-	// version since then.
+	// hash is the hash of the content that this process applied last; zero if it applied none. version is the report's resourceVersion since.
 	hash    [sha256.Size]byte
 	version string
 }
 
-// request is a namespace whose report is to be updated; "" stands for the objects without a namespace. If all is set, it is
-// the request to compare the reports that exist with those that are known.
+// request is a namespace whose report has to be updated; "" stands for the objects without a namespace. If all is set, it is the request to
+// find out which reports exist in all namespaces.
 type request struct {
 	namespace string
 	all       bool
@@ -125,8 +124,8 @@ func New(d Deps) *Controller {
 	return c
 }
 
-// enqueueAfter adds a request to the workqueue after a delay. A request that waits there already keeps its time, so
-// continuous changes do not delay an update. It does nothing before the controller is started, which requests all.
+// enqueueAfter adds a request to the workqueue after a delay. A request that waits there already keeps its time, so that continuous changes
+// do not delay an update. It does nothing before the controller is started.
 func (c *Controller) enqueueAfter(r request, delay time.Duration) {
 	c.mu.Lock()
 	queue := c.queue
@@ -158,7 +157,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // +kubebuilder:rbac:groups=openreports.io,resources=reports;clusterreports,verbs=list;create;patch;delete
 // +kubebuilder:rbac:groups=wgpolicyk8s.io,resources=policyreports;clusterpolicyreports,verbs=list;create;patch;delete
 
-// Reconcile updates the report of one namespace, or finds out which reports exist.
+// Reconcile updates the report of one namespace, or, if r.all is set, finds out which reports exist.
 func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result, error) {
 	switch {
 	case r.all:
@@ -170,7 +169,7 @@ func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result
 	return reconcile.Result{}, c.update(ctx, r.namespace)
 }
 
-// served reports whether the API server serves the types of the reports. Otherwise it says so once in the log.
+// served reports whether the API server serves the types of the reports. If it does not, it logs that once.
 func (c *Controller) served(ctx context.Context) bool {
 	for _, resource := range c.Format.Resources() {
 		if c.Catalog.Kind(resource) != "" {
@@ -265,17 +264,18 @@ func (c *Controller) update(ctx context.Context, namespace string) error {
 	return nil
 }
 
+// lookup returns the kind and the UID of an existing object; "" for what is not known.
 func (c *Controller) lookup(key remediation.Key) (kind string, uid types.UID) {
 	return c.Catalog.Kind(key.Resource), c.UID(key)
 }
 
-// failed returns an error that says which report is affected, and what to do.
+// failed returns an error that an action, such as "writing", failed on the report of a namespace, with advice.
 func (c *Controller) failed(action, namespace string, err error) error {
 	key := remediation.Key{Resource: c.Format.Resource(namespace), Namespace: namespace, Name: policyreport.Name}
 	return fmt.Errorf("%s %s: %w%s", action, key, err, c.advice(err))
 }
 
-// advice returns what to do about an error of the API server; "" if trying again is all that there is to do.
+// advice returns what to do about an error of the API server, for appending to it; "" if the controller's retries may be enough.
 func (c *Controller) advice(err error) string {
 	switch {
 	case apierrors.IsForbidden(err):

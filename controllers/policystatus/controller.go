@@ -66,7 +66,7 @@ type Pusher interface {
 	// Failure returns the reason why the data or modules of a policy do not reach its remote engine. It returns nil if
 	// no failure is known.
 	Failure(policy string) error
-	// Ambiguous returns the names of clusters that several objects of the inventories among the types have.
+	// Ambiguous returns the names of clusters that more than one object has, in the inventories among the types.
 	Ambiguous(types []policy.Resource) []replication.Ambiguity
 }
 
@@ -80,20 +80,21 @@ type Replication interface {
 	Stale(*placement.Policy) error
 }
 
-// Clusters know the objects that represent clusters.
+// Clusters knows the objects of inventories that represent clusters.
 type Clusters interface {
-	// Ambiguous returns the names of clusters that several objects of the inventories have.
+	// Ambiguous returns the names of clusters that more than one object has, in some inventories.
 	Ambiguous(inventories []schema.GroupVersionResource) []replication.Ambiguity
 }
 
-// RemoteEngines evaluate policies elsewhere.
+// RemoteEngines knows the state of remote engines.
 type RemoteEngines interface {
 	// DataReady reports whether a policy's remote engine is known to have everything that the policy needs there.
 	DataReady(*policy.Binding) bool
 }
 
-// Webhooks are the webhook configurations.
+// Webhooks knows the webhook configurations.
 type Webhooks interface {
+	// State returns the state of a policy's rules there.
 	State(policy string) status.WebhookState
 }
 
@@ -123,7 +124,7 @@ type Catalog interface {
 	Served() *match.ServedTypes
 }
 
-// Revisions are the stored versions of policies that come into force in stages.
+// Revisions reads the stored versions of policies that come into force in stages.
 type Revisions interface {
 	// Numbered returns the numbered revisions of a policy, and the last version that was in force everywhere.
 	Numbered(context.Context, *placementv1.PlacementPolicy) (numbered []rollout.Revision, last rollout.Revision, err error)
@@ -165,25 +166,25 @@ type Controller struct {
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	// before holds each existing policy's count of remediated objects from when this process first saw the policy.
+	// before has, by policy, the number of patches and evictions before this process became the leader.
 	before map[string]remediatedBefore
-	// writes bounds the status writes of each existing policy.
+	// writes bounds the status writes of each policy.
 	writes map[string]flowcontrol.PassiveRateLimiter
-	// nowhere holds the policies whose namespace selectors matched no namespace at the last check.
+	// nowhere has true for the policies whose namespace selectors selected no existing namespace at the last check.
 	nowhere map[string]bool
 }
 
-// remediatedBefore is a count of remediated objects. Another policy of the same name has another UID.
+// remediatedBefore is the number of patches and evictions of a policy that earlier leaders made.
 type remediatedBefore struct {
-	uid   types.UID
+	uid   types.UID // The UID of the policy, since a new policy of that name begins at 0.
 	count int64
-	// plan is the plan that an earlier leader was carrying out in a generation, until it is known how many moves that leader made after
-	// it wrote the count; nil for none. A leader that is killed does not write them.
+	// plan is the plan that an earlier leader was carrying out when it last wrote the status, and generation the one that was in force then.
+	// It is nil if there was none, or once count includes the moves that the leader made after that write.
 	plan       *placementv1.RemediationPlan
 	generation int64
 }
 
-// before returns what the status has of an earlier leader.
+// before returns what the status has from an earlier leader.
 func before(obj *placementv1.PlacementPolicy) remediatedBefore {
 	out := remediatedBefore{uid: obj.UID, count: ptr.Deref(obj.Status.Remediated, 0), generation: obj.Status.GenerationInForce}
 	if p := obj.Status.Plan; p != nil && p.State == placementv1.PlanInProgress {
@@ -218,7 +219,7 @@ const predicateDelay = time.Minute
 // everything that a policy needs, and whether the last object is decided.
 const settledDelay = time.Second
 
-// world is the request that stands for all policies that evaluate predicates on nodes and pods.
+// world is the request that stands for all policies that evaluate predicates.
 var world = reconcile.Request{}
 
 // Changed enqueues a policy because facts in its status changed.
@@ -226,6 +227,7 @@ func (c *Controller) Changed(policy string) {
 	c.enqueueAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: policy}}, settle)
 }
 
+// enqueueAfter adds a request to the workqueue after some time. It does nothing before the controller is started.
 func (c *Controller) enqueueAfter(request reconcile.Request, after time.Duration) {
 	c.mu.Lock()
 	queue := c.queue
@@ -255,8 +257,8 @@ func (c *Controller) ServedChanged() {
 	}
 }
 
-// NamespaceChanged enqueues the policies whose status may depend on the change of a namespace's labels. before and
-// after are the labels; nil means that the namespace does not exist.
+// NamespaceChanged enqueues the policies whose status may depend on a change of the namespace with a name. before and after are its labels;
+// nil means that it did not, or does not, exist.
 func (c *Controller) NamespaceChanged(name string, before, after map[string]string) {
 	for policy, state := range c.Registry.All() {
 		selects := func(labels map[string]string) bool {
@@ -272,7 +274,7 @@ func (c *Controller) NamespaceChanged(name string, before, after map[string]stri
 	}
 }
 
-// selectsNone reports whether a policy has a namespace selector that matches no existing namespace.
+// selectsNone reports whether a policy has a namespace selector that selects no existing namespace.
 func (c *Controller) selectsNone(ctx context.Context, p *placement.Policy) (bool, error) {
 	if !p.Matcher.SelectsNamespaces() {
 		return false, nil
@@ -335,7 +337,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.measure(obj, next, facts)
 	}
 	result := reconcile.Result{RequeueAfter: again}
-	if facts.Health != nil && !facts.Settled || facts.Held(next.Undecided) || c.counts(obj.Name) {
+	if facts.Health != nil && !facts.Settled || facts.Held(next.Undecided) || c.countIsOpen(obj.Name) {
 		// No event reports that the engine has everything, or that the last object is decided. So the controller polls.
 		result.RequeueAfter = settledDelay
 	}
@@ -364,7 +366,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return result, nil
 }
 
-// measure sets the metrics of a policy that is loaded to its next status.
+// measure sets the metrics of a policy by its next status and the facts.
 func (c *Controller) measure(obj *placementv1.PlacementPolicy, next placementv1.PlacementPolicyStatus, facts status.Facts) {
 	c.Metrics.AmbiguousClusters(obj.Name, len(facts.Ambiguous))
 	c.Metrics.Violations(obj.Name, facts.Report.Violations)
@@ -386,8 +388,8 @@ func (c *Controller) measure(obj *placementv1.PlacementPolicy, next placementv1.
 	}
 }
 
-// counts reports whether it is not known yet how many moves an earlier leader made after it wrote the policy's status.
-func (c *Controller) counts(policy string) bool {
+// countIsOpen reports whether it is not known yet how many moves an earlier leader made after it wrote the policy's status.
+func (c *Controller) countIsOpen(policy string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.before[policy].plan != nil
@@ -416,7 +418,7 @@ func (c *Controller) forget(policy string) {
 
 var matchPath = field.NewPath("spec", "match")
 
-// coverage adds to the facts which served types and existing namespaces the policy can match.
+// coverage adds to the facts of the policy with a name which of the types that it names are served, and whether it selects a namespace.
 func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts) error {
 	if f.State == nil {
 		return nil
@@ -445,7 +447,7 @@ func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts)
 	return nil
 }
 
-// missing returns what versions of a policy read that the API server does not serve.
+// missing returns the types that versions of a policy read and that the API server does not serve.
 func missing(s *placement.PolicyState) (out []analysis.Read) {
 	if s.Binding != nil {
 		out = append(out, s.Binding.Missing...)
@@ -456,7 +458,7 @@ func missing(s *placement.PolicyState) (out []analysis.Read) {
 	return out
 }
 
-// facts collects what the status of a policy is computed from.
+// facts returns what the status of a policy is computed from, without coverage and rollout.
 func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	f := status.Facts{
 		Generation: obj.Generation, State: c.Registry.Get(obj.Name), Webhook: c.Webhooks.State(obj.Name), Resuming: c.Remediator.Resuming(),
@@ -491,7 +493,7 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	return f
 }
 
-// loaded adds the facts of a policy that is loaded.
+// loaded adds to f the facts that only a policy has whose state f.State is set.
 func (c *Controller) loaded(obj *placementv1.PlacementPolicy, f *status.Facts) {
 	f.Stale = c.Replication.Stale(f.State.Policy)
 	remote, isRemote := f.State.Policy.Remote()
@@ -513,7 +515,7 @@ func (c *Controller) loaded(obj *placementv1.PlacementPolicy, f *status.Facts) {
 	f.Types = c.TypeChecker.State(obj.Name, obj.UID, f.State.Generation)
 }
 
-// reads adds the types that a policy reads.
+// reads adds to f the replicas of the types that the policy with a name reads, or that are pushed to its engine.
 func (c *Controller) reads(name string, b *policy.Binding, f *status.Facts) {
 	replica := func(state watches.State, objects int) status.Replica {
 		return status.Replica{State: state, Objects: objects}

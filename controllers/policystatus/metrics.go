@@ -37,7 +37,7 @@ var rolloutLabels = map[placementv1.RolloutState]string{
 	placementv1.RolloutComplete: metrics.RolloutComplete, placementv1.RolloutRolledBack: metrics.RolloutRolledBack,
 }
 
-// objectsByRule returns the numbers of objects that rules decide.
+// objectsByRule returns the number of objects that each rule decides, by its name.
 func objectsByRule(rules []placementv1.RuleStatus) map[string]int {
 	out := map[string]int{}
 	for _, rule := range rules {
@@ -46,7 +46,7 @@ func objectsByRule(rules []placementv1.RuleStatus) map[string]int {
 	return out
 }
 
-// objectsByReason returns the numbers of objects that wait, by the label of the reason.
+// objectsByReason returns the number of objects that wait for each reason, by the reason's label in metrics.
 func objectsByReason(s placementv1.PlacementPolicyStatus) map[string]int {
 	out := map[string]int{}
 	for _, w := range s.Waiting {
@@ -55,7 +55,7 @@ func objectsByReason(s placementv1.PlacementPolicyStatus) map[string]int {
 	return out
 }
 
-// rolloutOf returns how far a policy is rolled out; nil for one without a rollout.
+// rolloutOf returns how far a policy is rolled out, for metrics; nil for a policy without a rollout.
 func rolloutOf(s *placementv1.RolloutStatus) *metrics.Rollout {
 	if s == nil {
 		return nil

@@ -72,7 +72,7 @@ type Classes interface {
 
 // Deps holds the dependencies of a Controller.
 type Deps struct {
-	// Client reads from a cache and writes. Live reads from the API server.
+	// Client reads from a cache, and writes. Live reads from the API server.
 	Client     client.Client
 	Live       client.Reader
 	Dynamic    dynamic.Interface
@@ -82,7 +82,7 @@ type Deps struct {
 	Evaluators *quota.Evaluators
 	Metrics    *metrics.Metrics
 	Clock      clock.PassiveClock
-	// WebhookState returns the state of an object's rules in the webhook configuration.
+	// WebhookState returns the state of the rules of a quota or LimitedResource in the webhook configuration.
 	WebhookState func(quota.Key) status.WebhookState
 	// Classes lists the priority classes that scopes may name. StorageClasses lists the storage classes that names in
 	// spec.hard may contain. If one is nil, the controller does not check for unknown classes of that kind.
@@ -94,22 +94,22 @@ type Deps struct {
 // Controller counts usage and writes the status of quotas and LimitedResources. Create it with New.
 type Controller struct {
 	Deps
-	meter   *quota.Meter
-	watches *watches.Consumer
-	wake    notify.Signal
+	meter   *quota.Meter      // Measures the counted objects.
+	watches *watches.Consumer // Watches the counted types.
+	wake    notify.Signal     // Has the watched types computed again.
 
 	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[quota.Key]
-	// last holds, for each quota, the inputs of its last recount.
+	queue workqueue.TypedRateLimitingInterface[quota.Key] // Nil while this replica is not the leader.
+	// last has the inputs of the last recount of each quota.
 	last map[quota.Key]recountBasis
-	// settled holds, for each quota, the time at which this controller last wrote its status.
-	settled map[quota.Key]time.Time
+	// written has the time at which this controller last wrote the status of each quota.
+	written map[quota.Key]time.Time
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: notify.NewSignal(), last: map[quota.Key]recountBasis{},
-		settled: map[quota.Key]time.Time{}}
+		written: map[quota.Key]time.Time{}}
 	c.watches = d.Watches.NewConsumer(&sink{meter: c.meter, changed: c.objectsChanged}, c.watchChanged)
 	// Read at least as new a state as the previous leader did: objects whose reservations it removed must be in the
 	// first count.
@@ -142,7 +142,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return ctl.Watch(source.TypedFunc[quota.Key](c.start))
 }
 
-// start is a source of the controller. It runs the watches on the types that quotas count until ctx ends.
+// start is a source of the controller's events. It starts the watches on the types that quotas count, which end with ctx.
 func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[quota.Key]) error {
 	c.mu.Lock()
 	c.queue = queue
@@ -200,11 +200,10 @@ func (c *Controller) DeviceClassesChanged() {
 	}
 }
 
-// Rewatch requests that the set of watched types is computed again because quotas or the served types changed. It does
-// not block.
+// Rewatch has the set of watched types computed again because quotas or the served types changed. It does not block.
 func (c *Controller) Rewatch() { c.wake.Notify() }
 
-// wantedTypes returns the types that quotas count and that the API server serves. The watches keep these objects whole.
+// wantedTypes returns the types that quotas count and that the API server serves, with all fields.
 func (c *Controller) wantedTypes(ctx context.Context) (map[schema.GroupVersionResource]*projection.FieldSet, error) {
 	quotas, err := c.listQuotas(ctx, metav1.NamespaceAll)
 	if err != nil {
@@ -222,14 +221,14 @@ func (c *Controller) wantedTypes(ctx context.Context) (map[schema.GroupVersionRe
 	return out, nil
 }
 
-// served returns the preferred version of a type. ok is false if the type is not served or can't be measured.
+// served returns the preferred version of a type. ok is false if it is not served as a namespaced type, or Berth can't measure its objects.
 func (c *Controller) served(t schema.GroupResource) (_ schema.GroupVersionResource, ok bool) {
 	served, ok := c.Catalog.Namespaced(t)
 	return served, ok && quota.CanRead(served)
 }
 
-// listQuotas returns the quotas of both kinds, for reading only. If namespace is not empty, it returns only the
-// ScopedQuotas of that namespace, and all ClusterScopedQuotas.
+// listQuotas returns the ScopedQuotas of a namespace, or of all if namespace is empty, and all ClusterScopedQuotas. The caller must not
+// change them.
 func (c *Controller) listQuotas(ctx context.Context, namespace string) ([]placementv1.Quota, error) {
 	var out []placementv1.Quota
 	scoped := &placementv1.ScopedQuotaList{}
@@ -286,7 +285,7 @@ func (c *Controller) watchChanged(r schema.GroupVersionResource) {
 	c.objectsChanged(r.GroupResource(), "")
 }
 
-// namespacesChanged enqueues all ClusterScopedQuotas because they select namespaces.
+// namespacesChanged enqueues all ClusterScopedQuotas because they may select other namespaces than before.
 func (c *Controller) namespacesChanged(ctx context.Context) {
 	cluster := &placementv1.ClusterScopedQuotaList{}
 	if err := c.Client.List(ctx, cluster, client.UnsafeDisableDeepCopy); err != nil {
@@ -340,17 +339,16 @@ func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Re
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// recountBasis identifies the inputs of a count. If two counts have the same basis and different usage, the difference
-// is drift.
+// recountBasis identifies the inputs of a recount. If two recounts have the same basis and different usage, the difference is drift.
 type recountBasis struct {
 	uid        types.UID
 	generation int64
-	revision   uint64
-	next       time.Time
-	selected   sets.Set[string]
+	revision   uint64           // The revision of the meter's data.
+	next       time.Time        // When time alone changes the usage; zero for never.
+	selected   sets.Set[string] // The namespaces that the quota counts.
 }
 
-// explains reports whether the change from an earlier basis may explain a change of usage.
+// explains reports whether inputs differ from those of an earlier recount, so that the usage may differ, too. now is the time of this one.
 func (b recountBasis) explains(earlier recountBasis, now time.Time) bool {
 	lapsed := !earlier.next.IsZero() && !now.Before(earlier.next)
 	return b.uid != earlier.uid || b.generation != earlier.generation || b.revision != earlier.revision || lapsed || !b.selected.Equal(earlier.selected)
@@ -360,7 +358,8 @@ func (b recountBasis) explains(earlier recountBasis, now time.Time) bool {
 var conflictBackoff = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 1.15, Jitter: 1}
 
 // recount computes the usage of a quota and writes it to the status. It reads the quota by from. keepExpired has the results of
-// lookUpExpired from earlier attempts, and gets those of this one. recount returns the time of the next recount; zero for none.
+// lookUpExpired from earlier attempts, and gets those of this one. recount returns when the quota has to be counted again; zero if
+// fullRecount is enough.
 func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, keepExpired map[string]bool) (time.Time, error) {
 	q := newQuota(key)
 	if err := from.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, q); err != nil {
@@ -414,7 +413,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	})
 }
 
-// reach returns what a quota's scopes and selector name that does not exist, or can never match.
+// reach returns what a quota's spec refers to and does not exist, or can't match. selected are the namespaces that it counts.
 func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected sets.Set[string]) (*status.QuotaReach, error) {
 	out := &status.QuotaReach{}
 	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok && cluster.Spec.NamespaceSelector != nil {
@@ -450,8 +449,8 @@ func (c *Controller) unknownClasses(ctx context.Context, spec *placementv1.Quota
 	return err
 }
 
-// unknownNames returns the classes of one kind that a quota names and that do not exist. unknown returns those that are
-// not among the known ones.
+// unknownNames returns the classes of one kind that a quota names and that do not exist; none if classes is nil. unknown returns those that
+// the quota names and that are not among the known ones.
 func unknownNames(ctx context.Context, spec *placementv1.QuotaSpec, classes Classes, unknown func(_ *placementv1.QuotaSpec,
 	known []string) []string) ([]string, error) {
 	if classes == nil || len(unknown(spec, nil)) == 0 {
@@ -472,7 +471,7 @@ func priorityClasses(spec *placementv1.QuotaSpec, known []string) []string {
 	return quota.UnknownClasses(corev1.ResourceQuotaScopePriorityClass, spec.ScopeSelector.MatchExpressions, known)
 }
 
-// classesChanged enqueues the quotas that name a class.
+// classesChanged enqueues the quotas that name a priority class or storage class with a name.
 func (c *Controller) classesChanged(ctx context.Context, name string) {
 	quotas, err := c.listQuotas(ctx, metav1.NamespaceAll)
 	if err != nil {
@@ -492,12 +491,11 @@ func (c *Controller) forget(key quota.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.last, key)
-	delete(c.settled, key)
+	delete(c.written, key)
 }
 
-// Unsettled returns those of a quota's reservations whose objects are not counted yet, or all reservations if this
-// replica is not the leader. A caller that is about to write the reservations thereby removes settled ones, which saves
-// the controller a write of its own.
+// Unsettled returns those of a quota's reservations whose objects are not counted yet, or all if this replica is not the leader. A webhook
+// that writes a charge writes these, which saves the controller a write that removes the others.
 func (c *Controller) Unsettled(q placementv1.Quota) []placementv1.Reservation {
 	all := q.QuotaStatus().Reservations
 	if !c.isLeader() {
@@ -521,9 +519,9 @@ func (c *Controller) isLeader() bool {
 // maxLookups is the maximum number of concurrent requests about reservations.
 const maxLookups = 16
 
-// lookUpExpired queries the API server for the objects of expired reservations that are not in keepExpired yet, and
-// adds the results to keepExpired by reservation UID. A result is true if the change exists or may exist. So a watch
-// that is far behind can't free quota that is in use.
+// lookUpExpired queries the API server for the objects of expired reservations that are not in keepExpired yet, and adds the results to it,
+// by the UID of the reservation: true if the change that was charged exists or may exist. So a watch that is far behind can't free quota
+// that is in use.
 func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, selected sets.Set[string], keepExpired map[string]bool) {
 	now := c.Clock.Now()
 	var expired []placementv1.Reservation
@@ -541,7 +539,7 @@ func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, sel
 	}
 }
 
-// changeMayExist reports whether the change that a reservation was made for is stored in the API server, or may be.
+// changeMayExist reports whether the change for which a reservation was made is stored in the API server, or may be.
 func (c *Controller) changeMayExist(ctx context.Context, r placementv1.Reservation) bool {
 	served, ok := c.served(schema.ParseGroupResource(r.Resource))
 	if !ok || r.Name == "" {
@@ -560,7 +558,7 @@ func (c *Controller) changeMayExist(ctx context.Context, r placementv1.Reservati
 	return string(o.GetUID()) == r.ObjectUID && o.GetResourceVersion() != r.ObjectVersion
 }
 
-// untracked returns the names that a quota limits and that count no type of objects.
+// untracked returns the names in a quota's spec.hard for which Berth counts nothing.
 func (c *Controller) untracked(q placementv1.Quota) []string {
 	_, names := c.Evaluators.Types(q.QuotaSpec())
 	var out []string
@@ -574,8 +572,7 @@ func (c *Controller) untracked(q placementv1.Quota) []string {
 // not change the usage, and each write makes concurrent charges conflict and retry.
 const settleInterval = time.Second
 
-// write updates the status if it changed. It returns the time at which the quota must be counted again, or zero if the
-// regular recount is enough.
+// write updates the status of a quota if it changed. It returns when the quota has to be counted again; zero if fullRecount is enough.
 func (c *Controller) write(ctx context.Context, key quota.Key, selected sets.Set[string], facts status.QuotaFacts) (time.Time, error) {
 	q, next := facts.Quota, facts.Recount.Next
 	before, _ := q.DeepCopyObject().(placementv1.Quota)
@@ -592,7 +589,7 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected sets.Set
 			return next, err
 		}
 		c.mu.Lock()
-		c.settled[key] = c.Clock.Now()
+		c.written[key] = c.Clock.Now()
 		c.mu.Unlock()
 	}
 	now := recountBasis{uid: q.GetUID(), generation: q.GetGeneration(), revision: facts.Recount.Revision, next: next, selected: selected}
@@ -608,9 +605,8 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected sets.Set
 	return next, nil
 }
 
-// settleDelay returns how long to delay a write that changes neither the usage, the limits in force, nor the
-// conditions. The delay runs from the last write of this controller, so that the write happens however often others
-// write. It returns 0 or less for no delay.
+// settleDelay returns how long to delay a write that changes neither the usage, the limits in force, nor the conditions: until
+// settleInterval after the last write of this controller. It returns 0 or less for no delay.
 func (c *Controller) settleDelay(key quota.Key, before, after placementv1.Quota) time.Duration {
 	was, is := before.QuotaStatus(), after.QuotaStatus()
 	same := was.ObservedGeneration == is.ObservedGeneration && equality.Semantic.DeepEqual(was.Used, is.Used) &&
@@ -620,16 +616,15 @@ func (c *Controller) settleDelay(key quota.Key, before, after placementv1.Quota)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return settleInterval - c.Clock.Since(c.settled[key])
+	return settleInterval - c.Clock.Since(c.written[key])
 }
 
-// sameReservations reports whether two lists contain the same reservations, compared by UID.
+// sameReservations reports whether two lists have the same reservations, by their UIDs, in the same order.
 func sameReservations(a, b []placementv1.Reservation) bool {
 	return slices.EqualFunc(a, b, func(x, y placementv1.Reservation) bool { return x.UID == y.UID })
 }
 
-// crowded reports whether the reservations reach half of the maximum for a quota, or for one namespace of a
-// ClusterScopedQuota.
+// crowded reports whether the number of reservations reaches half of the maximum of a quota, or of one namespace of a ClusterScopedQuota.
 func crowded(q placementv1.Quota, reservations []placementv1.Reservation) bool {
 	if len(reservations) >= placementv1.MaxReservations/2 {
 		return true
@@ -646,6 +641,7 @@ func crowded(q placementv1.Quota, reservations []placementv1.Reservation) bool {
 	return false
 }
 
+// newQuota returns an empty quota of the kind of a key.
 func newQuota(key quota.Key) placementv1.Quota {
 	if key.Kind == quota.KindClusterScopedQuota {
 		return &placementv1.ClusterScopedQuota{}
@@ -668,6 +664,7 @@ func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (sets.Se
 	})
 }
 
+// reconcileLimit computes the status of a LimitedResource, and writes it if it changed.
 func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 	limit := &placementv1.LimitedResource{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: key.Name}, limit); err != nil {

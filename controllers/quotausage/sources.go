@@ -34,8 +34,10 @@ import (
 )
 
 type (
+	// workQueue is the workqueue of the controller.
 	workQueue = workqueue.TypedRateLimitingInterface[quota.Key]
-	events    = handler.TypedFuncs[client.Object, quota.Key]
+	// events handles the events of the objects of one type.
+	events = handler.TypedFuncs[client.Object, quota.Key]
 )
 
 // quotaEvents handles events of the quotas and LimitedResources themselves.
@@ -53,14 +55,13 @@ func (c *Controller) quotaEvents() events {
 	}
 }
 
-// quotaChanged enqueues a quota or a LimitedResource. If its spec changed, the controller computes the watched types
-// again.
-func (c *Controller) quotaChanged(o client.Object, spec bool) {
+// quotaChanged enqueues a quota or a LimitedResource. If specChanged is set, it has the watched types computed again.
+func (c *Controller) quotaChanged(o client.Object, specChanged bool) {
 	key, ok := quota.KeyOf(o)
 	if !ok {
 		return
 	}
-	if spec {
+	if specChanged {
 		c.Rewatch()
 	}
 	c.enqueue(key)
@@ -134,6 +135,7 @@ func (s *sink) Drop(r schema.GroupVersionResource) {
 	s.changed(r.GroupResource(), "")
 }
 
+// report logs the error of an object that the meter can't measure; nothing for nil.
 func (*sink) report(err error) {
 	if err != nil {
 		ctrllog.Log.WithName("quota").Error(err, "Left out of what is counted")

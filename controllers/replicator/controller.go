@@ -40,17 +40,17 @@ import (
 // Controller replicates cluster objects. Create it with New, and add it to a manager as a Runnable.
 type Controller struct {
 	registry *placement.Registry
-	// data replicates what policies read under data; world replicates what predicates read. Both may contain the same
-	// types, each with other fields and in another form.
+	// data replicates what policies read under data, and predicates what predicates read. Both may have the same types, each with other
+	// fields and in another form.
 	data, predicates *feed
-	// wake receives a value when the set of policies changed, or when the decisions of earlier versions have ended.
+	// wake has Start set the watches again. It is notified when a policy changed, and when no decision by an earlier version is left.
 	wake notify.Signal
 	// stale is the result of the last check of the age of data. It is nil before the first check.
 	stale atomic.Pointer[staleness]
 }
 
-// New returns a controller that loads into data what the policies in registry read, with the normal form for objects of
-// inventories. While a policy evaluates predicates, it loads into world what those read. It receives both from hub.
+// New returns a controller that watches by hub, and loads into data, what the policies in registry read; objects of inventories in their
+// normal form. While a policy evaluates predicates, it also loads into world what those read.
 func New(hub *watches.Hub, registry *placement.Registry, data Store, world *predicates.NodeCache, inventories *replication.Inventories) *Controller {
 	c := &Controller{registry: registry, wake: notify.NewSignal()}
 	c.data = newFeed(hub, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.Fields })
@@ -93,10 +93,10 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
+// feeds returns both feeds.
 func (c *Controller) feeds() []*feed { return []*feed{c.data, c.predicates} }
 
-// State returns the state of the replication of some fields of a type that policies read, and the number of replicated
-// objects.
+// State returns the watch state of some fields of a type that policies read, and the number of its replicated objects.
 func (c *Controller) State(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
 	return c.data.state(resource, fields)
 }
@@ -112,14 +112,14 @@ func (c *Controller) Settled() bool {
 	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.wanted(c.registry)) })
 }
 
-// SettledFor does the same as Settled for what one policy reads. If the registry has had the binding, or one that covers it, since
+// SettledFor does the same as Settled for what one version of a policy reads. If the registry had the binding, or one that covers it,
 // before the call, the data also remains for as long as the registry has that.
 func (c *Controller) SettledFor(b *policy.Binding) bool {
 	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.reads(b)) })
 }
 
-// Replicas returns the size and age of the replica of each resource type. It adds up all versions of a type, and what
-// is kept for policies and for predicates.
+// Replicas returns the size of the replica of each resource type, and when its data was last confirmed, for metrics. It adds up all
+// versions of a type, and what is kept for policies and for predicates; the oldest confirmation counts.
 func (c *Controller) Replicas() []metrics.Replica {
 	types := map[schema.GroupResource]metrics.Replica{}
 	for _, f := range c.feeds() {

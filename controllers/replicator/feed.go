@@ -58,10 +58,10 @@ type feed struct {
 	watches *watches.Consumer
 	// reads returns the types and fields that one policy reads from the store.
 	reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet
-	// content has the types whose objects changed, and states the types whose watches changed their state.
+	// content publishes the types whose objects changed, and states the types whose watch state changed.
 	content, states notify.Topic[schema.GroupVersionResource]
 
-	// kept has what the policies read when the watches were last set. mu is held while it is computed.
+	// kept has the types and fields that policies read when the watches were last set. mu is held while it is computed.
 	mu   sync.Mutex
 	kept map[schema.GroupVersionResource]*projection.FieldSet
 }
@@ -72,7 +72,7 @@ func newFeed(hub *watches.Hub, store Store, reads func(*policy.Binding) map[sche
 	return f
 }
 
-// set starts, changes and stops the watches as the policies in the registry require.
+// set starts, changes, and ends watches, so that the types and fields are watched that the policies in the registry read.
 func (f *feed) set(ctx context.Context, registry *placement.Registry) {
 	f.mu.Lock()
 	f.kept = f.wanted(registry)
@@ -102,14 +102,15 @@ func (f *feed) wanted(registry *placement.Registry) map[schema.GroupVersionResou
 	return out
 }
 
+// state returns the watch state of some fields of a type, and the number of its objects in the store.
 func (f *feed) state(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
 	state, _ := f.watches.StateOfFields(resource, fields)
 	objects, _, _ := f.store.Size(resource)
 	return state, objects
 }
 
-// settled reports whether all of these fields are kept, and are complete or known to be unavailable. Fields that are only left over from
-// other policies don't count.
+// settled reports whether all wanted fields are complete or known to be unavailable. Fields that no policy read when the watches were last
+// set do not count as complete.
 func (f *feed) settled(wanted map[schema.GroupVersionResource]*projection.FieldSet) bool {
 	f.mu.Lock()
 	kept := f.kept
@@ -157,12 +158,12 @@ func (s sink) tell(resource schema.GroupVersionResource, changed bool) {
 	}
 }
 
-// predicateData adapts the world of predicates to Store. It reports no memory size.
+// predicateData adapts the nodes and pods of predicates to Store. Its Size returns 0 bytes.
 type predicateData struct{ *predicates.NodeCache }
 
 var _ Store = predicateData{}
 
-// Load implements Store. It ignores the fields because the world itself knows which fields it keeps.
+// Load implements Store. It ignores the fields because the NodeCache knows which fields it keeps.
 func (w predicateData) Load(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) bool {
 	return w.NodeCache.Load(resource, objects)
 }

@@ -30,7 +30,7 @@ import (
 // maxGrace is the maximum time that the API server gets to confirm data that is older than its policy allows.
 const maxGrace = 5 * time.Second
 
-// graceOf returns a quarter of a bound, but at most maxGrace.
+// graceOf returns how long the API server gets to confirm data that is older than bound: a quarter of bound, but at most maxGrace.
 func graceOf(bound time.Duration) time.Duration { return min(bound/4, maxGrace) }
 
 // stalenessInterval is the interval at which the controller checks the age of data, which grows without any event.
@@ -38,14 +38,14 @@ const stalenessInterval = time.Second
 
 // staleness has the policies whose data is too old. It is immutable.
 type staleness struct {
-	// versions has each version that was in force or in use at the check, with nil if its data is not too old.
+	// versions has an entry for each version that was in force or still deciding at the check; nil if its data is not too old.
 	versions map[*placement.Policy]*engine.StaleError
-	// policies has the policies with a version in force whose data is too old.
+	// policies has, by name, the policies with a version in force whose data is too old.
 	policies map[string]*engine.StaleError
 }
 
-// of returns the error of a version; nil if its data is not too old. A version that came into force after the check gets that of
-// the version before it.
+// of returns the error of a version; nil if its data is not too old. A version that came into force after the check gets that of the
+// versions before it. s may be nil.
 func (s *staleness) of(p *placement.Policy) *engine.StaleError {
 	if s == nil {
 		return nil
@@ -56,7 +56,8 @@ func (s *staleness) of(p *placement.Policy) *engine.StaleError {
 	return s.policies[p.Name]
 }
 
-// Stale returns a *engine.StaleError while data that a version of a policy reads is older than its spec allows. It takes no lock.
+// Stale returns a *engine.StaleError while data that a version of a policy reads is older than its spec.maxStaleness and a grace allow. It
+// takes no lock.
 func (c *Controller) Stale(p *placement.Policy) error {
 	if err := c.stale.Load().of(p); err != nil {
 		return err
@@ -78,8 +79,8 @@ func (c *Controller) followAge(ctx context.Context) {
 	}
 }
 
-// checkAge finds the policies that must not decide because of old data, and reopens watches that received no event or
-// bookmark for too long.
+// checkAge sets stale: the versions of policies that must not decide because their data is too old. It reopens watches that have received
+// no event or bookmark for too long.
 func (c *Controller) checkAge(now time.Time) {
 	before, next := c.stale.Load(), &staleness{versions: map[*placement.Policy]*engine.StaleError{}, policies: map[string]*engine.StaleError{}}
 	bindings := map[*placement.Policy]*policy.Binding{}
@@ -112,7 +113,7 @@ func (c *Controller) checkAge(now time.Time) {
 	}
 }
 
-// tell notifies the subscribers of the state of each type that a policy reads.
+// tell publishes that the state of each type changed that a version of a policy reads.
 func (c *Controller) tell(b *policy.Binding) {
 	for _, f := range c.feeds() {
 		for resource := range f.reads(b) {
@@ -121,8 +122,8 @@ func (c *Controller) tell(b *policy.Binding) {
 	}
 }
 
-// oldest returns an error that names the oldest data that is too old for a policy, or nil. It adds to silent the
-// resources whose watches must be reopened to confirm their data.
+// oldest returns an error that names the oldest data of a version of a policy if that is too old; nil otherwise. It adds to silent the
+// types whose watches have to be reopened to confirm their data.
 func (f *feed) oldest(b *policy.Binding, now time.Time, silent map[schema.GroupVersionResource]bool) (oldest *engine.StaleError) {
 	if b.MaxStaleness == 0 {
 		return nil

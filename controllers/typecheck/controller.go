@@ -75,11 +75,10 @@ const (
 // publishes the schema a while after it serves the type, and policies are often applied together with their types.
 var publishDelays = []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second}
 
-// poll is the request for the periodic read of the index. A request with a namespace and without a name reads the index
-// once.
+// poll is the request for the periodic read of the index of schemas. A request with a namespace and without a name reads it once.
 var poll = reconcile.Request{}
 
-// pollAfterChange enqueues reads of the index after a change of a CustomResourceDefinition.
+// pollAfterChange enqueues reads of the index of schemas, each after one of publishDelays, after a change of a CustomResourceDefinition.
 func pollAfterChange(q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	for _, delay := range publishDelays {
 		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: delay.String()}}, delay)
@@ -93,24 +92,25 @@ type Deps struct {
 	// Bound returns the API groups that a generation of a policy is bound to, or nil if that generation is not in
 	// force.
 	Bound func(name string, uid types.UID, generation int64) policy.Bindings
-	// Finder finds what else is probably wrong with a policy. If it is nil, nothing is.
+	// Finder finds what else is probably wrong with a policy. If it is nil, only types are checked.
 	Finder *findings.Finder
 	Clock  clock.PassiveClock
-	// Changed is called with a policy after each check of it. It must not block.
+	// Changed is called with a policy after each check of it, and after comparisons that find something else than before. It must not block.
 	Changed func(policy string)
 }
 
-// Controller checks the types of policies. Create it with New. Its methods are safe for concurrent use.
+// Controller checks the types of policies, and finds what else is probably wrong with them. Create it with New. Its methods are safe for
+// concurrent use.
 type Controller struct {
 	Deps
 
 	mu      sync.Mutex
-	checked map[string]checked
-	// unbound holds the policies that can't be checked before their bindings are known. queue is nil before the start.
+	checked map[string]checked // By policy, the result of its last check.
+	// unbound has the policies that can't be checked before their bindings are known.
 	unbound sets.Set[string]
-	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
-	served  notify.Signal
-	// recent is what policies are compared with again.
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request] // Nil before the controller is started.
+	served  notify.Signal                                           // Has all policies checked again.
+	// recent caches what comparisons read from the API server.
 	recent recent
 }
 
@@ -118,11 +118,10 @@ type Controller struct {
 type checked struct {
 	uid        types.UID
 	generation int64
-	report     *schemas.Report
-	others     []findings.Finding
-	// namespaces reports whether others depends on the namespaces that there are.
-	namespaces bool
-	err        error
+	report     *schemas.Report    // The findings of the type checker; nil if err is set.
+	others     []findings.Finding // The findings of Finder.
+	namespaces bool               // Whether others depends on which namespaces exist.
+	err        error              // Why the types could not be checked; nil if they were.
 }
 
 // New returns a controller.
@@ -146,7 +145,7 @@ func (c *Controller) PolicyLoaded(name string) {
 	}
 }
 
-// State returns the result for a generation of a policy, or nil if that generation is not checked yet.
+// State returns the result of the check of a generation of a policy, or nil if that generation is not checked yet.
 func (c *Controller) State(name string, uid types.UID, generation int64) *status.TypeState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +201,7 @@ func (c *Controller) allPolicies(context.Context, client.Object) []reconcile.Req
 	return out
 }
 
-// Reconcile checks one policy, or all policies whose schemas changed.
+// Reconcile checks one policy, compares one again, or checks all policies whose schemas changed, as the request says.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if req.Name == "" {
 		result, err := c.poll(ctx)
@@ -217,6 +216,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return c.check(ctx, req.Name)
 }
 
+// poll reads the index of schemas, and checks the policies whose schemas have changed.
 func (c *Controller) poll(ctx context.Context) (reconcile.Result, error) {
 	again := reconcile.Result{RequeueAfter: pollPeriod}
 	c.mu.Lock()
@@ -237,7 +237,7 @@ func (c *Controller) poll(ctx context.Context) (reconcile.Result, error) {
 	return again, nil
 }
 
-// outdated returns the policies whose schemas have another version in the index.
+// outdated returns the policies that were checked with a schema of which the index has another version.
 func (c *Controller) outdated(index schemas.Index) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,6 +250,7 @@ func (c *Controller) outdated(index schemas.Index) []string {
 	return out
 }
 
+// check checks the policy with a name, or drops its result if it does not exist.
 func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, error) {
 	obj := &placementv1.PlacementPolicy{}
 	err := c.Client.Get(ctx, types.NamespacedName{Name: name}, obj)
@@ -291,8 +292,8 @@ func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, 
 	return reconcile.Result{}, nil
 }
 
-// find returns the findings in a policy. For a generation that it has compared before, what it reads from the API server may be as old
-// as recentPeriod.
+// find returns the findings of Finder in a policy, and in namespaces whether they depend on which namespaces exist. For a generation that
+// was compared before, what find reads from the API server may be as old as recentPeriod.
 func (c *Controller) find(ctx context.Context, obj *placementv1.PlacementPolicy) (list []findings.Finding, namespaces bool) {
 	if c.Finder == nil {
 		return nil, false
@@ -306,7 +307,7 @@ func (c *Controller) find(ctx context.Context, obj *placementv1.PlacementPolicy)
 	return finder.All(ctx, obj.Name, obj.Spec, c.Bound(obj.Name, obj.UID, obj.Generation))
 }
 
-// finder returns the finder, with recent data or that of now.
+// finder returns Finder, reading from recent if isRecent is set, and from the API server otherwise.
 func (c *Controller) finder(isRecent bool) *findings.Finder {
 	out := *c.Finder
 	if !isRecent {
@@ -325,7 +326,7 @@ func (c *Controller) finder(isRecent bool) *findings.Finder {
 	return &out
 }
 
-// compareLater enqueues the next comparison of a policy with the namespaces and clusters that there are.
+// compareLater enqueues a comparison of the policy with a name, after some time.
 func (c *Controller) compareLater(name string, after time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -334,7 +335,8 @@ func (c *Controller) compareLater(name string, after time.Duration) {
 	}
 }
 
-// compare repeats the comparison of a policy with the namespaces and clusters that there are, without the check of its types.
+// compare finds again what Finder finds in a policy, which depends on existing objects such as namespaces and clusters, without the check
+// of its types.
 func (c *Controller) compare(ctx context.Context, name string) error {
 	obj := &placementv1.PlacementPolicy{}
 	if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, obj); err != nil {
@@ -356,8 +358,8 @@ func (c *Controller) compare(ctx context.Context, name string) error {
 	return nil
 }
 
-// NamespaceChanged compares the policies again whose findings depend on the namespaces that there are. before and after are the labels of
-// a namespace; nil means that it does not exist.
+// NamespaceChanged has the policies compared again whose findings depend on which namespaces exist. before and after are the labels of a
+// namespace; nil means that it did not, or does not, exist.
 func (c *Controller) NamespaceChanged(_ string, before, after map[string]string) {
 	if maps.Equal(before, after) && (before == nil) == (after == nil) {
 		return

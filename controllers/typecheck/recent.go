@@ -36,39 +36,39 @@ var (
 	_ findings.Scales   = (*recent)(nil)
 )
 
-// recent has what a finder reads from the API server.
+// recent caches for recentPeriod what source reads from the API server.
 type recent struct {
 	source *findings.Finder
 	clock  clock.PassiveClock
 
 	mu       sync.Mutex
 	clusters kept[clusters]
-	scores   kept[map[string]map[string]any]
+	scores   kept[map[string]map[string]any] // By cluster and name of the score.
 	nodes    kept[[]map[string]any]
 	quotas   kept[[]placementv1.Quota]
 	paths    map[schema.GroupVersionResource]kept[replicasPath]
 }
 
-// clusters is the result of findings.Clusters.
+// clusters has the results of findings.Clusters.
 type clusters struct {
 	all  []map[string]any
 	idle []string
 }
 
-// replicasPath is the result of findings.Scales.
+// replicasPath has the results of findings.Scales.
 type replicasPath struct {
 	path []string
 	ok   bool
 }
 
-// kept is what was read last, and when.
+// kept is a value that was read, and when. The zero value is one that was never read.
 type kept[T any] struct {
 	value T
 	read  time.Time
 }
 
-// current returns what was read last if that is recent, and reads again otherwise. If that fails, what was read before stays, so that
-// findings stay.
+// current returns k if its value was read within recentPeriod, or else what read returns now. If read fails, it returns k, and the error
+// only if k was never read, so that findings stay.
 func (k kept[T]) current(clock clock.PassiveClock, read func() (T, error)) (kept[T], error) {
 	if !k.read.IsZero() && clock.Since(k.read) < recentPeriod {
 		return k, nil
@@ -108,7 +108,7 @@ func (r *recent) ReplicasPath(ctx context.Context, resource schema.GroupVersionR
 	return known.value.path, known.value.ok, err
 }
 
-// recentScores are the scores that recent has.
+// recentScores reads scores from recent.
 type recentScores struct{ *recent }
 
 // All implements findings.Scores.
@@ -119,7 +119,7 @@ func (r recentScores) All(ctx context.Context) (_ map[string]map[string]any, err
 	return r.scores.value, err
 }
 
-// recentNodes are the nodes that recent has.
+// recentNodes reads nodes from recent.
 type recentNodes struct{ *recent }
 
 // All implements findings.Nodes.
@@ -130,10 +130,10 @@ func (r recentNodes) All(ctx context.Context) (_ []map[string]any, err error) {
 	return r.nodes.value, err
 }
 
-// recentQuotas are the quotas that recent has.
+// recentQuotas reads quotas from recent.
 type recentQuotas struct{ *recent }
 
-// Limits implements findings.Quotas.
+// Limits implements findings.Quotas. It does not cache.
 func (r recentQuotas) Limits(ctx context.Context) ([]placementv1.LimitedResource, error) {
 	return r.source.Quotas.Limits(ctx)
 }

@@ -83,7 +83,7 @@ type Options struct {
 	URL string
 	// ServiceName is the name of the Service in Namespace. Its port is 443.
 	ServiceName string
-	// Namespace is Berth's own namespace, which the webhooks never match. It may be empty if URL is set.
+	// Namespace is Berth's own namespace in the served cluster, which the webhooks never match. It may be empty if URL is set.
 	Namespace string
 	// Owners are the ClusterRoles that own the configurations.
 	Owners Owners
@@ -111,18 +111,18 @@ type Controller struct {
 	live        client.Reader
 	registry    *placement.Registry
 	evaluators  *quota.Evaluators
-	loaded      func(context.Context) bool
+	loaded      func(context.Context) bool // Whether all policies are loaded.
 	certificate Certificate
 	tokens      Tokens
 	options     Options
-	wake        notify.Signal
+	wake        notify.Signal // Has Reconcile called.
 
-	states      states[string]
-	quotaStates states[quota.Key]
+	states      states[string]    // The state of the rules by policy.
+	quotaStates states[quota.Key] // The state of the rules by quota or LimitedResource.
 }
 
-// New returns a controller. Until loaded returns true, the controller does not change the configuration for workloads,
-// which may contain rules of policies that this replica has not read yet.
+// New returns a controller that reads ClusterRoles by live, and all else by c. Until loaded returns true, it does not change the
+// configuration for workloads, which may have rules of policies that this replica has not loaded yet.
 func New(c client.Client, live client.Reader, registry *placement.Registry, evaluators *quota.Evaluators, loaded func(context.Context) bool,
 	certificate Certificate, tokens Tokens, o Options) *Controller {
 	out := &Controller{
@@ -133,8 +133,7 @@ func New(c client.Client, live client.Reader, registry *placement.Registry, eval
 	return out
 }
 
-// DeviceClassesChanged enqueues a comparison of the rules because quotas count ResourceClaims of other classes. It does
-// not block.
+// DeviceClassesChanged has the rules of quotas computed again because a DeviceClass changed. It does not block.
 func (c *Controller) DeviceClassesChanged() { c.wake.Notify() }
 
 // Subscribe registers f, which is called when the state of a policy's rules changes. f must return quickly. Subscribe
@@ -171,7 +170,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=berth-placement,verbs=update;delete
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berth-policies,verbs=update;delete
 
-// access is the information that the API server needs to call the webhooks.
+// access is what the API server needs to trust the webhooks and be trusted by them.
 type access struct {
 	// bundle contains the trusted authorities, in PEM.
 	bundle []byte
@@ -179,7 +178,7 @@ type access struct {
 	token string
 }
 
-// hide replaces the token in a text from the API server, which may quote the content that it refused.
+// hide returns a text from the API server, which may quote the content that it refused, with "<token>" in place of the token.
 func (a access) hide(text string) string {
 	if a.token == "" {
 		return text
@@ -279,6 +278,7 @@ func clientConfigs(ctx context.Context, c client.Reader) ([]admissionregistratio
 	return out, nil
 }
 
+// clientConfig returns how the API server reaches the webhook at a path, to which clientConfig adds the token.
 func (c *Controller) clientConfig(path string, to access) admissionregistrationv1.WebhookClientConfig {
 	path = webhookauth.Path(path, to.token)
 	out := admissionregistrationv1.WebhookClientConfig{CABundle: to.bundle}
@@ -292,15 +292,15 @@ func (c *Controller) clientConfig(path string, to access) admissionregistrationv
 	return out
 }
 
-// applyPolicies writes the configuration of the webhooks that validate PlacementPolicies and quotas. They fail open on
-// purpose: a policy must be correctable while Berth is down, and the policy controller handles a policy that does not
-// compile.
+// applyPolicies writes the configuration of the webhooks that validate PlacementPolicies and quotas themselves. If Berth is down, the API
+// server admits the objects: users must be able to correct a policy then, and the policy controller handles a policy that does not compile.
 func (c *Controller) applyPolicies(ctx context.Context, owners []metav1.OwnerReference, to access) error {
 	policies := c.validatingOwn("policies", PathPolicies, to, admissionregistrationv1.ClusterScope, "placementpolicies")
 	return c.applyValidating(ctx, PoliciesName, owners, []admissionregistrationv1.ValidatingWebhook{policies, c.quotaSpecs(to)})
 }
 
-// validatingOwn returns a webhook for Berth's own resources in one scope.
+// validatingOwn returns a validating webhook for the creation and update of some of Berth's own resources, which the API server ignores if
+// Berth is down.
 func (c *Controller) validatingOwn(name, path string, to access, scope admissionregistrationv1.ScopeType,
 	resources ...string) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
@@ -335,8 +335,8 @@ func (c *Controller) applyValidating(ctx context.Context, name string, owners []
 	})
 }
 
-// applyConfiguration creates or updates a configuration of a number of webhooks, or deletes it if it has none. It reads
-// the existing configuration into have. Then equal reports whether have and want have equal webhooks.
+// applyConfiguration creates or updates a configuration to be want, or deletes it if want has no webhooks. webhooks is their number. It
+// reads the existing configuration into have, after which equal reports whether have and want have equal webhooks.
 func (c *Controller) applyConfiguration(ctx context.Context, owners []metav1.OwnerReference, have, want client.Object, webhooks int, equal func() bool) error {
 	name := want.GetName()
 	log := ctrllog.FromContext(ctx).WithValues("configuration", name)
@@ -367,6 +367,7 @@ func (c *Controller) applyConfiguration(ctx context.Context, owners []metav1.Own
 	return c.client.Update(ctx, want)
 }
 
+// labels returns the labels of the configurations.
 func labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"}
 }
@@ -396,6 +397,7 @@ func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerRe
 	return nil
 }
 
+// policyWebhooks returns what match.Webhooks needs to know of policies.
 func policyWebhooks(policies []*placement.Policy) []match.PolicyWebhook {
 	out := make([]match.PolicyWebhook, len(policies))
 	for i, p := range policies {
@@ -404,8 +406,8 @@ func policyWebhooks(policies []*placement.Policy) []match.PolicyWebhook {
 	return out
 }
 
-// write writes the configuration of the webhooks for groups of rules. approved adds the webhook that records who approves
-// plans.
+// write writes the configuration of the webhooks for workloads, one for each of the groups. If approved is set, it adds the webhook that
+// records who approves plans.
 func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, groups []match.SharedWebhook, approved bool, to access) error {
 	have := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	want := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: WorkloadsName}}
@@ -427,8 +429,8 @@ func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, 
 	})
 }
 
-// approvals returns the webhook that records which user approves a plan. It fails open: without it, a plan can be approved, and
-// its status says that the user is unknown.
+// approvals returns the webhook that records which user approves a plan. The API server ignores it if Berth is down: then a plan can be
+// approved, and the status has the user "unknown".
 func (c *Controller) approvals(to access) admissionregistrationv1.MutatingWebhook {
 	own := c.validatingOwn("approvals", PathApprovals, to, admissionregistrationv1.ClusterScope, "placementpolicies")
 	return admissionregistrationv1.MutatingWebhook{

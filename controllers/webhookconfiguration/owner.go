@@ -39,24 +39,22 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=berth-manager-role,verbs=get
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=list
 
-// Owners selects the ClusterRoles that own the webhook configurations, so that garbage collection deletes these with
-// them.
+// Owners selects the ClusterRoles that own the webhook configurations, so that the garbage collector deletes the configurations when the
+// ClusterRoles are deleted.
 type Owners struct {
-	// Name is the name of the ClusterRole. It is empty for none.
+	// Name is the name of the ClusterRole; empty for none. It is not used if Labels are set.
 	Name string
-	// Labels select the ClusterRoles instead of Name, even while no ClusterRole has the labels. Name is not used
-	// then: an installer that uses labels deletes every object that they select, but possibly not the ClusterRole that Name
-	// names, and the webhook configurations would remain.
+	// Labels select the ClusterRoles in place of Name, even while no ClusterRole has them: an installer that uses labels deletes every object
+	// with the labels, but possibly not the ClusterRole with the name, and the webhook configurations would remain.
 	Labels map[string]string
 }
 
 // errNoOwner is the reason why a configuration is not created: without an owner, nothing would ever delete it.
 var errNoOwner = errors.New("the ClusterRole that would own it is missing, or can't be read")
 
-// mayCreate returns an errNoOwner if a configuration must not be created because its owners are missing. Either they
-// are not created yet, or Berth is being uninstalled and this replica is about to end. Until then the replica may have
-// permissions from other roles. A configuration without an owner would remain after the uninstallation and cause denied
-// requests.
+// mayCreate returns an error that wraps errNoOwner if a configuration must not be created because owners, what read returned, is empty
+// although it needs one. Either they are not created yet, or Berth is being uninstalled and this replica is about to end. A configuration
+// without an owner would remain after the uninstallation and cause denied requests.
 func (o Owners) mayCreate(configuration string, owners []metav1.OwnerReference) error {
 	switch {
 	case len(owners) > 0 || len(o.Labels) == 0 && o.Name == "":
@@ -82,9 +80,8 @@ func OLMLabels(namespace, clusterServiceVersion string) map[string]string {
 
 var clusterRole = rbacv1.SchemeGroupVersion.WithKind("ClusterRole")
 
-// read returns the references to the owners. It returns none if there are no owners or if Berth may not read them.
-// Existing configurations then remain; see mayCreate for others. Nothing is cached: with a reference to a deleted role,
-// garbage collection would remove configurations that the role's successor should own.
+// read returns references to the owners; none if they do not exist or Berth may not read them. live must not be a cache: with a reference
+// to a deleted role, the garbage collector would delete configurations that the role's successor has to own.
 func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerReference, error) {
 	var roles []metav1.PartialObjectMetadata
 	if len(o.Labels) > 0 {
@@ -118,9 +115,9 @@ func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerRef
 	return out, nil
 }
 
-// owned returns the owner references that a configuration should have, given those that it has. If there are owners,
-// they replace ClusterRoles of the same names with other UIDs. They also replace the ClusterRole named Name if Labels
-// select the owners, because an object remains as long as one owner exists. References by other parties are kept.
+// owned returns the owner references that a configuration gets, given those that it has and owners, what read returned. References to
+// ClusterRoles with a name among owners and another UID are replaced. So is the one to the ClusterRole with Name if Labels select the
+// owners, because an object remains for as long as one owner exists. Other references stay; all do if there are no owners.
 func (o Owners) owned(have, owners []metav1.OwnerReference) []metav1.OwnerReference {
 	if len(owners) == 0 {
 		return have
@@ -144,16 +141,15 @@ func (o Owners) owned(have, owners []metav1.OwnerReference) []metav1.OwnerRefere
 	return out
 }
 
-// Adopter makes the ClusterRoles of this replica's installation owners of the existing configurations before the
-// replica is Ready. OLM deletes the ClusterRoles of the earlier version as soon as the replicas of the new version are
-// Ready. Until then the leader may be a replica of the earlier version, and only the leader writes the configurations
-// otherwise. So garbage collection would delete them, and requests would pass unchecked until the next leader creates
-// them again. Create it with NewAdopter and add it to a manager.
+// Adopter makes the ClusterRoles of this replica's version owners of the existing webhook configurations before the replica is Ready. OLM
+// deletes the ClusterRoles of the earlier version as soon as the replicas of the new version are Ready. The leader, which alone writes the
+// configurations otherwise, may be a replica of the earlier version until then. So the garbage collector would delete the configurations,
+// and requests would not be checked until the next leader creates them again. Create it with NewAdopter and add it to a manager.
 type Adopter struct {
 	client client.Client
 	live   client.Reader
 	owners Owners
-	done   atomic.Bool
+	done   atomic.Bool // What Done returns.
 }
 
 var (
@@ -169,7 +165,7 @@ func NewAdopter(c client.Client, live client.Reader, owners Owners) *Adopter {
 // NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false because every replica adopts.
 func (a *Adopter) NeedLeaderElection() bool { return false }
 
-// Done reports whether the configurations that existed at the start have their owners.
+// Done reports whether the configurations that existed at the start have their owners, or need none, or no owner was found in time.
 func (a *Adopter) Done() bool { return a.done.Load() }
 
 // Start implements manager.Runnable. It returns when Done is true or ctx ends.
@@ -205,7 +201,7 @@ func (a *Adopter) Start(ctx context.Context) error {
 // the end.
 const ownerTries = 20
 
-// adopt adds the owners to all configurations. found is false if no role has the labels.
+// adopt adds the owners to all existing configurations. found is false if no ClusterRole has the labels.
 func (a *Adopter) adopt(ctx context.Context) (found bool, err error) {
 	owners, err := a.owners.read(ctx, a.live)
 	if err != nil || len(owners) == 0 {
@@ -222,6 +218,7 @@ func (a *Adopter) adopt(ctx context.Context) (found bool, err error) {
 	return true, errors.Join(errs...)
 }
 
+// adoptOne adds the owners to a configuration, which has a name, if it exists.
 func (a *Adopter) adoptOne(ctx context.Context, owners []metav1.OwnerReference, configuration client.Object) error {
 	// Read from the API server: a configuration that a stale cache lacks would never be adopted.
 	err := a.live.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)

@@ -101,6 +101,7 @@ func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerRefer
 	return nil
 }
 
+// writeQuotas writes the configuration of the quota webhooks with the given ones.
 func (c *Controller) writeQuotas(ctx context.Context, owners []metav1.OwnerReference, webhooks []quota.Webhook, to access) error {
 	var want []admissionregistrationv1.ValidatingWebhook
 	for _, w := range webhooks {
@@ -116,8 +117,7 @@ func (c *Controller) writeQuotas(ctx context.Context, owners []metav1.OwnerRefer
 	return c.applyValidating(ctx, QuotasName, owners, want)
 }
 
-// quotaSpecs returns the webhook that warns, at apply, about quotas and LimitedResources that name what they can't
-// count or limit.
+// quotaSpecs returns the webhook that checks quotas and LimitedResources themselves when they are created or updated.
 func (c *Controller) quotaSpecs(to access) admissionregistrationv1.ValidatingWebhook {
 	return c.validatingOwn("quotaspecs", PathQuotaSpecs, to, admissionregistrationv1.AllScopes, "scopedquotas", "clusterscopedquotas", "limitedresources")
 }

@@ -24,15 +24,16 @@ import (
 	"github.com/berth-dev/berth/internal/status"
 )
 
-// states holds the state of the rules of each policy or quota. It is safe for concurrent use.
+// states holds the state of the rules of each policy, or of each quota and LimitedResource, by key. It is safe for concurrent use.
 type states[K comparable] struct {
-	// changes has the keys whose state changed.
+	// changes publishes the keys whose state changed.
 	changes notify.Topic[K]
 
 	mu      sync.Mutex
 	current map[K]status.WebhookState
 }
 
+// get returns the state of a key; the zero value if there is none.
 func (s *states[K]) get(k K) status.WebhookState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +54,8 @@ func (s *states[K]) set(next map[K]status.WebhookState) {
 	}
 }
 
-// writeAccepted calls write with the webhooks that the API server accepts. It calls rejected for each other webhook. So
-// an invalid rule of one object does not affect other objects.
+// writeAccepted calls write with webhooks, and again without each webhook that the API server rejects, for which it calls rejected. So an
+// invalid rule of one object does not affect other objects.
 func writeAccepted[W any](webhooks []W, write func([]W) error, rejected func(w W, reason string)) error {
 	for {
 		err := write(webhooks)

@@ -69,15 +69,15 @@ func Cached() map[client.Object]cache.ByObject {
 	}
 }
 
-// Controller maintains the ValidatingAdmissionPolicy and its binding. Create it with New.
+// Controller maintains the ValidatingAdmissionPolicy that restricts which users write policies and quotas, and its binding. Create it with
+// New.
 type Controller struct {
 	client client.Client
 	// liveReader reads the CustomResourceDefinitions that own the policy and the binding.
 	liveReader client.Reader
 }
 
-// New returns the controller that maintains the ValidatingAdmissionPolicy. It writes it by c, and reads the CustomResourceDefinitions that
-// own it by live, which must not be a cache.
+// New returns a controller that writes by c, and reads CustomResourceDefinitions by live, which must not be a cache.
 func New(c client.Client, live client.Reader) *Controller {
 	return &Controller{client: c, liveReader: live}
 }
@@ -103,8 +103,8 @@ var request = reconcile.Request{NamespacedName: client.ObjectKey{Name: Name}}
 // created.
 const ownerRetryInterval = 10 * time.Second
 
-// Reconcile creates the policy and its binding if they are missing, and updates them if they differ. Without a
-// CustomResourceDefinition that can own them, there is nothing to guard, and it does neither.
+// Reconcile creates the ValidatingAdmissionPolicy and its binding if they are missing, and updates them if they differ. If no
+// CustomResourceDefinition exists that can own them, there is nothing to guard, and it does nothing.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	owners, err := c.owners(ctx)
 	if err != nil {
@@ -128,8 +128,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return result, c.applyBinding(ctx, meta)
 }
 
-// owners returns references to the CustomResourceDefinitions of the guarded resources, without those that are missing or
-// terminating.
+// owners returns references to the CustomResourceDefinitions of the guarded resources, without those that are missing or being deleted.
 func (c *Controller) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
 	var out []metav1.OwnerReference
 	for _, resource := range guarded {
@@ -148,12 +147,14 @@ func (c *Controller) owners(ctx context.Context) ([]metav1.OwnerReference, error
 	return out, nil
 }
 
+// applyPolicy writes the ValidatingAdmissionPolicy if it differs.
 func (c *Controller) applyPolicy(ctx context.Context, meta metav1.ObjectMeta) error {
 	want := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: spec()}
 	have := &admissionregistrationv1.ValidatingAdmissionPolicy{}
 	return c.apply(ctx, want, have, func() bool { return equality.Semantic.DeepEqual(have.Spec, want.Spec) })
 }
 
+// applyBinding writes the binding of the ValidatingAdmissionPolicy if it differs.
 func (c *Controller) applyBinding(ctx context.Context, meta metav1.ObjectMeta) error {
 	want := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
@@ -162,8 +163,8 @@ func (c *Controller) applyBinding(ctx context.Context, meta metav1.ObjectMeta) e
 	return c.apply(ctx, want, have, func() bool { return equality.Semantic.DeepEqual(have.Spec, want.Spec) })
 }
 
-// apply reads the stored object into have, and writes want unless the specs and the owner references are equal. same
-// compares the specs.
+// apply reads the stored object into have, and writes want unless the specs and the owner references are equal. After have is read, same
+// reports whether the specs are equal.
 func (c *Controller) apply(ctx context.Context, want, have client.Object, same func() bool) error {
 	err := c.client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if apierrors.IsNotFound(err) {
@@ -213,15 +214,14 @@ const (
 		"object.metadata.?ownerReferences.orValue([]) == oldObject.metadata.?ownerReferences.orValue([])"
 )
 
-// spec returns the policy with every default that the API server sets, so that it is equal to the stored one.
+// spec returns the spec of the ValidatingAdmissionPolicy with every default that the API server sets, so that it equals the stored one.
 //
-// A user who may write ResourceQuotas in a namespace may write ScopedQuotas there, if the user has the permission on
-// ScopedQuotas too. A user who may delete ResourceQuotas may delete them, and so may the controller that deletes the content of
-// a namespace.
+// To write a ScopedQuota, a user also needs the permission to update ResourceQuotas in its namespace, or to delete them for a deletion. The
+// controller that deletes the content of a namespace has the latter.
 //
-// A PlacementPolicy, ClusterScopedQuota, or LimitedResource concerns all namespaces. Every write of one requires the permission
-// on the virtual subresource spec. That includes writes of metadata only: annotations of policies approve and release moves. A user who has
-// the permission on the virtual subresource approval instead may approve plans and stages, and change nothing else.
+// A PlacementPolicy, ClusterScopedQuota, or LimitedResource concerns all namespaces. To write one, a user also needs the permission to
+// update the virtual subresource spec, even for a write of metadata only: annotations of policies approve and release moves. A user who has
+// the permission to update the virtual subresource approval instead may approve plans and stages, and change nothing else.
 func spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 	return admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: new(admissionregistrationv1.Fail),

@@ -129,7 +129,7 @@ var _ = Describe("A policy of Karmada that also selects an object", func() {
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, holder+" holds it in Karmada"))
 		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, namespace+"/before: "+holder+" holds it in Karmada", "delete it, or change it"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, namespace+"/before: "+holder+" holds it in Karmada", "delete "+holder+", or change it"))
 	},
 		Entry("a PropagationPolicy", false),
 		Entry("a ClusterPropagationPolicy", true),
