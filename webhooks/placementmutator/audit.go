@@ -31,9 +31,8 @@ const (
 	auditDecision = "decision"
 )
 
-// audited returns the audit annotations for a decided request, or nil if no policy matches. They do not contain the
-// patch. A patched request is recorded as allowed: if the API server calls again for an object that Berth has patched,
-// there is no patch.
+// audited returns the audit annotations for a decided request, or nil if no policy matches. answer is a label of metrics.Admission. A
+// patched request is recorded as allowed, without the patch: when the API server calls again for the patched object, there is no patch.
 func audited(outcome *placement.Outcome, answer string) map[string]string {
 	if len(outcome.Verdicts) == 0 {
 		return nil

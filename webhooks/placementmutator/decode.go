@@ -32,7 +32,7 @@ import (
 // objects holds the objects of a request, decoded as far as needed. The fields that every decision needs are decoded
 // from the start: apiVersion, kind, and metadata without managedFields, which are a large part of many objects.
 type objects struct {
-	obj, old *partial
+	obj, old *partial // The object as requested, and as stored before; old has no content if there is none.
 }
 
 var _ placement.Source = (*objects)(nil)
@@ -83,11 +83,9 @@ func (o *objects) Complete() error {
 
 // partial is an object of which some fields are not decoded yet.
 type partial struct {
-	// object has no content if the request has no such object.
-	object *unstructured.Unstructured
-	rest   map[string]json.RawMessage
-	// managed contains the encoded managedFields until they are decoded.
-	managed json.RawMessage
+	object  *unstructured.Unstructured // The decoded fields; none if the request has no such object.
+	rest    map[string]json.RawMessage // The encoded fields that are not decoded yet, by name.
+	managed json.RawMessage            // The encoded metadata.managedFields until they are decoded; nil then.
 }
 
 const (
@@ -95,6 +93,7 @@ const (
 	memberManagedFields = "managedFields"
 )
 
+// decodePartly decodes the fields of an object that every decision needs. text is its JSON.
 func decodePartly(text []byte) (*partial, error) {
 	p := &partial{object: &unstructured.Unstructured{}}
 	var ok bool
@@ -129,9 +128,8 @@ func decodePartly(text []byte) (*partial, error) {
 	return p, nil
 }
 
-// decodeValue decodes a value like the API machinery, so that admission and remediation decide on the same numbers. A
-// number without fraction and exponent that fits is an int64; any other is a float64. A number that is too large for
-// both is an error.
+// decodeValue decodes a JSON value as the API machinery does, so that admission and remediation decide on the same numbers: as an int64 if
+// a number has no fraction and no exponent and fits, and otherwise as a float64. A number that is too large for both is an error.
 func decodeValue(text json.RawMessage) (any, error) {
 	if value, ok := plain(text); ok {
 		return value, nil
@@ -141,7 +139,7 @@ func decodeValue(text json.RawMessage) (any, error) {
 	return value, err
 }
 
-// add decodes a field of the object if it exists and is not decoded.
+// add decodes the field of the object with a name, if it exists and is not decoded yet.
 func (p *partial) add(name string) error {
 	text, ok := p.rest[name]
 	if !ok {
@@ -156,6 +154,7 @@ func (p *partial) add(name string) error {
 	return nil
 }
 
+// complete decodes all fields that are not decoded yet.
 func (p *partial) complete() error {
 	for name := range maps.Clone(p.rest) {
 		if err := p.add(name); err != nil {

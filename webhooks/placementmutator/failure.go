@@ -31,9 +31,8 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// failureStatus returns the code and reason of the response to a request that policies can't decide. It is 422 Invalid if a retry fails
-// in the same way until a policy or the object changes, as for a ValidatingAdmissionPolicy whose expression fails. It is 500
-// InternalError if one of the failures may pass by itself.
+// failureStatus returns the code and reason of the response to a request that policies can't decide: 500 InternalError if a retry may
+// succeed, and 422 Invalid if it can't until a policy or the object changes, as for a ValidatingAdmissionPolicy whose expression fails.
 func failureStatus(verdicts []*placement.Verdict) (code int32, reason metav1.StatusReason) {
 	passing := slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool {
 		return v.Err != nil && v.Policy.Mode == placementv1.ModeEnforce && v.Policy.FailurePolicy != placementv1.FailurePolicyIgnore && !permanent(v.Err)
@@ -47,7 +46,7 @@ func failureStatus(verdicts []*placement.Verdict) (code int32, reason metav1.Sta
 // evaluationCodes are the codes of errors of OPA that the policy's text and its input cause.
 var evaluationCodes = []string{topdown.BuiltinErr, topdown.ConflictErr, topdown.TypeErr, topdown.WithMergeErr}
 
-// permanent reports whether the same policy fails on the same object and data again. An error that is not known to be permanent is not.
+// permanent reports whether an evaluation that failed with err is known to fail again with the same policy, object, and data.
 func permanent(err error) bool {
 	if list, ok := errors.AsType[*policy.CompileError](err); ok {
 		return !policy.IsUnfinished(list)

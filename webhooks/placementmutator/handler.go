@@ -64,17 +64,16 @@ type Handler struct {
 	// FailurePolicy is what the API server does if this webhook does not respond. The handler treats a request that
 	// can't be decided the same way.
 	FailurePolicy placementv1.FailurePolicy
-	// Remediation reports whether a request is a patch by Berth's own remediation. permits reports whether the patch may make
-	// the changes of verdicts of which some need an approval; nil means that it may not.
+	// Remediation reports in ok whether a request is a patch by Berth's own remediation. permits reports whether the patch may make the
+	// changes of verdicts, of which some need an approval; if it is nil, the patch may make no change that needs one.
 	Remediation func(*admissionv1.AdmissionRequest) (ok bool, permits func([]*placement.Verdict) bool)
 	// Parents reads the objects whose subresources are requested.
 	Parents *Parents
-	// InForce reports whether a version of a policy decides now. If a version fails that does not, the request is decided again. If
-	// InForce is nil, no request is.
+	// InForce reports whether a version of a policy decides now. If a version fails for which it returns false, the request is decided once
+	// more. If InForce is nil, no request is decided again.
 	InForce func(*placement.Policy) bool
-	// Confirm returns an error if this replica's policies are not up to date with the API server. LiveNamespaces reads
-	// the labels of namespaces from the API server. Both serve requests that no policy matches. If Confirm is nil, such
-	// requests are admitted.
+	// Confirm returns an error if this replica's policies are not up to date with the API server. LiveNamespaces reads the labels of
+	// namespaces from the API server. Both are used only for requests that no policy matches. If Confirm is nil, these are admitted.
 	Confirm        func(context.Context) error
 	LiveNamespaces placement.Namespaces
 }
@@ -103,6 +102,7 @@ func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *
 	return response
 }
 
+// decide returns the response to a request, and its label in metrics.
 func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
 	if req.SubResource != "" {
 		return h.decideSubresource(ctx, req)
@@ -114,7 +114,7 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	return h.decideObjects(ctx, req, decoded)
 }
 
-// decideObjects decides a request for the decoded objects.
+// decideObjects returns the response to a request for an object itself, and its label in metrics.
 func (h *Handler) decideObjects(ctx context.Context, req admission.Request, decoded *objects) (admission.Response, string) {
 	obj := decoded.obj.object
 	if finalizes(req, decoded) {
@@ -162,7 +162,7 @@ func (h *Handler) decideObjects(ctx context.Context, req admission.Request, deco
 	return response, answer
 }
 
-// log writes what the request changes of the placement to the log of decisions.
+// log writes to the log of decisions what policies change by an admitted request. began is when the decision began.
 func (h *Handler) log(ctx context.Context, req admission.Request, decoded *objects, outcome *placement.Outcome, began time.Time) {
 	action, old := decisionlog.Created, &unstructured.Unstructured{}
 	if req.Operation == admissionv1.Update {
@@ -183,18 +183,18 @@ func (h *Handler) log(ctx context.Context, req admission.Request, decoded *objec
 	})
 }
 
-// changing returns the verdicts of the policies that make changes.
+// changing returns the verdicts of the policies that make at least one of the changes.
 func changing(verdicts []*placement.Verdict, changes []decisionlog.Change) []*placement.Verdict {
 	return slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool {
 		return !slices.ContainsFunc(changes, func(c decisionlog.Change) bool { return c.Policy == v.Policy.Name })
 	})
 }
 
-// decideFunc is the method of a Decider that decides a request.
+// decideFunc decides a request by a Decider, as its method Decide does.
 type decideFunc func(*placement.Decider, context.Context, placement.Request) (*placement.Outcome, error)
 
-// decideCurrent decides a request. If a version of a policy fails that is no longer in force, it decides once more, by the versions that
-// are in force then. A remote engine may lack what a version needs as soon as the leader has the next one.
+// decideCurrent decides a request. If a version of a policy fails that is no longer in force, because a remote engine already has what the
+// next version needs instead, it decides once more, by the versions that are in force then.
 func (h *Handler) decideCurrent(ctx context.Context, decide decideFunc, request placement.Request) (*placement.Outcome, error) {
 	outcome, err := decide(h.Decider, ctx, request)
 	outdated := func(v *placement.Verdict) bool { return v.Err != nil && !h.InForce(v.Policy) }
@@ -204,9 +204,9 @@ func (h *Handler) decideCurrent(ctx context.Context, decide decideFunc, request 
 	return outcome, err
 }
 
-// decideLive decides again a request that no policy matches. The API server should not send such a request, because the
-// webhook configuration is rendered from the policies. Either it still contains rules of a deleted policy, or this
-// replica is behind.
+// decideLive decides again, with the labels of namespaces as the API server has them now, a request that no policy matches. Since the
+// webhook configuration is rendered from the policies, it either still has rules of a deleted policy, or this replica does not have the
+// newest policies or labels. It returns an error if the policies are not the newest ones.
 func (h *Handler) decideLive(ctx context.Context, decide decideFunc, request placement.Request) (*placement.Outcome, error) {
 	if err := h.Confirm(ctx); err != nil {
 		return nil, fmt.Errorf("no policy of this replica matches the object: %w", err)
@@ -216,12 +216,13 @@ func (h *Handler) decideLive(ctx context.Context, decide decideFunc, request pla
 	return decide(&live, ctx, request)
 }
 
-// evaluate evaluates one policy.
+// evaluate evaluates one policy on an input, with a span and metrics.
 func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 	return tracing.Evaluate(ctx, h.Clock, h.Metrics, metrics.SourceAdmission, p, input)
 }
 
-// undecidable returns the response to a request for which not even the matching policies are known.
+// undecidable returns the response to a request that failed with err before any policy decided it, as FailurePolicy says, and its label in
+// metrics.
 func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructured, err error) (admission.Response, string) {
 	message := fmt.Sprintf("placement could not be decided: %v", err)
 	response := admission.Errored(http.StatusInternalServerError, errors.New(message))
@@ -235,7 +236,7 @@ func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructu
 	return response, metrics.AnswerError
 }
 
-// respond combines all verdicts into one response.
+// respond combines the verdicts of all policies into one response with warnings, and returns its label in metrics.
 func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome) (admission.Response, string) {
 	var warnings, denials, failures, ignored []string
 	for _, v := range outcome.Verdicts {
@@ -271,7 +272,8 @@ func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstr
 	return response, answer
 }
 
-// notTaken returns a warning for each value that an update requests and the object does not get.
+// notTaken returns a warning for each of the changes: values that an update requests and that the object does not get, because a policy set
+// them before.
 func notTaken(obj *unstructured.Unstructured, changes []placement.Change) []string {
 	var out []string
 	for _, c := range changes {
@@ -280,12 +282,14 @@ func notTaken(obj *unstructured.Unstructured, changes []placement.Change) []stri
 			mistaken = fmt.Sprintf(", not %q", value)
 		}
 		out = append(out, fmt.Sprintf("%s: the value %s is not taken: a policy set it earlier, so it counts as the policy's, and not as requested. "+
-			"To request it, set it in one update with the annotation %s: \"true\"%s, of the object itself", c.Subject(), *c.To,
+			"To request it, set it and the object's annotation %s: \"true\"%s, in one update", c.Subject(), *c.To,
 			placementv1.AsWrittenAnnotation, mistaken))
 	}
 	return out
 }
 
+// answer returns the response without warnings, and its label in metrics. failures are messages of policies that can't decide, and denials
+// of those that deny the object.
 func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome, denials,
 	failures []string) (admission.Response, string) {
 	switch {
@@ -318,6 +322,7 @@ func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstru
 	return admission.Patched("", patch...), metrics.AnswerPatched
 }
 
+// failure describes why a policy can't decide.
 func failure(v *placement.Verdict) string {
 	if missing, ok := errors.AsType[*engine.NotReplicatedError](v.Err); ok {
 		return fmt.Sprintf("PlacementPolicy %q can't decide: the data that it reads is not complete: %v", v.Policy.Name, missing)
@@ -325,8 +330,8 @@ func failure(v *placement.Verdict) string {
 	return fmt.Sprintf("PlacementPolicy %q can't decide: %v", v.Policy.Name, v.Err)
 }
 
-// withRule returns a message for which a policy denies an object, with the rule of spec.rules that decides. Those about what clusters lack
-// name it already.
+// withRule returns a message with which a policy denies an object, with the name of the rule of spec.rules that decides in front, unless it
+// is there already.
 func withRule(v *placement.Verdict, message string) string {
 	rule := "rule " + v.Decision.Rule + ": "
 	if v.Decision.Rule == "" || strings.HasPrefix(message, rule) {
@@ -335,7 +340,7 @@ func withRule(v *placement.Verdict, message string) string {
 	return rule + message
 }
 
-// dryRunMessages describes what a policy would do if it were enforced.
+// dryRunMessages describes what a policy in the mode Warn or DryRun would do to the object if its mode were Enforce.
 func dryRunMessages(v *placement.Verdict) []string {
 	prefix := fmt.Sprintf("PlacementPolicy %q (mode %s)", v.Policy.Name, v.Policy.Mode)
 	if v.Err != nil {
@@ -355,6 +360,7 @@ func dryRunMessages(v *placement.Verdict) []string {
 	return out
 }
 
+// dryRun reports whether a request is a dry run, which must have no side effects.
 func dryRun(req admission.Request) bool {
 	return req.DryRun != nil && *req.DryRun
 }

@@ -23,9 +23,9 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// refuseHolder returns why a request is denied that gives a delivered object to an object of another client, by which a system would carry
-// it to other clusters than the decided ones; "" if it does not. Systems take a new object before Berth has written what delivers it, and
-// try again after a denial. The holder that an existing object has already is not the request's.
+// refuseHolder returns why a request is denied whose labels or annotations have a multi-cluster system follow an object of another client,
+// the holder, for an object that Berth delivers, and so carry it to other clusters than the decided ones; "" if they do not. A holder that
+// the object had before the request is no reason.
 func (h *Handler) refuseHolder(decoded *objects, outcome *placement.Outcome) string {
 	if outcome.Object == nil {
 		return ""
@@ -43,8 +43,8 @@ func (h *Handler) refuseHolder(decoded *objects, outcome *placement.Outcome) str
 			if holder == "" || !h.Decider.Decided(outcome.Object, outcome.Object.GetNamespace()) {
 				continue
 			}
-			return fmt.Sprintf("PlacementPolicy %q delivers the object, so that %s can't hold it in %s, whose labels and annotations the request sets: "+
-				"remove them, or exclude the object from spec.match of the PlacementPolicy", v.Policy.Name, holder, system.Title)
+			return fmt.Sprintf("PlacementPolicy %q delivers the object, so that %s can't hold it in %s: remove the labels and annotations by "+
+				"which %[2]s gets the object, or exclude the object from spec.match of the PlacementPolicy", v.Policy.Name, holder, system.Title)
 		}
 	}
 	return ""

@@ -18,9 +18,8 @@ package placementmutator
 
 import "encoding/json"
 
-// members splits a JSON object into the encoded values of its members. If a name occurs several times, the last value
-// counts. ok is false if the text is not an object or visibly not JSON. Values are not parsed, so an invalid value
-// causes an error only when it is decoded.
+// members returns the encoded values of the members of a JSON object, by name. If a name occurs several times, the last value counts. ok is
+// false if the text is not an object or visibly not JSON. Values are not parsed, so an invalid value is an error only when it is decoded.
 //
 // The standard library can do the same with json.RawMessage. But it scans the text byte by byte through a state machine
 // several times, which takes as long as to decode everything.
@@ -54,7 +53,7 @@ func members(text []byte) (out map[string]json.RawMessage, ok bool) {
 	}
 }
 
-// decodeText decodes a JSON string.
+// decodeText decodes a JSON string. It returns false for any other text.
 func decodeText(text json.RawMessage) (string, bool) {
 	if len(text) < 2 || text[0] != '"' {
 		return "", false
@@ -116,7 +115,7 @@ func (s *splitter) atEnd() bool {
 	return s.at == len(s.text)
 }
 
-// value skips a value and returns its encoded text.
+// value skips a JSON value and returns its encoded text. It returns false if there is none, or it has no end.
 func (s *splitter) value() (json.RawMessage, bool) {
 	s.skipSpace()
 	start, depth := s.at, 0

@@ -38,7 +38,7 @@ import (
 	"github.com/berth-dev/berth/internal/review"
 )
 
-// Parents reads, from the API server and without a cache, the objects whose subresources are requested.
+// Parents reads the objects whose subresources requests update from the API server, without a cache.
 type Parents struct {
 	Client dynamic.Interface
 	Scales Scales
@@ -53,11 +53,12 @@ type Scales interface {
 // errUnknownScale is returned if the field that the scale subresource sets is not known.
 var errUnknownScale = errors.New("no CustomResourceDefinition names the field that the scale subresource sets")
 
-// update is the update of the parent object that a request for its subresource causes.
+// update is the parent object before and after a request for its subresource.
 type update struct{ before, after *unstructured.Unstructured }
 
-// decideSubresource denies a request for a subresource if policies deny the resulting parent object. It does not patch:
-// a Scale has no field for what policies set on the parent. Remediation sets that after the update.
+// decideSubresource returns the response to a request for a subresource, and its label in metrics. It denies the request if policies deny
+// the parent object that results. It does not patch: a Scale has no field for what policies set on the parent. Remediation sets that
+// afterwards.
 func (h *Handler) decideSubresource(ctx context.Context, req admission.Request) (admission.Response, string) {
 	u, err := h.updateOf(ctx, req)
 	resource := schema.GroupVersionResource(req.Resource)
@@ -90,8 +91,7 @@ func parentRequest(req admission.Request, object *unstructured.Unstructured) adm
 	return out
 }
 
-// updateOf returns the update of the parent object that a request for a subresource causes. With an error it returns an
-// object that has only the kind and name of the request.
+// updateOf returns the parent object before and after a request for its subresource. With an error, after has only the kind and the name.
 func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, error) {
 	var out update
 	var err error
@@ -113,9 +113,9 @@ func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, 
 	return out, nil
 }
 
-// scaled returns the update for a request that contains a Scale. It reads the stored parent object. That object may
-// change before the API server stores the new number of replicas. In that case the API server calls the webhook again,
-// because it updates only the version from which it made the old Scale.
+// scaled returns the parent object, which it reads, before and after a request for its scale subresource. If the object changes before the
+// API server stores the new number of replicas, the API server calls the webhook again, because it updates only the version from which it
+// made the old Scale.
 func (p *Parents) scaled(ctx context.Context, req admission.Request) (update, error) {
 	scale := &autoscalingv1.Scale{}
 	if err := json.Unmarshal(req.Object.Raw, scale); err != nil {
@@ -131,11 +131,11 @@ func (p *Parents) scaled(ctx context.Context, req admission.Request) (update, er
 	}
 	before, err := p.Client.Resource(resource).Namespace(req.Namespace).Get(ctx, req.Name, metav1.GetOptions{})
 	if apierrors.IsForbidden(err) {
-		return update{}, fmt.Errorf("the manager may not read what is scaled: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true "+
+		return update{}, fmt.Errorf("the manager may not read the object to scale: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true "+
 			"with the rule {apiGroups: [%q], resources: [%q], verbs: [get]}: %w", resource.Group, resource.Resource, err)
 	}
 	if err != nil {
-		return update{}, fmt.Errorf("reading what is scaled: %w", err)
+		return update{}, fmt.Errorf("reading the object to scale: %w", err)
 	}
 	after := before.DeepCopy()
 	if err := unstructured.SetNestedField(after.Object, int64(scale.Spec.Replicas), path...); err != nil {

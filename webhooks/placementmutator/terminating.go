@@ -44,9 +44,8 @@ func finalizes(req admission.Request, decoded *objects) bool {
 		equalButFinalization(req.Object.Raw, req.OldObject.Raw)
 }
 
-// equalButFinalization reports whether two objects differ only in finalizationMembers. It compares encoded fields,
-// which the API server encodes in the same way for both. Equal values with different encodings count as different, and
-// the object is decided.
+// equalButFinalization reports whether two objects, in JSON, differ at most in finalizationMembers. It compares encoded fields, which the
+// API server encodes in the same way for both. Equal values with different encodings count as different.
 func equalButFinalization(object, old []byte) bool {
 	rest, metadata, ok := withoutFinalization(object)
 	if !ok {
@@ -57,8 +56,8 @@ func equalButFinalization(object, old []byte) bool {
 	return ok && maps.EqualFunc(rest, oldRest, equal) && maps.EqualFunc(metadata, oldMetadata, equal)
 }
 
-// withoutFinalization returns the fields of an object without its metadata, and the fields of its metadata without
-// finalizationMembers.
+// withoutFinalization returns the encoded fields of an object in JSON without its metadata, and those of its metadata without
+// finalizationMembers. ok is false if text is not such an object.
 func withoutFinalization(text []byte) (rest, metadata map[string]json.RawMessage, ok bool) {
 	if rest, ok = members(text); !ok {
 		return nil, nil, false

@@ -33,8 +33,8 @@ import (
 
 var _ admission.Handler = (*Handler)(nil)
 
-// Handler sets the annotation placement.berth.dev/approved-by when a request sets placement.berth.dev/approve to another
-// value, and keeps it in all other requests. So the annotation never names another user. Handler is safe for concurrent use.
+// Handler records in a policy's annotation placement.berth.dev/approved-by which user changed its annotation placement.berth.dev/approve,
+// and undoes what requests set there themselves. So it never names another user. Handler is safe for concurrent use.
 type Handler struct {
 	Clock clock.PassiveClock
 }

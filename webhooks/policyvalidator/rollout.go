@@ -32,8 +32,8 @@ import (
 	"github.com/berth-dev/berth/internal/rollout"
 )
 
-// checkRollout returns the errors in spec.rollout for which a policy is refused, and warnings about stages and changes that
-// have no effect. Errors in stages that an update does not change are warnings. old is nil for a new policy.
+// checkRollout returns the errors in spec.rollout for which a policy is refused, and warnings about changes that have no effect or start a
+// rollout again. Errors in stages that an update does not change are warnings. old is nil for a new policy. path is that of spec.rollout.
 func (v *Validator) checkRollout(old, obj *placementv1.PlacementPolicy, path *field.Path) (admission.Warnings, field.ErrorList) {
 	r := obj.Spec.Rollout
 	if r == nil {
@@ -55,8 +55,8 @@ func (v *Validator) checkRollout(old, obj *placementv1.PlacementPolicy, path *fi
 	return warnings, append(errs, stageErrs...)
 }
 
-// refuseRevision refuses a revision that does not exist. A revision that an update does not change is never refused, because
-// clients that restore or annotate the policy apply it again.
+// refuseRevision returns an error if spec.rollout.revision is not one of status.rollout.revisions. It accepts a revision that an update
+// does not change, because clients that restore or annotate the policy apply it again. path is that of the field.
 func refuseRevision(old, obj *placementv1.PlacementPolicy, path *field.Path) field.ErrorList {
 	revision := obj.Spec.Rollout.Revision
 	refuse := func(detail string) field.ErrorList { return field.ErrorList{field.Invalid(path, revision, detail)} }
@@ -77,7 +77,7 @@ func refuseRevision(old, obj *placementv1.PlacementPolicy, path *field.Path) fie
 	return refuse(fmt.Sprintf("the policy does not have this revision; use one of status.rollout.revisions: %s", strings.Join(existing, ", ")))
 }
 
-// warnOfRolledBackChange warns about an update that changes the version while a revision is set.
+// warnOfRolledBackChange warns about an update that changes the version in the spec while spec.rollout.revision selects another one.
 func warnOfRolledBackChange(old, obj *placementv1.PlacementPolicy, path *field.Path) admission.Warnings {
 	revision := obj.Spec.Rollout.Revision
 	if revision == 0 || old == nil || rollout.VersionDigest(old.Spec) == rollout.VersionDigest(obj.Spec) {
@@ -87,7 +87,7 @@ func warnOfRolledBackChange(old, obj *placementv1.PlacementPolicy, path *field.P
 		path.Child("revision"), revision)}
 }
 
-// warnOfSuperseded warns about an update that starts a rollout again which has reached stages already.
+// warnOfSuperseded warns about an update that ends a rollout which has reached stages, and starts another one from the first stage.
 func warnOfSuperseded(old, obj *placementv1.PlacementPolicy, path *field.Path) admission.Warnings {
 	if old == nil || old.Status.Rollout == nil || obj.Spec.Rollout.Revision != 0 {
 		return nil
@@ -105,8 +105,8 @@ func warnOfSuperseded(old, obj *placementv1.PlacementPolicy, path *field.Path) a
 		"its namespaces", text, s.PreviousRevision)}
 }
 
-// refuseStages returns an error for each stage that never gets a namespace, whatever namespaces exist. It ignores invalid
-// selectors, for which there are other errors.
+// refuseStages returns an error for each stage that never gets a namespace, whatever namespaces exist. It ignores invalid selectors, for
+// which there are other errors. path is that of spec.rollout.stages.
 func (v *Validator) refuseStages(stages []placementv1.RolloutStage, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range stages {
@@ -129,7 +129,8 @@ func (v *Validator) refuseStages(stages []placementv1.RolloutStage, path *field.
 	return errs
 }
 
-// reasonPercentIsEmpty returns why a stage with a percentage never gets a namespace, and what to do; "" if it may get one.
+// reasonPercentIsEmpty returns why a stage with a percentage never gets a namespace, and what to do; "" if it may get one. before are the
+// stages before it.
 func reasonPercentIsEmpty(percent int32, before []placementv1.RolloutStage) string {
 	if len(before) == 0 {
 		return ""
@@ -146,7 +147,8 @@ func reasonPercentIsEmpty(percent int32, before []placementv1.RolloutStage) stri
 		highest.Name, highest.Percent, highest.Percent, highest.Name)
 }
 
-// reasonStageIsEmpty returns why a stage with a selector never gets a namespace, and what to do; "" if it may get one.
+// reasonStageIsEmpty returns why a stage with a selector never gets a namespace, and what to do; "" if it may get one. before are the
+// stages before it.
 func (v *Validator) reasonStageIsEmpty(selector *metav1.LabelSelector, before []placementv1.RolloutStage) string {
 	if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
 		return ""

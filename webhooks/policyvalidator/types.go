@@ -30,9 +30,9 @@ import (
 	"github.com/berth-dev/berth/internal/typecheck"
 )
 
-// checkTypes returns the findings of the type checker. They are errors if the policy is strict; otherwise they are
-// warnings, without those that the policy's own warnings contain. If the types can't be checked, a strict policy is
-// refused, and any other is accepted with a warning. err asks the client to retry because the schemas can't be read.
+// checkTypes returns the findings of the type checker: in errs if the policy is strict, and otherwise in warnings, without those that the
+// warnings of the compilation have. If the types can't be checked because the schemas can't be read, it returns an error in err, for which
+// the client retries, for a strict policy, and a warning for any other.
 func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv1.PlacementPolicySpec,
 	bound policy.Bindings) (warnings admission.Warnings, errs field.ErrorList, err error) {
 	if v.Types == nil {
@@ -66,7 +66,7 @@ func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv
 		}
 		text := finding.Text(name)
 		if finding.Rule != "" {
-			text += fmt.Sprintf(" (the rule %s can't have a value from here)", finding.Rule)
+			text += fmt.Sprintf(" (so this definition of the rule %s never has a value)", finding.Rule)
 		}
 		add(text)
 	}
@@ -76,8 +76,8 @@ func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv
 	return warnings, errs, nil
 }
 
-// lenient returns the spec with strict set to false if the update does not change what the type checker checks. A
-// schema that changed meanwhile must not prevent a change of the policy's mode or labels. old is nil for a new policy.
+// lenient returns the spec, with strict set to false if an update does not change what the type checker checks: a schema that changed since
+// must not prevent a change of the policy's mode or labels. old is nil for a new policy.
 func lenient(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
 	if old == nil {
 		return spec

@@ -44,7 +44,7 @@ func (c checked) Check(context.Context, string, placementv1.PlacementPolicySpec,
 }
 
 func TestFindingsOfTheTypeChecker(t *testing.T) {
-	const text = "p.rego:3:7: input.spek is undefined (the rule labels can't have a value from here)"
+	const text = "p.rego:3:7: input.spek is undefined (so this definition of the rule labels never has a value)"
 	found := typecheck.Result{Findings: []typecheck.Finding{{Position: lint.Position{Row: 3, Col: 7}, Message: "input.spek is undefined", Rule: "labels"}}, Total: 1}
 	v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}, Types: checked{result: found}}
 	p := newPolicy("package p\nlabels := {}")

@@ -46,8 +46,9 @@ import (
 
 var _ admission.Validator[*placementv1.PlacementPolicy] = (*Validator)(nil)
 
-// Checker checks that what a policy refers to by name exists. The error is a *policy.CompileError.
+// Checker checks that what a policy refers to by name, such as predicates, exists.
 type Checker interface {
+	// Check returns a *policy.CompileError if something does not exist.
 	Check(m *policy.Module) error
 }
 
@@ -80,28 +81,28 @@ type Validator struct {
 	Types Types
 	// Prober queries the engines of policies that are created or whose spec.remote changes. It may be nil.
 	Prober Prober
-	// Bound returns the API groups that a generation of a policy is bound to, or nil if that generation is not in
-	// force. If Bound is nil, no policy is treated as bound.
+	// Bound returns the API groups to which a generation of a policy binds the types that it reads, or nil if that generation is not in force.
+	// If Bound is nil, no policy is treated as bound.
 	Bound func(name string, uid types.UID, generation int64) policy.Bindings
-	// Secrets reads the Secrets in Namespace, the manager's own namespace. If it is nil, they are not checked.
+	// Secrets reads Secrets in Namespace, the manager's own namespace. If it is nil, it is not checked whether Secrets exist.
 	Secrets   Secrets
 	Namespace string
-	// Namespaces reads the labels of all namespaces. If it is nil, they are not checked.
+	// Namespaces reads the labels of all namespaces. If it is nil, selectors are not compared with them.
 	Namespaces findings.Namespaces
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched. It is empty if there is
 	// none.
 	OwnNamespace string
 	// ClusterPredicates lists the manager's predicates that evaluate clusters.
 	ClusterPredicates []string
-	// Clusters reads the existing clusters. If it is nil, they are not checked.
+	// Clusters reads the existing clusters. If it is nil, policies are not compared with them.
 	Clusters findings.Clusters
-	// Scores reads the scores of clusters. If it is nil, they are not checked.
+	// Scores reads the scores of clusters. If it is nil, policies are not compared with them.
 	Scores findings.Scores
-	// Nodes reads the nodes, and PriorityClasses lists the priority classes. What rules compare of nodes, and the classes that they set, are
-	// not compared with them if they are nil.
+	// Nodes reads the nodes. If it is nil, rules are not compared with them. PriorityClasses lists the priority classes. If it is nil, it is
+	// not checked whether those exist that rules set.
 	Nodes           findings.Nodes
 	PriorityClasses findings.Classes
-	// Groups returns the groups of the budgets of all policies but one. If it is nil, groups are not checked.
+	// Groups returns spec.remediation.budget.group of all policies but the one with the name except. If it is nil, groups are not checked.
 	Groups func(except string) []string
 	// Policies returns all policies. If it is nil, they are not compared with each other.
 	Policies func(ctx context.Context) ([]placementv1.PlacementPolicy, error)
@@ -132,7 +133,7 @@ func (v *Validator) ValidateDelete(context.Context, *placementv1.PlacementPolicy
 	return nil, nil
 }
 
-// validate validates a policy. old is the earlier version, or nil for a new policy.
+// validate returns the warnings about a policy, and an error if it is refused. old is the policy before an update, or nil for a new policy.
 func (v *Validator) validate(ctx context.Context, old, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
 	spec := obj.Spec.WithDefaults()
 	path := field.NewPath("spec")
@@ -196,7 +197,7 @@ var annotationsOfUsers = []string{
 	placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ReleaseBlastRadiusAnnotation, placementv1.ResumeAfterFailuresAnnotation,
 }
 
-// warnOfAnnotations warns of annotations of a policy that have Berth's prefix and no effect.
+// warnOfAnnotations warns of annotations of a policy that have Berth's prefix and have no effect.
 func warnOfAnnotations(obj *placementv1.PlacementPolicy) admission.Warnings {
 	out := admission.Warnings{}
 	for _, key := range slices.Sorted(maps.Keys(obj.Annotations)) {
@@ -219,8 +220,8 @@ func warnOfAnnotations(obj *placementv1.PlacementPolicy) admission.Warnings {
 	return out
 }
 
-// mistakes returns the errors for which a policy is refused. It returns in left the errors that the earlier version has
-// too, in parts that the update does not change.
+// mistakes divides the errors of a compilation: refused are those for which a policy is refused, and left those in parts that the update
+// does not change. path is that of spec.
 func mistakes(old, obj *placementv1.PlacementPolicy, err *policy.CompileError, path *field.Path) (refused, left field.ErrorList) {
 	for _, d := range err.Diagnostics {
 		mistake := d.FieldError(path.Child("rego"))
@@ -233,8 +234,8 @@ func mistakes(old, obj *placementv1.PlacementPolicy, err *policy.CompileError, p
 	return refused, left
 }
 
-// leavesAlone reports whether an update does not change the part that contains an error. An ambiguous reference keeps
-// its earlier binding.
+// leavesAlone reports whether an update does not change the part of the spec that has an error. ambiguous reports whether the error is an
+// ambiguous reference, which keeps the binding from before.
 func leavesAlone(old, next placementv1.PlacementPolicySpec, d policy.Diagnostic, ambiguous bool) bool {
 	if equality.Semantic.DeepEqual(old, next) {
 		return true
@@ -243,7 +244,7 @@ func leavesAlone(old, next placementv1.PlacementPolicySpec, d policy.Diagnostic,
 	return inSource && policy.SameRegoAndReplicate(old, next) && (ambiguous || equality.Semantic.DeepEqual(old.Data, next.Data))
 }
 
-// asWarnings returns warnings for errors in parts that an update does not change, and for which it is not refused.
+// asWarnings returns warnings about mistakes in parts that an update does not change, and for which it is therefore not refused.
 func asWarnings(mistakes field.ErrorList) []string {
 	out := make([]string, len(mistakes))
 	for i, m := range mistakes {
@@ -252,7 +253,8 @@ func asWarnings(mistakes field.ErrorList) []string {
 	return out
 }
 
-// boundTo returns the groups that the earlier version is bound to, if an update does not change the source.
+// boundTo returns the API groups to which the policy before an update bound the types that it reads, if the update does not change rego and
+// replicate; nil otherwise.
 func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) policy.Bindings {
 	if v.Bound == nil || old == nil || !policy.SameRegoAndReplicate(old.Spec, spec) {
 		return nil
@@ -260,9 +262,8 @@ func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.P
 	return v.Bound(old.Name, old.UID, old.Generation)
 }
 
-// refuseMistakes adds the errors for which a strict policy is refused to those of the type checker: the warnings of its compilation, and
-// the findings that are mistakes. It adds none for a policy that is not strict. A policy with a remote engine has only warnings of the
-// engine.
+// refuseMistakes returns errs, the errors of the type checker, and for a strict policy, in addition, an error for each warning of its
+// compilation, unless a remote engine decides, and for each of the findings that is a mistake.
 func refuseMistakes(name string, spec placementv1.PlacementPolicySpec, module *policy.Module, found []findings.Finding, errs field.ErrorList) field.ErrorList {
 	if !spec.Strict {
 		return errs
@@ -285,7 +286,7 @@ func refuseMistakes(name string, spec placementv1.PlacementPolicySpec, module *p
 	return errs
 }
 
-// sourceField returns the field that has a policy's decision.
+// sourceField returns the path of the field by which a policy decides: spec.remote, spec.rules, or spec.rego.
 func sourceField(spec placementv1.PlacementPolicySpec) string {
 	switch {
 	case spec.Remote != nil:
@@ -296,7 +297,7 @@ func sourceField(spec placementv1.PlacementPolicySpec) string {
 	return "spec.rego"
 }
 
-// finder returns what finds the mistakes that do not keep a policy from being stored.
+// finder returns the Finder of what is probably wrong with a policy that compiles.
 func (v *Validator) finder() *findings.Finder {
 	return &findings.Finder{
 		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Scores: v.Scores, Nodes: v.Nodes,
@@ -306,9 +307,9 @@ func (v *Validator) finder() *findings.Finder {
 	}
 }
 
-// bind binds a policy, and returns warnings about types that are read and not served. An ambiguous
-// name is an error. In an update that changes the source, so is a type that is not served and that the earlier version
-// does not read.
+// bind binds the types that a policy reads to those that the API server serves, and returns warnings about types that are not served. The
+// error is an ambiguous name, or, in an update that changes rego or replicate, a type that is not served and that the policy did not read
+// before.
 func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, name string, module *policy.Module,
 	spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*policy.Binding, admission.Warnings, error) {
 	binding, err := policy.BindToCurrent(ctx, name, module, spec.Replicate, v.Catalog, bound)
@@ -327,11 +328,11 @@ func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, 
 	for i, read := range binding.Missing {
 		names[i] = read.Explained() + v.Catalog.Served().SuggestPlural(read.Plural)
 	}
-	return binding, admission.Warnings{fmt.Sprintf("the policy reads %s, which the API server does not serve: what it matches is not "+
-		"decided until that is installed", strings.Join(names, ", "))}, nil
+	return binding, admission.Warnings{fmt.Sprintf("the policy reads %s, which the API server does not serve: the objects that the policy "+
+		"matches can't be decided until the type is installed", strings.Join(names, ", "))}, nil
 }
 
-// missesMore returns those reads of unserved types that the earlier version does not have.
+// missesMore returns those of missing, the types that are read and not served, that the policy old does not read.
 func (v *Validator) missesMore(ctx context.Context, old *placementv1.PlacementPolicy, missing []analysis.Read) []analysis.Read {
 	spec := old.Spec.WithDefaults()
 	module, err := v.Compiler.Compile(ctx, old.Name, spec)
@@ -347,7 +348,7 @@ func (v *Validator) missesMore(ctx context.Context, old *placementv1.PlacementPo
 	})
 }
 
-// warnOfEngine probes the remote engine of a new policy, or of a policy whose spec.remote changed.
+// warnOfEngine queries the remote engine of a new policy, or of a policy whose spec.remote changes, and warns of a problem.
 func (v *Validator) warnOfEngine(ctx context.Context, old, obj *placementv1.PlacementPolicy, r *policy.Remote) admission.Warnings {
 	if v.Prober == nil || r == nil || old != nil && equality.Semantic.DeepEqual(old.Spec.Remote, obj.Spec.Remote) {
 		return nil
@@ -360,9 +361,8 @@ func (v *Validator) warnOfEngine(ctx context.Context, old, obj *placementv1.Plac
 	return nil
 }
 
-// refuseRule refuses a URL that ends with the name of a contract rule, as some engines require. The value of a rule has
-// no members with the names of rules, so Berth would find no decision in it. A package of that name is possible with
-// modules.
+// refuseRule returns an error if the URL of a remote engine ends with the name of a contract rule, as some engines require. The value of a
+// rule has no members with the names of rules, so Berth would find no decision in it. With modules, the name may be that of a package.
 func refuseRule(old, obj *placementv1.PlacementPolicy, r *policy.Remote, path *field.Path) field.ErrorList {
 	if r == nil || r.OwnPackage || old != nil && old.Spec.Remote != nil && old.Spec.Remote.URL == obj.Spec.Remote.URL {
 		return nil
@@ -379,8 +379,8 @@ func refuseRule(old, obj *placementv1.PlacementPolicy, r *policy.Remote, path *f
 		strings.Join(language.ContractRules, ", ")))}
 }
 
-// warnOfSecrets warns about Secrets that an engine needs and that are missing or incomplete. They may be created after
-// the policy.
+// warnOfSecrets warns about Secrets that Berth needs for a remote engine and that are missing or incomplete. They may be created after the
+// policy.
 func (v *Validator) warnOfSecrets(ctx context.Context, r *policy.Remote) admission.Warnings {
 	if r == nil || v.Secrets == nil {
 		return nil
@@ -392,7 +392,7 @@ func (v *Validator) warnOfSecrets(ctx context.Context, r *policy.Remote) admissi
 		}
 		data, err := v.Secrets.Secret(ctx, use.Name)
 		if apierrors.IsNotFound(err) {
-			warn("the Secret %s/%s is not there: %s", v.Namespace, use.Name, v.creation(use))
+			warn("the Secret %s/%s does not exist; create it: %s", v.Namespace, use.Name, v.creation(use))
 			continue
 		}
 		if err != nil {
@@ -408,7 +408,7 @@ func (v *Validator) warnOfSecrets(ctx context.Context, r *policy.Remote) admissi
 	return out
 }
 
-// creation returns the command that creates a Secret.
+// creation returns the command that creates a Secret for a field of spec.remote.
 func (v *Validator) creation(use policy.SecretUse) string {
 	if len(use.Keys) > 1 {
 		return fmt.Sprintf("kubectl --namespace %s create secret tls %s --cert=FILE --key=FILE", v.Namespace, use.Name)

@@ -534,12 +534,12 @@ func TestSecretsAreWarnedOf(t *testing.T) {
 		"AllThere":  {remote: token("opa", "")},
 		"OtherKey":  {token("opa", "password"), []string{"spec.remote.tokenSecretRef: the Secret berth-system/opa has nothing at the key password"}},
 		"Unusable":  {token("foreign", ""), []string{"spec.remote.tokenSecretRef: the Secret berth-system/foreign is of another type"}},
-		"NotThere":  {token("none", "t"), []string{"spec.remote.tokenSecretRef: the Secret berth-system/none is not there: kubectl --namespace berth-system create secret generic none --from-file=t=FILE"}},
+		"NotThere":  {token("none", "t"), []string{"spec.remote.tokenSecretRef: the Secret berth-system/none does not exist; create it: kubectl --namespace berth-system create secret generic none --from-file=t=FILE"}},
 		"NoIdentity": {
 			&placementv1.Remote{CASecretRef: &placementv1.CASecretReference{SecretReference: placementv1.SecretReference{Name: "none"}}, ClientCertificateSecretRef: &placementv1.SecretReference{Name: "client"}},
 			[]string{
-				"spec.remote.caSecretRef: the Secret berth-system/none is not there: kubectl --namespace berth-system create secret generic none --from-file=ca.crt=FILE",
-				"spec.remote.clientCertificateSecretRef: the Secret berth-system/client is not there: kubectl --namespace berth-system create secret tls client --cert=FILE --key=FILE",
+				"spec.remote.caSecretRef: the Secret berth-system/none does not exist; create it: kubectl --namespace berth-system create secret generic none --from-file=ca.crt=FILE",
+				"spec.remote.clientCertificateSecretRef: the Secret berth-system/client does not exist; create it: kubectl --namespace berth-system create secret tls client --cert=FILE --key=FILE",
 			},
 		},
 	}

@@ -39,7 +39,8 @@ const (
 	maxListed = 500
 )
 
-// warnOfCoverage warns if a quota does not cover what a LimitedResource denies without a quota. applied is one of the two.
+// warnOfCoverage warns if a quota does not cover what a LimitedResource denies without a quota. applied is a quota or a LimitedResource,
+// which is compared with all objects of the other kinds.
 func (h *Handler) warnOfCoverage(ctx context.Context, applied client.Object) []string {
 	if h.Live == nil || h.Namespaces == nil {
 		return nil
@@ -63,7 +64,8 @@ func (h *Handler) warnOfCoverage(ctx context.Context, applied client.Object) []s
 	return h.gaps(applied, limits, quotas, labelsOf)
 }
 
-// gaps compares the LimitedResources with the quotas of each namespace. It reports each pair once.
+// gaps compares the LimitedResources with the quotas of each namespace, and returns a warning for each pair of which the quota does not
+// cover what the LimitedResource denies, at most maxGaps. labelsOf has the labels of all namespaces, by name.
 func (h *Handler) gaps(applied client.Object, limits []*limit, quotas *holding, labelsOf map[string]map[string]string) []string {
 	_, limitApplied := applied.(*placementv1.LimitedResource)
 	var out []string
@@ -129,8 +131,8 @@ func (h *Handler) limits(ctx context.Context, applied client.Object) ([]*limit, 
 	return out, nil
 }
 
-// list lists objects, for reading only. It reads from the API server, because a cache may lack an object that was
-// created just before from the same file. Only if there are more than maxListed objects, it reads from the cache.
+// list lists objects, which the caller must not change. It reads from the API server, because a cache may lack an object that was created
+// just before from the same file. Only if there are more than maxListed objects, it reads from the cache.
 func (h *Handler) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if err := h.Live.List(ctx, list, append(slices.Clone(options), client.Limit(maxListed))...); err != nil || list.GetContinue() == "" {
 		return err
@@ -140,12 +142,12 @@ func (h *Handler) list(ctx context.Context, list client.ObjectList, options ...c
 
 // holding holds the quotas of each namespace.
 type holding struct {
-	scoped    map[string][]placementv1.Quota
-	cluster   []placementv1.Quota
-	selectors []labels.Selector
+	scoped    map[string][]placementv1.Quota // The ScopedQuotas by namespace.
+	cluster   []placementv1.Quota            // The ClusterScopedQuotas.
+	selectors []labels.Selector              // The namespace selector of each of cluster, by index.
 }
 
-// in returns the quotas of a namespace with the labels of.
+// in returns the quotas that count the objects of a namespace. of are its labels.
 func (q *holding) in(namespace string, of map[string]string) []placementv1.Quota {
 	out := slices.Clone(q.scoped[namespace])
 	for i, selector := range q.selectors {
@@ -156,8 +158,8 @@ func (q *holding) in(namespace string, of map[string]string) []placementv1.Quota
 	return out
 }
 
-// holding returns all quotas that may matter for the applied object. If that has a namespace, these are the
-// ScopedQuotas of that namespace only. The result contains the applied object instead of its stored version.
+// holding returns all quotas, but ScopedQuotas only of the namespace of the applied object, if that has one. If that is a quota, it
+// replaces its stored version.
 func (h *Handler) holding(ctx context.Context, applied client.Object) (*holding, error) {
 	scoped, cluster := &placementv1.ScopedQuotaList{}, &placementv1.ClusterScopedQuotaList{}
 	if err := h.list(ctx, scoped, client.InNamespace(applied.GetNamespace())); err != nil {
@@ -189,7 +191,7 @@ func (h *Handler) holding(ctx context.Context, applied client.Object) (*holding,
 	return out, nil
 }
 
-// add adds a quota. It ignores a quota with an invalid selector, which the API server refuses.
+// add adds a ClusterScopedQuota. It ignores one with an invalid selector, which the API server refuses.
 func (q *holding) add(c *placementv1.ClusterScopedQuota) {
 	if selector, err := quota.NamespaceSelector(c.Spec.NamespaceSelector); err == nil {
 		q.cluster, q.selectors = append(q.cluster, c), append(q.selectors, selector)

@@ -34,8 +34,9 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=limitranges;resourcequotas,verbs=list
 
-// WarningsOfExisting warns of ResourceQuotas that limit the same as an enforced quota, and of pods that could not be created again because
-// they do not state what the quota limits. It does not warn if Berth may not list them, and not about other objects than quotas.
+// WarningsOfExisting returns warnings about existing objects that conflict with an enforced quota: ResourceQuotas that limit the same, and
+// pods that could not be created again because they do not state what the quota limits. It returns none for objects that Berth may not
+// list, and none if object is no quota.
 //
 // It lists objects of the API server, so call it only for a new quota. The API server repeats an update, with its webhooks, until no charge
 // has written the quota's status meanwhile: under load, a slow webhook would make it fail.
@@ -70,7 +71,8 @@ func (h *Handler) WarningsOfExisting(ctx context.Context, object client.Object) 
 	return append(h.warnOfResourceQuotas(ctx, q.QuotaSpec(), counted, options), h.warnOfPods(ctx, q.QuotaSpec(), counted, options)...)
 }
 
-// warnOfResourceQuotas warns of ResourceQuotas that limit the same names as a quota that counts the namespaces.
+// warnOfResourceQuotas warns of ResourceQuotas that limit a name which spec.hard has, too. counted are the namespaces that the quota
+// counts.
 func (h *Handler) warnOfResourceQuotas(ctx context.Context, spec *placementv1.QuotaSpec, counted sets.Set[string], options []client.ListOption) []string {
 	list := &corev1.ResourceQuotaList{}
 	if err := h.Live.List(ctx, list, options...); err != nil {
@@ -87,15 +89,16 @@ func (h *Handler) warnOfResourceQuotas(ctx context.Context, spec *placementv1.Qu
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Spec.Hard)) {
 			if _, both := spec.Hard[name]; both && len(out) < maxGaps {
-				out = append(out, fmt.Sprintf("spec.hard[%s]: ResourceQuota %s in namespace %s limits this, too. What it refuses stays charged to this quota "+
-					"until its reservation expires. Limit it in one of them", name, r.Name, r.Namespace))
+				out = append(out, fmt.Sprintf("spec.hard[%s]: ResourceQuota %s in namespace %s limits this, too. What that ResourceQuota refuses stays "+
+					"charged to this quota until the reservation expires. Limit the name in only one of them", name, r.Name, r.Namespace))
 			}
 		}
 	}
 	return out
 }
 
-// warnOfPods warns of pods without the requests or limits that pods must state where the quota counts them, in namespaces without defaults.
+// warnOfPods warns of existing pods without the requests or limits that pods must state where the quota counts them, in namespaces without
+// a LimitRange. counted are the namespaces that the quota counts; warnOfPods changes it.
 func (h *Handler) warnOfPods(ctx context.Context, spec *placementv1.QuotaSpec, counted sets.Set[string], options []client.ListOption) []string {
 	defaults, list := &corev1.LimitRangeList{}, &corev1.PodList{}
 	if h.Evaluators.Unstated(spec, &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}) == nil ||
@@ -129,7 +132,8 @@ func (h *Handler) warnOfPods(ctx context.Context, spec *placementv1.QuotaSpec, c
 	return []string{fmt.Sprintf("spec.hard: %s. State the amounts in the workloads, or give the namespace a LimitRange with defaults", example)}
 }
 
-// warnOfDefaultClass warns of scopes for pods without a priority class, if each new pod gets one.
+// warnOfDefaultClass warns of requirements that match pods without a priority class if there is a default class, which each new pod gets.
+// field is the path of the requirements.
 func (h *Handler) warnOfDefaultClass(ctx context.Context, requirements []placementv1.ScopeRequirement, field string) []string {
 	classless := func(r placementv1.ScopeRequirement) bool {
 		return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && r.Operator == corev1.ScopeSelectorOpDoesNotExist

@@ -47,7 +47,9 @@ import (
 
 // Catalog knows the types that the API server serves, and can read them from the API server again.
 type Catalog interface {
+	// Served returns the types as they were last read.
 	Served() *match.ServedTypes
+	// Refresh reads the types again.
 	Refresh(ctx context.Context) error
 }
 
@@ -73,24 +75,24 @@ var _ admission.Handler = (*Handler)(nil)
 
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattributesclasses,verbs=list
 
-// Handler warns about quotas and LimitedResources. It is safe for concurrent use.
+// Handler refuses quotas and LimitedResources with mistakes, and warns about probable mistakes. It is safe for concurrent use.
 type Handler struct {
 	Catalog    Catalog
 	Evaluators *quota.Evaluators
-	// Namespaces reads the labels of all namespaces. If it is nil, they are not compared.
+	// Namespaces reads the labels of all namespaces. If it is nil, selectors are not compared with them.
 	Namespaces Namespaces
-	// Classes lists the priority classes. It may be nil, as StorageClasses and VolumeAttributesClasses may be. Classes of that kind are then
-	// not checked.
+	// Classes lists the PriorityClasses, and the next two list the classes of their kinds. If one is nil, it is not checked whether classes of
+	// that kind exist.
 	Classes                                 Classes
 	StorageClasses, VolumeAttributesClasses Classes
-	// Nodes reads the nodes. If it is nil, extended resources are not compared with theirs.
+	// Nodes reads the nodes. If it is nil, it is not checked whether nodes have the extended resources that quotas limit.
 	Nodes Nodes
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is counted. It is empty if there is
 	// none.
 	OwnNamespace string
 	Decoder      admission.Decoder
-	// Live and Cache list quotas and LimitedResources, and Live what they are compared with, from the API server and from a cache. If Live is
-	// nil, they are not compared.
+	// Live reads from the API server, and Cache from a cache, the objects with which quotas and LimitedResources are compared: each other,
+	// and, by Live alone, ResourceQuotas, LimitRanges, pods, and PriorityClasses. If Live is nil, they are not compared.
 	Live, Cache client.Reader
 }
 
@@ -122,7 +124,7 @@ func (h *Handler) Handle(ctx context.Context, r admission.Request) admission.Res
 	return out
 }
 
-// newObject returns an empty object of a kind, or nil for a kind of which the webhook knows nothing.
+// newObject returns an empty ScopedQuota, ClusterScopedQuota, or LimitedResource, or nil for another kind.
 func newObject(kind string) client.Object {
 	switch kind {
 	case quota.KindScopedQuota:
@@ -215,11 +217,13 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 	return out
 }
 
+// suggestLimited suggests which served type is probably meant by t, for appending to a message; "" for none.
 func suggestLimited(t schema.GroupResource, served *match.ServedTypes) string {
 	return served.SuggestResource(t)
 }
 
-// warnOfType warns if a type is not served as a namespaced type. meant suggests what is probably meant.
+// warnOfType warns if the type t, which field names, is not served as a namespaced type. consequence is the end of the warning, and meant
+// suggests which type is probably meant.
 func (h *Handler) warnOfType(ctx context.Context, t schema.GroupResource, field, consequence string, meant func(schema.GroupResource,
 	*match.ServedTypes) string) []string {
 	if h.Catalog.Served().Namespaced(t) {
@@ -254,7 +258,8 @@ func (h *Handler) warnOfStorageClasses(ctx context.Context, spec *placementv1.Qu
 	})
 }
 
-// warnOfKind warns about the classes of a kind that unknown returns. It reads classes only if the object names one.
+// warnOfKind warns about the classes of a kind that an object names in field and that do not exist, as unknown returns them, given all that
+// do. consequence is the end of a warning. It reads classes only if the object names one.
 func warnOfKind(ctx context.Context, classes Classes, kind, consequence, field string, unknown func(known []string) []string) []string {
 	if classes == nil || len(unknown(nil)) == 0 {
 		return nil
@@ -274,7 +279,7 @@ func warnOfKind(ctx context.Context, classes Classes, kind, consequence, field s
 	return out
 }
 
-// warnOfSelector warns if a selector selects no existing namespace.
+// warnOfSelector warns if spec.namespaceSelector selects no existing namespace, or has a key or a value that no namespace has.
 func (h *Handler) warnOfSelector(ctx context.Context, s *placementv1.NamespaceSelector) []string {
 	if s == nil {
 		return nil

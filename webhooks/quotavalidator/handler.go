@@ -63,12 +63,12 @@ type Handler struct {
 	Clock      clock.PassiveClock
 
 	reported reported
-	// lenient is set if the API server admits requests to which this handler does not respond.
+	// lenient reports whether requests that can't be decided are admitted. The API server then also admits those without a response.
 	lenient bool
 }
 
-// Lenient returns a handler that admits requests that can't be decided. It serves namespaces where no quota denies, and
-// kube-system.
+// Lenient returns a handler with the same dependencies that admits requests that can't be decided. It is for namespaces in which all quotas
+// have the mode Warn or DryRun, and for kube-system.
 func (h *Handler) Lenient() *Handler {
 	return &Handler{Charger: h.Charger, Evaluators: h.Evaluators, Events: h.Events, Metrics: h.Metrics, Clock: h.Clock, lenient: true}
 }
@@ -84,8 +84,8 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	return response
 }
 
-// HandleUnread implements review.Decider. It denies the request. A lenient handler admits it with a warning and an
-// Event, even if the request may be a dry run.
+// HandleUnread implements review.Decider. It denies a request that could not be read. A lenient handler admits it with a warning and an
+// Event, even though it may be a dry run.
 func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response {
 	start := h.Clock.Now()
 	status := err.ErrStatus
@@ -101,6 +101,7 @@ func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *
 	return response
 }
 
+// decide returns the response to a request, and its label in metrics.
 func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
 	_, span := tracing.Start(ctx, "usage")
 	// The charge ID is random, not the UID of the review, because the sender chooses that one.
@@ -125,7 +126,7 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	return response, outcome
 }
 
-// undecided returns the response to a request that could not be decided or charged.
+// undecided returns the response to a request that could not be decided or charged because of err, and its label in metrics.
 func (h *Handler) undecided(ctx context.Context, err error) (admission.Response, string) {
 	transient := quotacharge.Transient(err)
 	if !transient {
@@ -141,11 +142,13 @@ func (h *Handler) undecided(ctx context.Context, err error) (admission.Response,
 	}
 }
 
-// allowUnchecked admits a request with a warning that says why it was not decided.
+// allowUnchecked admits a request with a warning that quotas did not check it. message says why.
 func allowUnchecked(message string) admission.Response {
 	return admission.Allowed("").WithWarnings("quota was not checked: " + message)
 }
 
+// respond returns the response to a request for a verdict, without the verdict's warnings, and its label in metrics. object is the object
+// of the request in JSON.
 func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *quota.Verdict, object []byte) (admission.Response, string) {
 	switch {
 	case len(verdict.Denied) > 0:
@@ -154,7 +157,7 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 		for i, denial := range verdict.Denied {
 			texts[i] = denial.Message
 			if limit, ok := denial.By.(*placementv1.LimitedResource); ok {
-				texts[i] += fmt.Sprintf(" (LimitedResource %q wants a quota for them in this namespace, and there is none)", limit.Name)
+				texts[i] += fmt.Sprintf(" (LimitedResource %q allows this only where a quota of the namespace covers it, and none does)", limit.Name)
 			}
 			if report {
 				h.Events.QuotaDenied(denial.By, request.Namespace, denial.Message)
@@ -175,10 +178,9 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 	}
 }
 
-// reports reports whether this call of the handler reports the denial of a request in Events and metrics. The API server
-// sends a request to every webhook that matches it, and each call decides by all quotas. If the namespace has quotas that
-// deny and others that do not, there is a call of both handlers, and the lenient one reports nothing. In kube-system,
-// there are calls of the lenient one only.
+// reports reports whether this call of the handler records the denial of a request in Events and metrics. The API server sends a request to
+// every webhook that matches it, and each call decides by all quotas. If the namespace has quotas that deny and others that do not, both
+// handlers are called, and the lenient one records nothing. In kube-system, only the lenient one is called.
 func (h *Handler) reports(namespace string, object []byte) bool {
 	return (!h.lenient || namespace == match.NamespaceSystem) && h.reported.first(object, h.Clock.Now())
 }
@@ -186,15 +188,15 @@ func (h *Handler) reports(namespace string, object []byte) bool {
 // maxReported is the number of requests whose denial is remembered.
 const maxReported = 1024
 
-// reported remembers the requests whose denial this replica has reported. It is safe for concurrent use.
+// reported remembers the requests whose denial this replica has recorded in Events and metrics. It is safe for concurrent use.
 type reported struct {
 	mu     sync.Mutex
-	recent *lru.Cache
+	recent *lru.Cache // By the SHA-256 digest of the request's object, when its denial was last recorded.
 }
 
-// first reports whether no denial of the request with this object was reported during the last Deadline. The API server
-// calls all webhooks at the same time. The objects of two requests differ: in the UID of an object that is created, and
-// otherwise in the time of the change.
+// first records a denial of the request with an object, and reports whether none was recorded during the last Deadline: the API server
+// calls all webhooks at the same time. The objects of two requests differ, in the UID if they are created, and otherwise in the time of the
+// change.
 func (r *reported) first(object []byte, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -135,7 +135,7 @@ remote:
 			"the modules do not compile unless the engine has what they lack: a.rego:3: rego_type_error: undefined function acme.lookup"),
 		Entry("a meaning of undefined that nobody decided", `remote: {url: "https://opa.example/v1/data/p"}`, "spec.remote.undefined is not set: an engine that does not have the policy"),
 		Entry("a Secret that is not there", `remote: {url: "https://opa.example/v1/data/p", tokenSecretRef: {name: nowhere}}`,
-			"spec.remote.tokenSecretRef: the Secret berth-system/nowhere is not there: kubectl --namespace berth-system create secret generic nowhere --from-file=token=FILE"),
+			"spec.remote.tokenSecretRef: the Secret berth-system/nowhere does not exist; create it: kubectl --namespace berth-system create secret generic nowhere --from-file=token=FILE"),
 	)
 })
 
