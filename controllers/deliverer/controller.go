@@ -84,21 +84,19 @@ type Deps struct {
 // Controller keeps delivered objects as the decisions require. Create it with New.
 type Controller struct {
 	Deps
-	placed    *placedObjects
-	delivered *deliveredObjects
-	reports   *reports
-	works     *works
-	clusters  *clusters
+	placed    *placedObjects    // The existing objects of the types that policies deliver.
+	delivered *deliveredObjects // The existing objects that Berth wrote for them.
+	reports   *reports          // What systems report of placed objects.
+	works     *works            // To which clusters systems carry placed objects.
+	clusters  *clusters         // Which objects of inventories represent which clusters.
 	// Each of these fills the field of that name: placedWatches fills placed, and so on.
 	placedWatches, deliveredWatches, reportWatches, workWatches, clusterWatches *watches.Consumer
 	// rewatch wakes watch when the set of watched types may change.
 	rewatch notify.Signal
 	// results publishes each object that was reconciled, with its result.
-	results notify.Topic[delivery.Reconciled]
-	// contests are the objects that other clients change back after Berth's writes. foreign are objects of other clients in the place of
-	// those that Berth has to write.
-	contests *contests
-	foreign  *foreignObjects
+	results  notify.Topic[delivery.Reconciled]
+	contests *contests       // The objects that other clients change back after Berth's writes.
+	foreign  *foreignObjects // Objects of other clients with names of objects that Berth has to write.
 	// changes are the changes of placed objects that systems may not have taken up.
 	changes changes
 	// absences are the placed objects that systems have not brought to all of their clusters.

@@ -50,7 +50,7 @@ type deliveredObjects struct {
 	foreign *foreignObjects
 
 	mu     sync.RWMutex
-	tables map[schema.GroupVersionResource]map[name]*entry
+	tables map[schema.GroupVersionResource]map[name]*entry // The delivered objects by type and name.
 	// byOwner has the same entries by their owners. Orphans are under a key that has only their namespace.
 	byOwner map[delivery.Key]map[name]*entry
 }
@@ -58,9 +58,8 @@ type deliveredObjects struct {
 // entry is a delivered object. Only defaults and answer change.
 type entry struct {
 	object *unstructured.Unstructured
-	// owner is the placed object for which the object is delivered. Of an orphan, it has only the namespace, and owned is false.
-	owner delivery.Key
-	owned bool
+	owner  delivery.Key // The placed object for which the object is delivered. Of an orphan, it has only the namespace.
+	owned  bool         // Whether the object has an owner; false for an orphan.
 	// defaults is the field Kind.Whole as it was after Berth had removed what other clients had set there: what is left beside
 	// Berth's own members was added by the system in the same request. It is nil if Berth did not have to remove anything.
 	defaults any
@@ -341,8 +340,8 @@ func (d *deliveredObjects) owners(resource schema.GroupVersionResource) []delive
 
 // ownedObject is a delivered object and the placed object that it is delivered for.
 type ownedObject struct {
-	key    delivery.Key
-	object *unstructured.Unstructured
+	key    delivery.Key               // The placed object.
+	object *unstructured.Unstructured // The delivered object.
 }
 
 // owned returns the delivered objects of a system that have an owner.

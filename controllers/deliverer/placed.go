@@ -36,9 +36,9 @@ var _ watches.Sink = (*placedObjects)(nil)
 // placedObjects holds the existing objects of the types that policies deliver, cut to the fields that delivery needs. It is
 // safe for concurrent use. Objects are never modified.
 type placedObjects struct {
-	// changed is called with the objects that were added, changed, or deleted, and those that were made from such an object. settled is
-	// called with a type when its last object that was not reconciled is reconciled or deleted.
+	// changed is called with the objects that were added, changed, or deleted, and those that were made from such an object.
 	changed func(...delivery.Key)
+	// settled is called with a type when its last object that was not reconciled is reconciled or deleted.
 	settled func(schema.GroupVersionResource)
 
 	mu sync.RWMutex
@@ -48,7 +48,7 @@ type placedObjects struct {
 
 // placedTable holds the objects of one type.
 type placedTable struct {
-	fields  *projection.FieldSet
+	fields  *projection.FieldSet // The fields with which the objects are read.
 	objects map[delivery.Key]*unstructured.Unstructured
 	// made has, by the object from which they were made, such as a CronJob, the objects of this type that have it as their controller.
 	made map[delivery.Key]sets.Set[delivery.Key]
@@ -63,6 +63,7 @@ func newPlacedTable(fields *projection.FieldSet, size int) *placedTable {
 	}
 }
 
+// put adds or replaces an object.
 func (t *placedTable) put(key delivery.Key, o *unstructured.Unstructured) {
 	t.remove(key)
 	t.objects[key] = o
@@ -74,6 +75,7 @@ func (t *placedTable) put(key delivery.Key, o *unstructured.Unstructured) {
 	}
 }
 
+// remove removes an object, if the table has it. It stays in open.
 func (t *placedTable) remove(key delivery.Key) {
 	o := t.objects[key]
 	if o == nil {
@@ -193,7 +195,7 @@ func (p *placedObjects) Drop(resource schema.GroupVersionResource) {
 // placedVersion is an object as it is read in one version of its type.
 type placedVersion struct {
 	resource schema.GroupVersionResource
-	fields   *projection.FieldSet
+	fields   *projection.FieldSet // The fields with which the object is read.
 	object   *unstructured.Unstructured
 }
 

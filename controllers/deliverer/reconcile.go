@@ -54,12 +54,10 @@ const hashAnnotation = "placement.berth.dev/delivered-hash"
 
 // need is what one reconcile finds out of a placed object: which objects have to exist for it in systems, and how far its delivery is.
 type need struct {
-	policies, systems []string // The names of the policies that deliver the object, and of the systems to which they deliver it.
-	// resources are the versions of its type in which the object is read. decidedBy are the names of those of policies that decide existing
-	// objects.
-	resources []schema.GroupVersionResource
-	decidedBy []string
-	objects   []wanted // The objects that have to exist.
+	policies, systems []string                      // The names of the policies that deliver the object, and of the systems to which they deliver it.
+	resources         []schema.GroupVersionResource // The versions of its type in which the object is read.
+	decidedBy         []string                      // The names of those of policies that decide existing objects.
+	objects           []wanted                      // The objects that have to exist.
 	// existing are the objects that Berth has delivered for the placed object.
 	existing map[name]*unstructured.Unstructured
 	// kept has true for the types whose delivered objects are neither changed nor deleted, because it is not known which have to exist.

@@ -46,7 +46,7 @@ type reports struct {
 
 // reportTable holds the reports of one type.
 type reportTable struct {
-	reports map[name]report
+	reports map[name]report // What each object reports.
 	// byKey has the objects that report each placed object, sorted. The report is that of the one which the system itself keeps. The others,
 	// which other clients wrote, only tell to which more clusters the system brings the object: Observation.Strays.
 	byKey  map[delivery.Key][]name
@@ -56,8 +56,8 @@ type reportTable struct {
 
 // report is what an object reports of a placed object.
 type report struct {
-	key      delivery.Key // The placed object.
-	observed delivery.Observation
+	key      delivery.Key         // The placed object.
+	observed delivery.Observation // What the object reports of it.
 }
 
 func newReports(changed func(...delivery.Key)) *reports {

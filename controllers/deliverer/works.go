@@ -38,9 +38,10 @@ type works struct {
 	systems map[schema.GroupVersionResource]delivery.System
 
 	mu sync.Mutex
-	// tables has what each work carries, by the type and the name of the work. clusters has the same by its subject, and then by work. A
-	// subject is what a work carries, with the name that the work has for it and the type of the work.
-	tables   map[schema.GroupVersionResource]map[name]delivery.Carried
+	// tables has what each work carries, by the type and the name of the work.
+	tables map[schema.GroupVersionResource]map[name]delivery.Carried
+	// clusters has the same by subject, and then by work. A subject is what a work carries, under the name that the work has for it, with the
+	// type of the work.
 	clusters map[name]map[name]delivery.Carried
 	// readers are the placed objects for which of was called, by subject.
 	readers map[name]delivery.Key

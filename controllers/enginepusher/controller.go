@@ -69,7 +69,7 @@ type Controller struct {
 // leading is what the leader pushes with.
 type leading struct {
 	pusher  *push.Pusher
-	watches *watches.Consumer
+	watches *watches.Consumer // Watches the types that are pushed.
 }
 
 // New returns a controller.

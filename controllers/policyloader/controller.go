@@ -235,13 +235,11 @@ type version struct {
 // entry is what a replica keeps of a policy. The zero value stands for a policy that was never loaded. Only the reconcile of the policy
 // writes it, and reconciles of one policy never overlap.
 type entry struct {
-	uid types.UID
-	// used are the versions that decide: one, or that of the reached stages and that of all other namespaces. earlier is rollout.Earlier, or
-	// the newest version if that replaced it; nil if no version was in force. known are these, and those of the last load.
-	used, known []*version
-	earlier     *version
-	// until is when the version that waits for its data comes into force at the latest; zero if none waits.
-	until time.Time
+	uid     types.UID
+	used    []*version // The versions that decide: one, or that of the reached stages and that of all other namespaces.
+	earlier *version   // What rollout.Earlier names, or the newest version if that replaced it; nil if no version was in force.
+	known   []*version // The versions of used, earlier, and those of the last load.
+	until   time.Time  // When the version that waits for its data comes into force at the latest; zero if none waits.
 }
 
 // waits reports whether a version waits for its data.

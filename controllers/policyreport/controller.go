@@ -84,23 +84,21 @@ type Controller struct {
 
 	// reports are the existing reports by namespace; that of the objects without a namespace is under "".
 	reports map[string]report
-	// synced reports whether reports has all reports that exist. missing reports whether the log has the message that a type of the reports
-	// is not served.
-	synced, missing bool
+	synced  bool // Whether reports has all reports that exist.
+	missing bool // Whether the log has the message that a type of the reports is not served.
 }
 
 // report is a report that exists.
 type report struct {
-	// hash is the hash of the content that this process applied last; zero if it applied none. version is the report's resourceVersion since.
-	hash    [sha256.Size]byte
-	version string
+	hash    [sha256.Size]byte // The hash of the content that this process applied last; zero if it applied none.
+	version string            // The resourceVersion of the report since then.
 }
 
 // request is a namespace whose report has to be updated; "" stands for the objects without a namespace. If all is set, it is the request to
 // find out which reports exist in all namespaces.
 type request struct {
 	namespace string
-	all       bool
+	all       bool // Whether to find out which reports exist in all namespaces.
 }
 
 const (

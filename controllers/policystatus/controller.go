@@ -177,11 +177,11 @@ type Controller struct {
 // remediatedBefore is the number of patches and evictions of a policy that earlier leaders made.
 type remediatedBefore struct {
 	uid   types.UID // The UID of the policy, since a new policy of that name begins at 0.
-	count int64
-	// plan is the plan that an earlier leader was carrying out when it last wrote the status, and generation the one that was in force then.
-	// It is nil if there was none, or once count includes the moves that the leader made after that write.
+	count int64     // The number of patches and evictions.
+	// plan is the plan that an earlier leader was carrying out when it last wrote the status. It is nil if there was none, or once count
+	// includes the moves that the leader made after that write.
 	plan       *placementv1.RemediationPlan
-	generation int64
+	generation int64 // The generation that was in force when plan was written.
 }
 
 // before returns what the status has from an earlier leader.

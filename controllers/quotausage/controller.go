@@ -72,9 +72,8 @@ type Classes interface {
 
 // Deps holds the dependencies of a Controller.
 type Deps struct {
-	// Client reads from a cache, and writes. Live reads from the API server.
-	Client     client.Client
-	Live       client.Reader
+	Client     client.Client // Reads from a cache, and writes.
+	Live       client.Reader // Reads from the API server.
 	Dynamic    dynamic.Interface
 	Watches    *watches.Hub
 	Catalog    Catalog

@@ -61,8 +61,8 @@ type feed struct {
 	// content publishes the types whose objects changed, and states the types whose watch state changed.
 	content, states notify.Topic[schema.GroupVersionResource]
 
+	mu sync.Mutex
 	// kept has the types and fields that policies read when the watches were last set. mu is held while it is computed.
-	mu   sync.Mutex
 	kept map[schema.GroupVersionResource]*projection.FieldSet
 }
 

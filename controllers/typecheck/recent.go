@@ -51,20 +51,20 @@ type recent struct {
 
 // clusters has the results of findings.Clusters.
 type clusters struct {
-	all  []map[string]any
-	idle []string
+	all  []map[string]any // The existing clusters.
+	idle []string         // See findings.Clusters.
 }
 
 // replicasPath has the results of findings.Scales.
 type replicasPath struct {
-	path []string
-	ok   bool
+	path []string // The path of the field that the scale subresource sets.
+	ok   bool     // Whether the path is known.
 }
 
 // kept is a value that was read, and when. The zero value is one that was never read.
 type kept[T any] struct {
 	value T
-	read  time.Time
+	read  time.Time // When value was read.
 }
 
 // current returns k if its value was read within recentPeriod, or else what read returns now. If read fails, it returns k, and the error

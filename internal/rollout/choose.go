@@ -49,46 +49,39 @@ var ErrNotStored = errors.New("the revision is not stored")
 
 // ChoiceFacts is what Choose needs to know of a policy.
 type ChoiceFacts struct {
-	// Staged reports whether the policy has spec.rollout. Only then, the next three fields are used: Digest identifies the rollout in
-	// the spec, Revision is spec.rollout.revision or 0, and Position is that of the status.
-	Staged   bool
-	Digest   string
-	Revision int64
-	Position Position
+	Staged   bool      // Whether the policy has spec.rollout. Only then, the next three fields are used.
+	Digest   string    // What Digest returns for the spec.
+	Revision int64     // spec.rollout.revision; 0 if it is not set.
+	Position Position  // The position of status.rollout.
 	Kept     KeptFacts // What this replica has in force.
 	// Versions has the result of loading each version. Choose returns in Choice.Load which one it needs that is not here.
 	Versions map[Ref]VersionFacts
-	// Now is the time, and Data what is known of the data that the versions read.
-	Now  time.Time
-	Data DataFacts
+	Now      time.Time
+	Data     DataFacts // What is known of the data that the versions read.
 
-	// load is the first version that Choose needed and Versions does not have; None if there is none.
-	load Ref
+	load Ref // The first version that Choose needed and Versions does not have; None if there is none.
 }
 
 // KeptFacts describes what a replica has in force of a policy. The zero value stands for nothing.
 type KeptFacts struct {
-	Exists  bool // Whether a version is in force that can decide.
-	InForce InForce
-	Lost    bool // Whether one of the versions in force is Lost.
+	Exists  bool    // Whether a version is in force that can decide.
+	InForce InForce // Which version is in force, and how far.
+	Lost    bool    // Whether one of the versions in force is Lost.
 }
 
 // VersionFacts is the result of loading a version.
 type VersionFacts struct {
-	// Err says why the version can't decide; nil if it can. Incomplete reports whether it reads types that are not served. Such a
-	// version can decide if no other one can. If Newest is such a version, Err is set, too.
-	Err        error
-	Incomplete bool
+	Err        error  // Why the version can't decide; nil if it can. For Newest, also why it is Incomplete.
+	Incomplete bool   // Whether the version reads types that are not served. It can decide if no other version can.
 	Number     int64  // The generation in which the version was in the spec.
 	Version    string // The digest of the version, as VersionDigest returns it.
 }
 
 // DataFacts describes the data that versions read. The zero value stands for versions that need not wait.
 type DataFacts struct {
-	// Held reports whether other versions than the chosen ones are in force and have all of their data, and Complete whether the chosen ones
-	// have theirs. Until is when the chosen ones come into force even without their data.
-	Held, Complete bool
-	Until          time.Time
+	Held     bool      // Whether other versions than the chosen ones are in force and have all of their data.
+	Complete bool      // Whether the chosen versions have all of their data.
+	Until    time.Time // When the chosen versions come into force even without their data.
 }
 
 // Choice says which versions of a policy decide on a replica, and where.
@@ -97,7 +90,7 @@ type Choice struct {
 	Load Ref
 	// Target decides in the stages that InForce has, and Before in all other namespaces. What Lost decides fails.
 	Target, Before Ref
-	InForce        InForce
+	InForce        InForce // What the replica has in force with this choice.
 	// Err says why Newest does not decide, or which version is lost; nil if all is as the spec and the status say.
 	Err error
 	// Waits reports whether the chosen versions do not decide yet: what is in force decides until their data are complete.

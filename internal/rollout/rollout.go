@@ -128,9 +128,8 @@ type Facts struct {
 	Candidate string
 	// InForce is what this process, the leader, has in force. It is nil while the newest spec is not loaded.
 	InForce *InForce
-	// Stored are the stored revisions, the newest first. Fallback is the last version in force everywhere that was stored. It counts if
-	// neither the status nor InForce says which version that was.
-	Stored   []Revision
+	Stored  []Revision // The stored revisions, the newest first.
+	// Fallback is the version that was stored as the last one in force everywhere, if neither the status nor InForce has which one that was.
 	Fallback Revision
 	// Busy reports whether the counts may be about to change: existing objects wait for their decision, or rollouts of patched
 	// objects are not complete.
@@ -428,7 +427,7 @@ func (f *Facts) summarize(s *placementv1.RolloutStatus) {
 
 // Stages are the compiled stages of a policy's rollout. They are immutable and safe for concurrent use.
 type Stages struct {
-	policy string
+	policy string // The name of the policy.
 	list   []stage
 }
 

@@ -31,7 +31,7 @@ import (
 // Notification is a change of a policy's status that an Event on the policy reports to users. The message has no names and values of
 // objects, since users who may read the Event may not be allowed to read the objects.
 type Notification struct {
-	Kind    events.Kind
+	Kind    events.Kind // The kind of the Event.
 	Message string
 }
 

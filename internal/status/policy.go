@@ -57,13 +57,11 @@ type Facts struct {
 	Ambiguous []replication.Ambiguity
 	// Stale is the reason why the data that the policy reads is too old to decide; nil if it is current.
 	Stale error
-	// Pushed is the state of each type that is pushed to the remote engine, with the number of objects there. PushErr is the error with
-	// which the engine refused a push; nil if there is none. Settled reports whether the engine has all data and modules. The three are
-	// used only for policies with a remote engine.
+	// Pushed is the state of each type that is pushed to the remote engine, with the number of objects there.
 	Pushed  map[schema.GroupVersionResource]Replica
-	PushErr error
-	Settled bool
-	Webhook WebhookState
+	PushErr error        // The error with which the remote engine refused a push; nil if there is none.
+	Settled bool         // Whether the remote engine has all data and modules of the policy; false without one.
+	Webhook WebhookState // The state of the policy's rules in the webhook configuration.
 	// Coverage describes which of the matched types the API server serves; nil if unknown.
 	Coverage *match.Coverage
 	// NoNamespaces reports whether the namespace selector selects no existing namespace.
@@ -84,13 +82,10 @@ type Facts struct {
 	Types *TypeState
 	// RemediatedBefore is the number of patches and evictions before this process became the leader.
 	RemediatedBefore int64
-	// Rollout is the next status of the policy's rollout. RolloutPending reports whether that is not the rollout of the newest version,
-	// which can't begin because a revision is not stored.
-	Rollout        *placementv1.RolloutStatus
-	RolloutPending bool
-	// Delivery is the account of the policy's deliveries. DeliverySettled reports whether it has the result of each existing object.
-	Delivery        delivery.Report
-	DeliverySettled bool
+	Rollout          *placementv1.RolloutStatus // The next status of the policy's rollout; nil if it has none.
+	RolloutPending   bool                       // Whether the rollout of the newest version can't begin yet because a revision is not stored.
+	Delivery         delivery.Report            // The account of the policy's deliveries.
+	DeliverySettled  bool                       // Whether Delivery has the result of each existing object.
 	// Health is what the leader knows of the remote engine; nil if the policy has none.
 	Health *placement.RemoteHealth
 }
@@ -98,7 +93,7 @@ type Facts struct {
 // Replica is the state in which Berth has the data of one type, and the number of its objects.
 type Replica struct {
 	watches.State
-	Objects int
+	Objects int // The number of objects of the type.
 }
 
 // Limits on texts and lists in a status. They are lower than the schema's limits.

@@ -43,7 +43,7 @@ type QuotaFacts struct {
 	Untracked []string
 	// Types has the watch states of the types in Recount.Missing, which the quota counts and which have not been read.
 	Types   map[schema.GroupResource]watches.State
-	Webhook WebhookState
+	Webhook WebhookState // The state of the quota's rules in the webhook configuration.
 	// Exempt reports whether the quota is in a namespace in which nothing is counted: Berth's own.
 	Exempt bool
 	// Reach has what the quota refers to and does not exist; nil if unknown.
@@ -65,10 +65,8 @@ type QuotaReach struct {
 	UnknownStorageClasses []string
 	// UnknownDeviceClasses are device classes that do not exist.
 	UnknownDeviceClasses []string
-	// Unserved are the counted types that the API server does not serve as namespaced types. Served reports whether it serves at least one
-	// of the counted types as a namespaced type.
-	Unserved []schema.GroupResource
-	Served   bool
+	Unserved             []schema.GroupResource // The counted types that the API server does not serve as namespaced types.
+	Served               bool                   // Whether it serves at least one of the counted types as a namespaced type.
 	// Doubts are messages about names and amounts that are probably mistakes, with the path of the field.
 	Doubts []string
 }
@@ -109,8 +107,8 @@ func module(rules *quota.Rules) *placementv1.QuotaModule {
 
 // conditions sets the conditions of one object.
 type conditions struct {
-	list       *[]metav1.Condition
-	generation int64 // The observedGeneration of the conditions that are set.
+	list       *[]metav1.Condition // The conditions of the object's status.
+	generation int64               // The observedGeneration of the conditions that are set.
 }
 
 // set sets the condition of a type to next, which isTrue, isFalse, or isUnknown returned. It removes the condition if next is nil.

@@ -72,9 +72,10 @@ type Handler struct {
 	// InForce reports whether a version of a policy decides now. If a version fails for which it returns false, the request is decided once
 	// more. If InForce is nil, no request is decided again.
 	InForce func(*placement.Policy) bool
-	// Confirm returns an error if this replica's policies are not up to date with the API server. LiveNamespaces reads the labels of
-	// namespaces from the API server. Both are used only for requests that no policy matches. If Confirm is nil, these are admitted.
-	Confirm        func(context.Context) error
+	// Confirm returns an error if this replica's policies are not up to date with the API server. It is called for requests that no policy
+	// matches. If it is nil, these are admitted.
+	Confirm func(context.Context) error
+	// LiveNamespaces reads the labels of namespaces from the API server, for requests that no policy matches.
 	LiveNamespaces placement.Namespaces
 }
 

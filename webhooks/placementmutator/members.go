@@ -81,10 +81,10 @@ func plain(text []byte) (string, bool) {
 	return string(inner), true
 }
 
-// splitter scans a text from position at.
+// splitter scans a JSON text.
 type splitter struct {
 	text []byte
-	at   int
+	at   int // The index in text of the next byte to scan.
 }
 
 // skipSpace skips white space.

@@ -84,9 +84,9 @@ type Validator struct {
 	// Bound returns the API groups to which a generation of a policy binds the types that it reads, or nil if that generation is not in force.
 	// If Bound is nil, no policy is treated as bound.
 	Bound func(name string, uid types.UID, generation int64) policy.Bindings
-	// Secrets reads Secrets in Namespace, the manager's own namespace. If it is nil, it is not checked whether Secrets exist.
+	// Secrets reads Secrets in Namespace. If it is nil, it is not checked whether Secrets exist.
 	Secrets   Secrets
-	Namespace string
+	Namespace string // The manager's own namespace.
 	// Namespaces reads the labels of all namespaces. If it is nil, selectors are not compared with them.
 	Namespaces findings.Namespaces
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched. It is empty if there is
@@ -98,9 +98,9 @@ type Validator struct {
 	Clusters findings.Clusters
 	// Scores reads the scores of clusters. If it is nil, policies are not compared with them.
 	Scores findings.Scores
-	// Nodes reads the nodes. If it is nil, rules are not compared with them. PriorityClasses lists the priority classes. If it is nil, it is
-	// not checked whether those exist that rules set.
-	Nodes           findings.Nodes
+	// Nodes reads the nodes. If it is nil, rules are not compared with them.
+	Nodes findings.Nodes
+	// PriorityClasses lists the priority classes. If it is nil, it is not checked whether those exist that rules set.
 	PriorityClasses findings.Classes
 	// Groups returns spec.remediation.budget.group of all policies but the one with the name except. If it is nil, groups are not checked.
 	Groups func(except string) []string

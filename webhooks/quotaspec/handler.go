@@ -81,9 +81,9 @@ type Handler struct {
 	Evaluators *quota.Evaluators
 	// Namespaces reads the labels of all namespaces. If it is nil, selectors are not compared with them.
 	Namespaces Namespaces
-	// Classes lists the PriorityClasses, and the next two list the classes of their kinds. If one is nil, it is not checked whether classes of
-	// that kind exist.
-	Classes                                 Classes
+	// Classes lists the PriorityClasses. If it is nil, it is not checked whether they exist.
+	Classes Classes
+	// StorageClasses and VolumeAttributesClasses list the classes of these kinds. If one is nil, it is not checked whether they exist.
 	StorageClasses, VolumeAttributesClasses Classes
 	// Nodes reads the nodes. If it is nil, it is not checked whether nodes have the extended resources that quotas limit.
 	Nodes Nodes

@@ -62,7 +62,7 @@ type Handler struct {
 	Metrics    *metrics.Metrics
 	Clock      clock.PassiveClock
 
-	reported reported
+	reported reported // The denials that this replica has recorded.
 	// lenient reports whether requests that can't be decided are admitted. The API server then also admits those without a response.
 	lenient bool
 }
