@@ -58,6 +58,7 @@ const Never = "Never"
 // DefaultStagePauseAfterFailures is the default of spec.rollout.stages[*].pauseAfterFailures.
 const DefaultStagePauseAfterFailures = 1
 
+// withDefaults returns a copy with the default of each absent field that has one; nil for nil.
 func (r *PolicyRollout) withDefaults() *PolicyRollout {
 	r = r.DeepCopy()
 	for i := range r.Stages {
@@ -133,6 +134,7 @@ func (c *ClustersRule) WithDefaults() ClustersRule {
 	return out
 }
 
+// withDefaults returns a copy with the default of each absent field that has one; nil for nil.
 func (r *Remote) withDefaults() *Remote {
 	r = r.DeepCopy()
 	r.TimeoutSeconds = cmp.Or(r.TimeoutSeconds, 1)

@@ -118,14 +118,15 @@ type ReplicaDivision struct {
 	// +required
 	DivideBy DivisionBasis `json:"divideBy,omitempty"`
 
-	// minPerCluster is the minimum of each cluster. If there are too few replicas, the clusters that would get the most
-	// have them. Defaults to 0.
+	// minPerCluster is the minimum number of replicas in each cluster. If there are too few replicas for that, the clusters
+	// with the highest weights get their minimum first. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	MinPerCluster *int32 `json:"minPerCluster,omitempty"`
 
-	// maxPerCluster is the maximum of each cluster. Replicas beyond that run nowhere. If unset, there is no maximum.
+	// maxPerCluster is the maximum number of replicas in each cluster. Replicas beyond that run nowhere. If unset, there is
+	// no maximum.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000

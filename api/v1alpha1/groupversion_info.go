@@ -33,6 +33,7 @@ var (
 	AddToScheme = SchemeBuilder.AddToScheme
 )
 
+// addKnownTypes adds the types of this package to a scheme.
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&PlacementPolicy{}, &PlacementPolicyList{},

@@ -962,7 +962,7 @@ type RolloutStatus struct {
 	// state is how far the rollout is. Progressing: objects of the reached stages have to be decided or moved. Soaking:
 	// they are moved, and the soak of the last one is not over. WaitingForApproval: the next stage is not approved.
 	// Paused: too many objects failed in a stage, or remediation is paused. Complete: the version is in force everywhere.
-	// RolledBack: spec.rollout.revision is.
+	// RolledBack: the version that spec.rollout.revision selects is in force everywhere.
 	// +required
 	State RolloutState `json:"state,omitempty"`
 
@@ -987,7 +987,8 @@ type RolloutStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Digest string `json:"digest,omitempty"`
 
-	// previousRevision is the revision that decides where the other one does not. It is absent if there is none.
+	// previousRevision is the revision that decides in all namespaces in which the one in the field revision does not. It is
+	// absent if there is none.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	PreviousRevision int64 `json:"previousRevision,omitempty"`
@@ -1038,18 +1039,18 @@ type RolloutStageStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Matched int32 `json:"matched,omitempty"`
 
-	// moved is the number of those that are as the revision decides.
+	// moved is the number of matched objects that are as the revision decides.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Moved int32 `json:"moved,omitempty"`
 
-	// failed is the number of those that the revision can't decide, whose patch the API server refused, whose rollout
-	// failed, or that do not keep what Berth patches.
+	// failed is the number of matched objects that the revision can't decide, whose patch the API server refused, whose
+	// rollout failed, or that do not keep what Berth patches.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Failed int32 `json:"failed,omitempty"`
 
-	// denied is the number of those that the revision denies.
+	// denied is the number of matched objects that the revision denies.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Denied int32 `json:"denied,omitempty"`

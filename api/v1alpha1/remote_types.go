@@ -105,14 +105,14 @@ type Remote struct {
 
 	// replicate lists the resource types whose objects Berth pushes to the engine with OPA's data API: to
 	// data.kubernetes.<plural>[<namespace>][<name>] and data.resources["<group>/<version>"].<plural>, and clusters to
-	// data.clusters. The policy can't decide before. Requires a url below /v1/data or /v0/data. At most 32.
+	// data.clusters. Until they are there, the policy can't decide. Requires a url below /v1/data or /v0/data. At most 32.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Replicate []ReplicatedResource `json:"replicate,omitempty"`
 
-	// modules lists Rego modules that Berth pushes to the engine with OPA's policy API. The policy can't decide before.
-	// Requires a url below /v1/data or /v0/data. At most 16.
+	// modules lists Rego modules that Berth pushes to the engine with OPA's policy API. Until they are there, the policy
+	// can't decide. Requires a url below /v1/data or /v0/data. At most 16.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
