@@ -42,7 +42,7 @@ type placedObjects struct {
 	settled func(schema.GroupVersionResource)
 
 	mu sync.RWMutex
-	// tables has the types whose content is complete.
+	// tables has the types whose objects are all known.
 	tables map[schema.GroupVersionResource]*placedTable
 }
 

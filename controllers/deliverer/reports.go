@@ -135,7 +135,8 @@ func (r *reports) Drop(resource schema.GroupVersionResource) {
 	r.changed(touched...)
 }
 
-// swap replaces the table of a type, which may be nil, and returns the placed objects whose reports changed. The caller holds mu.
+// swap replaces the table of a type by next, or drops it if next is nil, and returns the placed objects whose reports changed. The caller
+// holds mu.
 func (r *reports) swap(resource schema.GroupVersionResource, next *reportTable) []delivery.Key {
 	before := r.tables[resource]
 	if before == nil {

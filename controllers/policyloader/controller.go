@@ -99,7 +99,7 @@ type Deps struct {
 	// Revisions reads the ControllerRevisions that store versions of policies in Namespace, maybe in another cluster than the policies.
 	Revisions client.Reader
 	Namespace string
-	// Compiler compiles within a deadline. If it is nil, there is none.
+	// Compiler compiles within a deadline. If it is nil, compilation has no deadline.
 	Compiler *compilation.Compiler
 	Engine   Engine
 	Catalog  Catalog

@@ -89,8 +89,7 @@ func pollAfterChange(q workqueue.TypedRateLimitingInterface[reconcile.Request]) 
 type Deps struct {
 	Client  client.Reader
 	Checker *schemas.Checker
-	// Bound returns the API groups that a generation of a policy is bound to, or nil if that generation is not in
-	// force.
+	// Bound returns the API groups to which a generation of a policy binds the types that it reads, or nil if that generation is not in force.
 	Bound func(name string, uid types.UID, generation int64) policy.Bindings
 	// Finder finds what else is probably wrong with a policy. If it is nil, only types are checked.
 	Finder *findings.Finder

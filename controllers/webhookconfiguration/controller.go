@@ -172,9 +172,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 // access is what the API server needs to trust the webhooks and be trusted by them.
 type access struct {
-	// bundle contains the trusted authorities, in PEM.
+	// bundle has the CA certificates with which the API server verifies the webhooks, in PEM.
 	bundle []byte
-	// token is secret. It must not appear in logs, errors or status.
+	// token is the secret in the paths of the webhooks that only the API server knows. It must not appear in logs, errors or status.
 	token string
 }
 

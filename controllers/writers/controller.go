@@ -59,8 +59,8 @@ var guarded = []string{"placementpolicies", "clusterscopedquotas", "limitedresou
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berth-writers,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=create
 
-// Cached restricts the manager's cache to the objects that a Controller watches, because Berth may not read other
-// objects of these types.
+// Cached returns options of the manager's cache that restrict it to the objects which a Controller watches, because Berth may not read
+// other objects of these types.
 func Cached() map[client.Object]cache.ByObject {
 	only := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name)}
 	return map[client.Object]cache.ByObject{

@@ -233,7 +233,8 @@ func (f *ChoiceFacts) stay(reason error) Choice {
 	return Choice{Target: None}
 }
 
-// lastInForce returns the version that was in force everywhere last; None if there was none. lost says why it can't be loaded.
+// lastInForce returns the version that was in force everywhere last; None if there was none, or lost, the reason why it can't be loaded, is
+// set.
 func (f *ChoiceFacts) lastInForce() (last Ref, lost error) {
 	switch number := Ref(f.Position.Everywhere()); {
 	case number != None:

@@ -45,7 +45,7 @@ const MaxRevisions = 10
 // Revision is a stored version of a policy. The zero value stands for none.
 type Revision struct {
 	Number  int64  // The generation in which the version first was in the spec.
-	Version string // The version's digest.
+	Version string // What VersionDigest returns for the version.
 }
 
 // InForce is what a replica has in force of a policy with a rollout.
@@ -492,8 +492,8 @@ func VersionDigest(spec placementv1.PlacementPolicySpec) string {
 	return digest(spec)
 }
 
-// Effective returns the spec by which a version decides, with defaults: version, with those parts of the newest spec that are not
-// versioned and apply at once.
+// Effective returns the spec by which a version decides, with defaults: version, with remediation and rollout of the newest spec, which are
+// not parts of a version.
 func Effective(version, newest placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
 	version, newest = version.WithDefaults(), newest.WithDefaults()
 	version.Remediation, version.Rollout = newest.Remediation, newest.Rollout

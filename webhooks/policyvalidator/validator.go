@@ -110,7 +110,7 @@ type Validator struct {
 	Quotas findings.Quotas
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
 	Templates *workload.Templates
-	// Compiler compiles within a deadline. If it is nil, there is none.
+	// Compiler compiles within a deadline. If it is nil, compilation has no deadline.
 	Compiler *compilation.Compiler
 }
 
