@@ -230,7 +230,7 @@ func TestComputeLimit(t *testing.T) {
 		"not there yet":    {hook: status.WebhookState{Generation: 1}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
 		"never asked for":  {of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
 		"nothing to limit": {hook: status.WebhookState{Generation: 2}, of: status.LimitedType{Served: true, Impossible: "no such name"}, want: "False NothingMatched", matched: "False NothingMatched", stalled: true, message: "no such name"},
-		"never, and wrong": {hook: status.WebhookState{Rejected: "oh"}, of: status.LimitedType{Never: true}, want: "False Exempt", matched: "False NotServed", stalled: true, message: "locked out"},
+		"never, and wrong": {hook: status.WebhookState{Rejected: "oh"}, of: status.LimitedType{Never: true}, want: "False Exempt", matched: "False NotServed", stalled: true, message: "needs them to run"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
