@@ -152,7 +152,7 @@ func (m *mistakes) wildcards(left, right ast.Expr) {
 		isPattern, own := strings.Contains(text, "*"), strings.ReplaceAll(text, "*", "")
 		switch {
 		case name == namespaceOfObject && invalidName.MatchString(own) && isPattern:
-			m.add("%s is never %q, in which * stands for itself, and no namespace would match it as a pattern either: %s", name, text, names)
+			m.add("%s is never %q: * stands for itself there. As a pattern, it would match no namespace either, because %s", name, text, names)
 		case name == namespaceOfObject && invalidName.MatchString(own):
 			m.add("%s is never %q: %s", name, text, names)
 		case !isPattern:

@@ -45,7 +45,7 @@ func TestMistakes(t *testing.T) {
 		`object.metadata.name.matches('web-*')`:                                                         `"web-*" is a regular expression, which matches wherever a text has "web": write object.metadata.name.startsWith("web-")`,
 		`object.metadata.name.matches('^web-.*$') || object.metadata.name.matches('web-[0-9]*')`:        "",
 		`object.metadata.namespace == 'y_prod'`:                                                         `object.metadata.namespace is never "y_prod": the name of a namespace consists of lower-case letters, digits, and hyphens`,
-		`object.metadata.namespace == 'y_prod*'`:                                                        `object.metadata.namespace is never "y_prod*", in which * stands for itself, and no namespace would match it as a pattern either: the name of a namespace consists of lower-case letters, digits, and hyphens`,
+		`object.metadata.namespace == 'y_prod*'`:                                                        `object.metadata.namespace is never "y_prod*": * stands for itself there. As a pattern, it would match no namespace either, because the name of a namespace consists of lower-case letters, digits, and hyphens`,
 		`object.metadata.namespace in ['y-prod', '']`:                                                   "",
 		`request.operation == 'CREATE'`:                                                                 "",
 		`object.`:                                                                                       "",

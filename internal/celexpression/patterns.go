@@ -44,7 +44,7 @@ var Bounds = environment.VersionedOptions{
 // includes neither how long a number takes to parse nor how large a text becomes.
 var bounded = map[string]func(operands []ref.Val) ref.Val{"quantity": quantity, "isQuantity": isQuantity, "replace": replace, "join": join}
 
-// boundCalls replaces a call of a function that bounded has by a call of the function there. It is a decorator of programs.
+// boundCalls replaces a call of CEL by one of the function of that name in bounded, if there is one. It decorates the steps of programs.
 func boundCalls(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok || bounded[call.Function()] == nil {
@@ -66,7 +66,7 @@ var matching = map[string]func(re *regexp.Regexp, text string, limit int) ref.Va
 
 const findAll = "findAll"
 
-// boundPatterns replaces a call of a function in matching by one that limits the size of the regular expression. It is a decorator of
+// boundPatterns replaces a call of a function in matching by one that limits the size of the regular expression. It decorates the steps of
 // programs.
 func boundPatterns(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	call, ok := i.(interpreter.InterpretableCall)

@@ -65,20 +65,21 @@ func explain(err *ast.Error, operator string) (message string, holds, ok bool) {
 // order has the types in the order in which Rego sorts values of different types. The first four are those of scalars.
 var order = []string{"null", "a boolean", "a number", "a string", "an array", "an object", "a set"}
 
-// outcome returns a text about the result of a comparison of values of different types. holds reports whether the result may be true.
+// outcome returns a text about the result of a comparison of values of different types. operator is "" for ==. holds reports whether the
+// result may be true.
 func outcome(left types.Type, operator string, right types.Type) (text string, holds bool) {
 	l, r := slices.Index(order, policy.DescribeType(left)), slices.Index(order, policy.DescribeType(right))
 	switch {
 	case operator == "":
 		return "values of different types are never equal", false
 	case operator == ast.NotEqual.Name:
-		return "it is always true", true
+		return "the comparison is always true", true
 	case l < 0 || r < 0:
-		return "the result depends on the types alone", true
+		return "the result depends on the types alone, and not on the values", true
 	case (l < r) == (operator == ast.LessThan.Name || operator == ast.LessThanEq.Name):
-		return "it is always true", true
+		return "the comparison is always true", true
 	}
-	return "it is always false", false
+	return "the comparison is always false", false
 }
 
 // original returns a compiled reference as it is written in the policy, and the index in that which corresponds to the index pos in ref.
