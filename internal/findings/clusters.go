@@ -29,7 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// findingsOfClusters finds spec.clusters in a policy that does not decide clusters, and what only rules honor in a policy without them.
+// findingsOfClusters finds spec.clusters in a policy that does not give clusters, and leaveUnreadyAfter, which only spec.rules honors, in a
+// policy that gives clusters by Rego or a remote engine.
 func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	switch {
 	case spec.Clusters == nil:
@@ -122,7 +123,7 @@ func (f *Finder) withScores(ctx context.Context, m *mentions, clusters []map[str
 	return out, nil
 }
 
-// noticesOfUnready returns a notice that names the clusters that are not ready, if the policy leaves existing objects there without a
+// noticesOfUnready returns a notice that names the clusters that are not ready, if the policy leaves existing objects there without a time
 // limit.
 func noticesOfUnready(spec placementv1.PlacementPolicySpec, module *policy.Module, clusters []map[string]any) []Finding {
 	if !module.Tolerant || spec.Clusters.WithDefaults().LeaveUnreadyAfter != nil {

@@ -63,7 +63,7 @@ func demandsOn(class string, limits []placementv1.LimitedResource) (out []demand
 	return out
 }
 
-// allows reports whether one of the quotas meets the demand in a namespace, which has the labels in of. denies reports whether pods there
+// allows reports whether one of the quotas meets the demand in a namespace that has the labels in of. denies reports whether pods there
 // are denied because of the class. It is false for a name that no quota limits there for any class: such pods are denied with each class.
 func (d demand) allows(class, namespace string, of map[string]string, quotas []placementv1.Quota) (allows, denies bool) {
 	some := func(covers func(q placementv1.Quota) bool) bool { return slices.ContainsFunc(quotas, covers) }
@@ -110,8 +110,8 @@ func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.Placemen
 	return out
 }
 
-// deniedText returns the message that pods of a class are denied in some namespaces, which denied names. allowed reports whether they are
-// allowed in another one.
+// deniedText returns the message that pods of a class are denied in the namespaces with the names in denied. allowed reports whether pods
+// of the class are allowed in another namespace.
 func (d demand) deniedText(class string, denied []string, allowed bool) string {
 	where := "namespace "
 	if len(denied) > 1 {

@@ -152,8 +152,8 @@ type stageCounts struct {
 	earlier, shared namedNamespaces
 }
 
-// countStages counts the namespaces that each stage selects, and those that the policy matches and none selects. It returns nil if the
-// policy matches none of them, if there are more than maxStagedNamespaces, and if ctx ends.
+// countStages counts the namespaces that each stage selects. rest are those that the policy matches and no stage selects. counts is nil if
+// the policy matches no namespace, if there are more than maxStagedNamespaces, and if ctx ends.
 func (f *Finder) countStages(ctx context.Context, namespaces iter.Seq2[string, map[string]string], list []placementv1.RolloutStage,
 	stages *rollout.Stages, m *match.Matcher) (counts []stageCounts, rest namedNamespaces) {
 	overlaps := unintendedOverlaps(list)

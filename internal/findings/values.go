@@ -71,7 +71,7 @@ type comparison struct {
 	fallback bool
 }
 
-// key is a key in a document of clusters or nodes that a policy names, such as the key of a label or the name of a property.
+// key is a key that a policy names, such as the key of a label of nodes, or the name of a property of clusters.
 type key struct {
 	rules.Key
 	at place // Where the policy names the key.
