@@ -238,7 +238,7 @@ func behind(live []metav1.PartialObjectMetadata, before, now map[string]placemen
 		case has.UID != p.UID && has == was, has.UID == p.UID && has.Generation < p.Generation:
 			return fmt.Errorf("this replica has not loaded generation %d of PlacementPolicy %s yet", p.Generation, p.Name)
 		case has.UID == p.UID && has == was && has.Generation > p.Generation:
-			return fmt.Errorf("this replica has a version of PlacementPolicy %s that the API server does not have", p.Name)
+			return fmt.Errorf("this replica has a version of PlacementPolicy %s that the API server does not have, as after a restore from a backup", p.Name)
 		}
 	}
 	for name, was := range before {

@@ -36,7 +36,7 @@ type Coverage struct {
 	// Unserved has a message for each entry for which the API server serves no type. It suggests what is probably
 	// meant.
 	Unserved []string
-	// Impossible says why the match cannot match any object, whatever types are served. It is "" if it can.
+	// Impossible says why the match cannot match any object, for another reason than that types are not served; "" if it can.
 	Impossible string
 	// Namespaced reports whether all matched types are namespaced. Then nothing is matched if the namespace selector
 	// selects no namespace.

@@ -59,7 +59,7 @@ type Object struct {
 	Content *unstructured.Unstructured
 	// Old is the object before an update; nil on creation.
 	Old *unstructured.Unstructured
-	// Request is the variable `request` of match conditions.
+	// Request is the variable `request` of match conditions. For an object that no client requests, it is made by placement.AdmissionOf.
 	Request *admissionv1.AdmissionRequest
 }
 

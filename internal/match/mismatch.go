@@ -47,7 +47,7 @@ func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *
 	case o.Namespace != "" && IsProtectedNamespace(o.Namespace, ownNamespace):
 		return &Mismatch{"namespaceSelector", fmt.Sprintf("no policy matches objects in the namespace %s", o.Namespace)}
 	case m.SelectsByLabels(o.Namespace, o.NamespaceLabels) && !m.SelectsNamespace(o.Namespace, o.NamespaceLabels):
-		return &Mismatch{PartRollout, "the version is not in force in the namespace"}
+		return &Mismatch{PartRollout, "this version of the policy is not in force in the namespace"}
 	case !m.SelectsNamespace(o.Namespace, o.NamespaceLabels):
 		return &Mismatch{"namespaceSelector", unmet(m.namespaces, o.NamespaceLabels, "the namespace "+o.Namespace)}
 	case m.needsGuard && sentByAPIServer(o.Request):

@@ -109,9 +109,9 @@ func warnOfOperations(expression string, path *field.Path) []string {
 	return out
 }
 
-// requiredOperations returns operations one of which is required for the expression to be true, if Berth receives none
-// of them. It ignores comparisons in one of several alternatives. Those may be there to guard another alternative, for
-// example against a null object.
+// requiredOperations returns a list of operations of which an expression requires one to be true, and of which Berth
+// receives none; nil if there is no such list. It ignores comparisons in one of several alternatives. Those may be there
+// to guard another alternative, for example against a null object.
 func requiredOperations(e celast.Expr) []string {
 	if e.Kind() != celast.CallKind {
 		return nil

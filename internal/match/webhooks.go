@@ -67,8 +67,8 @@ type sharingKey struct {
 }
 
 // mergedShape is what policies must have in common to share a webhook if they require different values of one label:
-// everything else, including their resource rules. Then the API server calls the webhook with all values exactly if it
-// would call it with one of them. This does not hold if the policies differ in two labels.
+// everything else, including their resource rules. Then the API server calls the webhook that requires any of the values
+// exactly if it would call a webhook for one of the values. This does not hold if the policies differ in two labels.
 type mergedShape struct {
 	sharingKey
 	// ResourceRules are the rules as texts of ruleText.
