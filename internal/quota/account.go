@@ -113,8 +113,8 @@ func (a *Account) alreadyCharged(r *Request) corev1.ResourceList {
 	return out
 }
 
-// charge charges the quota for a request: it adds to status.used what exceeds alreadyCharged of the requested amounts, and a reservation of
-// that for the request, until expires.
+// charge charges the quota for a request: it adds the amounts by which requested exceeds alreadyCharged to status.used, and a reservation
+// of these amounts, which expires at expires, to the status.
 func (a *Account) charge(r *Request, requested, alreadyCharged corev1.ResourceList, expires time.Time) {
 	a.extendReservations(r, expires)
 	more := upstream.RemoveZeros(upstream.SubtractWithNonNegativeResult(requested, upstream.Mask(alreadyCharged, upstream.ResourceNames(requested))))
@@ -170,8 +170,8 @@ const keptPrefix = "kept-"
 // maxID is the maximum length of an id in the CRD's schema.
 const maxID = 64
 
-// markKept changes a reservation's id so that no request can release it. It lasts until its object exists or it
-// expires.
+// markKept changes a reservation's id so that no request can release the reservation. It then lasts until its object
+// exists, or it expires.
 func markKept(r *placementv1.Reservation) {
 	if !strings.HasPrefix(r.UID, keptPrefix) {
 		r.UID = keptPrefix + r.UID[:min(len(r.UID), maxID-len(keptPrefix))]

@@ -56,7 +56,7 @@ type Verdict struct {
 	Warned, Audited []string
 	// Charged are the quotas that the request is charged to: the enforced quotas that count what the request changes.
 	Charged []Key
-	// Uncovered reports whether a limit denies the request. A quota that is not known yet could change that.
+	// Uncovered reports whether a limit denies the request because no known quota covers it. A quota that is not known yet may do so.
 	Uncovered bool
 }
 

@@ -41,8 +41,8 @@ const maxCachedScopes = 256
 // is safe for concurrent use.
 type Compiler struct {
 	prepare  Prepare
-	byObject *lru.Cache // Values of type *Rules by specVersion.
-	byDigest *lru.Cache // Values of type prepared by the digest of a module.
+	byObject *lru.Cache // Values of type *Rules, by specVersion.
+	byDigest *lru.Cache // Values of type prepared, by the digest of a module.
 }
 
 // NewCompiler returns a compiler that uses the engine's Prepare function.

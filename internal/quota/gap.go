@@ -58,8 +58,8 @@ func (e *Evaluators) CoverageGap(limit *placementv1.LimitedResource, q placement
 			continue
 		}
 		if len(uncoveredNames([]corev1.ResourceName{other}, append(enforced, q.QuotaSpec()))) > 0 {
-			return fmt.Sprintf("LimitedResource %s denies in namespace %s whatever takes %s, which %s %s covers: it limits %s too, which is taken "+
-				"by the same objects, and no quota covers that; add %s to spec.hard of the quota",
+			return fmt.Sprintf("LimitedResource %s denies in namespace %s whatever takes %s, which %s %s covers: the LimitedResource limits %s "+
+				"too, which the same objects take, and no quota covers that; add %s to spec.hard of the quota",
 				limit.Name, namespace, name, key.Kind, key.Name, other, other)
 		}
 	}
@@ -73,11 +73,13 @@ func LimitsClass(spec *placementv1.LimitedResourceSpec, class string) bool {
 	})
 }
 
-// CoversClass reports whether a quota covers pods of a priority class in a namespace, whose labels are in of.
-func CoversClass(q placementv1.Quota, class, namespace string, of map[string]string) bool {
-	return enforces(q.QuotaSpec()) && appliesIn(q, namespace, of) && slices.ContainsFunc(requirements(q.QuotaSpec()), func(r placementv1.ScopeRequirement) bool {
-		return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && matchesClass(r, class)
-	})
+// CoversClass reports whether a quota is enforced in a namespace that has the labels namespaceLabels, and has a scope that matches a
+// priority class.
+func CoversClass(q placementv1.Quota, class, namespace string, namespaceLabels map[string]string) bool {
+	return enforces(q.QuotaSpec()) && appliesIn(q, namespace, namespaceLabels) &&
+		slices.ContainsFunc(requirements(q.QuotaSpec()), func(r placementv1.ScopeRequirement) bool {
+			return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && matchesClass(r, class)
+		})
 }
 
 // takenByEachPod are the names under which quotas count each pod.
@@ -94,29 +96,31 @@ func LimitsEachPod(spec *placementv1.LimitedResourceSpec) []corev1.ResourceName 
 	})
 }
 
-// HasName reports whether a quota is enforced in a namespace, whose labels are in of, and has a resource name in hard, for pods of any
-// class.
-func HasName(q placementv1.Quota, name corev1.ResourceName, namespace string, of map[string]string) bool {
+// HasName reports whether a quota is enforced in a namespace that has the labels namespaceLabels, and has a resource name in hard. It
+// ignores the scopes of the quota, so that the quota may cover the name for some pods only.
+func HasName(q placementv1.Quota, name corev1.ResourceName, namespace string, namespaceLabels map[string]string) bool {
 	_, has := q.QuotaSpec().Hard[name]
-	return has && enforces(q.QuotaSpec()) && appliesIn(q, namespace, of)
+	return has && enforces(q.QuotaSpec()) && appliesIn(q, namespace, namespaceLabels)
 }
 
-// MayCoverName reports whether a quota covers a resource name for some pods of a priority class in a namespace, whose labels are in of.
-func MayCoverName(q placementv1.Quota, name corev1.ResourceName, class, namespace string, of map[string]string) bool {
-	return HasName(q, name, namespace, of) &&
+// MayCoverName reports whether HasName is true, and no scope of the quota excludes a priority class, so that the quota covers the name for
+// at least some pods of the class.
+func MayCoverName(q placementv1.Quota, name corev1.ResourceName, class, namespace string, namespaceLabels map[string]string) bool {
+	return HasName(q, name, namespace, namespaceLabels) &&
 		!slices.ContainsFunc(requirements(q.QuotaSpec()), func(r placementv1.ScopeRequirement) bool {
 			return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && !matchesClass(r, class)
 		})
 }
 
-// appliesIn reports whether a quota counts objects in a namespace, whose labels are in of.
-func appliesIn(q placementv1.Quota, namespace string, of map[string]string) bool {
+// appliesIn reports whether a quota counts objects in a namespace that has the labels namespaceLabels: a ScopedQuota those of its own
+// namespace, a ClusterScopedQuota those of the namespaces that it selects.
+func appliesIn(q placementv1.Quota, namespace string, namespaceLabels map[string]string) bool {
 	cluster, ok := q.(*placementv1.ClusterScopedQuota)
 	if !ok {
 		return q.GetNamespace() == namespace
 	}
 	selector, err := NamespaceSelector(cluster.Spec.NamespaceSelector)
-	return err == nil && selector.Matches(labels.Set(of))
+	return err == nil && selector.Matches(labels.Set(namespaceLabels))
 }
 
 // enforces reports whether a quota is in mode Enforce, which is the default.

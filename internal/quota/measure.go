@@ -60,7 +60,7 @@ var countAliases = map[schema.GroupResource]corev1.ResourceName{
 
 // Evaluators measure what objects take, with Kubernetes' quota evaluators. They are safe for concurrent use.
 type Evaluators struct {
-	special map[schema.GroupResource]upstream.Evaluator // Those that do not only count objects.
+	special map[schema.GroupResource]upstream.Evaluator // By type; of types of which more than the number is counted.
 	devices Devices
 }
 
@@ -137,7 +137,7 @@ func (e *Evaluators) counted(name corev1.ResourceName) []schema.GroupResource {
 	return nil
 }
 
-// counts reports whether a type in special counts under a resource name.
+// counts reports whether objects of a type in special count under a resource name.
 func (e *Evaluators) counts(t schema.GroupResource, name corev1.ResourceName) bool {
 	return len(e.special[t].MatchingResources([]corev1.ResourceName{name})) > 0
 }

@@ -115,7 +115,7 @@ func appliesTo(scope corev1.ResourceQuotaScope) string {
 	case corev1.ResourceQuotaScopeVolumeAttributesClass:
 		return "persistentvolumeclaims and requests.storage"
 	default:
-		return "pods, cpu, memory, and requests and limits of these"
+		return "pods, cpu, memory, and requests and limits of cpu and memory"
 	}
 }
 

@@ -72,10 +72,10 @@ func TestCheckSpec(t *testing.T) {
 			`'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is ` +
 			`'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`}},
 		"as before":           {spec: specOf(names{"throughput", "pods"}), before: specOf(names{"throughput"})},
-		"a scope of pods":     {spec: specOf(names{"services"}, "Terminating"), want: []string{`spec.scopes: Invalid value: "Terminating": hard has a resource that this scope does not apply to (services): the scope applies to pods, cpu, memory, and requests and limits of these`}},
+		"a scope of pods":     {spec: specOf(names{"services"}, "Terminating"), want: []string{`spec.scopes: Invalid value: "Terminating": hard has a resource that this scope does not apply to (services): the scope applies to pods, cpu, memory, and requests and limits of cpu and memory`}},
 		"a scope without use": {spec: specOf(names{"memory"}, "BestEffort"), want: []string{`spec.scopes: Invalid value: "BestEffort": hard has a resource that this scope does not apply to (memory): the scope applies to pods alone`}},
 		"a scope as before":   {spec: specOf(names{"services"}, "Terminating"), before: specOf(names{"services"}, "Terminating")},
-		"another name for it": {spec: specOf(names{"services"}, "Terminating"), before: specOf(names{"pods"}, "Terminating"), want: []string{`spec.scopes: Invalid value: "Terminating": hard has a resource that this scope does not apply to (services): the scope applies to pods, cpu, memory, and requests and limits of these`}},
+		"another name for it": {spec: specOf(names{"services"}, "Terminating"), before: specOf(names{"pods"}, "Terminating"), want: []string{`spec.scopes: Invalid value: "Terminating": hard has a resource that this scope does not apply to (services): the scope applies to pods, cpu, memory, and requests and limits of cpu and memory`}},
 		"a scope of claims":   {spec: specOf(names{"requests.storage", "example.com/gpu"}, "VolumeAttributesClass")},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -130,7 +130,7 @@ func podsOfQuota(spec *placementv1.QuotaSpec) []string {
 	return []string{strings.Join(all, " && ")}
 }
 
-// podsOfLimit returns CEL expressions, one of which is true for each pod that a limit may match; nil if it may match any pod.
+// podsOfLimit returns CEL expressions. For each pod that a limit may match, at least one is true; nil if it may match any pod.
 func podsOfLimit(spec *placementv1.LimitedResourceSpec) []string {
 	if len(spec.MatchContains) > 0 {
 		return nil

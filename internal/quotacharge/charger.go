@@ -95,7 +95,7 @@ type Charger struct {
 	// mu guards the fields below. Methods of Charger hold it only to read or change them, never during a call of the API
 	// server or of a field above.
 	mu sync.Mutex
-	// queues holds what waits, by the key of the queue. A queue exists while a goroutine processes it.
+	// queues holds the waiters of each queue, by its key. A queue exists while a goroutine processes it.
 	queues map[string][]*waiter
 	// written holds quotas as this process wrote them, until the cache contains that version.
 	written map[types.UID]placementv1.Quota
@@ -136,7 +136,8 @@ func (c *Charger) recordWritten(q placementv1.Quota) {
 	c.written[q.GetUID()] = q
 }
 
-// newest returns the version of a quota that this process wrote, if it is newer than the version that the cache has.
+// newest returns the version of a quota that this process wrote if that is newer than read, the version in the cache. Otherwise it returns
+// read, and forgets the other.
 func (c *Charger) newest(read placementv1.Quota) placementv1.Quota {
 	c.mu.Lock()
 	defer c.mu.Unlock()

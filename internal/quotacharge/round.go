@@ -46,7 +46,7 @@ type round struct {
 	limitsByKey         map[limitKey][]quota.Limit
 }
 
-// limitKey identifies a type in a namespace.
+// limitKey identifies for what LimitedResources are looked up: the objects of a type in a namespace.
 type limitKey struct {
 	namespace string
 	resource  schema.GroupResource
@@ -134,7 +134,7 @@ func (r *round) limitsFor(ctx context.Context, namespace string, resource schema
 	return limits, nil
 }
 
-// write writes every working copy that changed. It returns the number of writes, and how many of them conflicted.
+// write writes every working copy that changed. It returns the number of writes, and how many of them found the quota changed or deleted.
 func (r *round) write(ctx context.Context) (writes, conflicts int, err error) {
 	results := make(chan error, len(r.accounts))
 	for _, account := range r.accounts {
