@@ -66,7 +66,7 @@ func (s *Set) Reevaluate(ctx context.Context, snapshot *Snapshot, r *Report) (*R
 	return r, nil
 }
 
-// priorReport is an earlier report whose verdicts are valid for the snapshot of its validity.
+// priorReport is an earlier report, with the snapshot for which its verdicts are valid.
 type priorReport struct {
 	*Report
 	*validity

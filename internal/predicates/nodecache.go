@@ -64,7 +64,7 @@ type NodeCache struct {
 	changes uint64
 	// revision equals changes, or is 0 while a type is not complete.
 	revision atomic.Uint64
-	// current is the newest snapshot that was taken; nil for none since a type was dropped.
+	// current is the newest snapshot; nil if none was taken since a type was dropped.
 	current atomic.Pointer[Snapshot]
 }
 
@@ -110,7 +110,8 @@ func NewNodeCache() *NodeCache {
 	}
 }
 
-// Load replaces all objects of one of the types of Reads. The type is complete then. It reports whether a predicate can see the change.
+// Load replaces all objects of one of the types of Reads. The type is complete then. Load reports whether a predicate can see the change,
+// or the type was not complete before.
 func (w *NodeCache) Load(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) bool {
 	if _, ok := reads()[resource]; !ok {
 		return false

@@ -154,7 +154,7 @@ func (f *FieldSet) items() *FieldSet {
 	return f.each
 }
 
-// visit calls member for each member of an object that is in the set. n.term is nil if all members are in the set.
+// visit calls member for those members of an object that are in the set. n.term is nil if all members are in the set.
 func (f *FieldSet) visit(object map[string]any, member func(n namedMember, value any)) {
 	if f.items() != nil {
 		for name, value := range object {

@@ -140,7 +140,7 @@ var sorter = sync.Pool{New: func() any { return new([]string) }}
 // AppendKey appends a key of the document, cut to the set, to a buffer. Documents with equal keys for the set have equal Values. It does
 // not allocate if the buffer is large enough. ok is false for a document without a Value; the appended bytes must not be used then.
 //
-// An integer that int64 and float64 represent alike has the same key in both types, and another one as a json.Number.
+// An integer that int64 and float64 represent alike has the same key in both types, and another key as a json.Number.
 func (f *FieldSet) AppendKey(buffer []byte, document any) (out []byte, ok bool) {
 	space := sorter.Get().(*[]string)
 	defer sorter.Put(space)

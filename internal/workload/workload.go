@@ -41,7 +41,7 @@ type Workload struct {
 	// Own selects the existing pods of the object in the pod's namespace; nil selects none. Predicates ignore them, because a workload does
 	// not compete with itself.
 	Own labels.Selector
-	// Name is the name of the pod if the object is an existing pod, which predicates ignore, too. It is empty for templates.
+	// Name is the name of the object if it is a pod. Predicates ignore an existing pod of that name, too. It is empty for templates.
 	Name string
 	// Single reports whether the object is a pod, which may not have a name yet.
 	Single bool
