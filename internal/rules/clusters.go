@@ -47,8 +47,9 @@ func (r *ruleText) renderClusters() {
 	r.renderDenial(require, repelled, repelling)
 }
 
-// renderRepelled renders the names of the clusters with a taint that the rule does not tolerate, and the function for such a taint. It
-// returns the names of both. The clusters do not depend on the object, so that they are computed once for all objects.
+// renderRepelled renders a Rego rule with the names of the clusters that have a taint that the rule does not tolerate, and a Rego function
+// that returns the first such taint of a cluster. It returns the names of that Rego rule and function. The clusters do not depend on the
+// object, so that they are computed once for all objects.
 func (r *ruleText) renderRepelled() (clusters, taint string) {
 	if len(r.rule.Tolerate) == 0 {
 		return r.use("repelled"), r.use("repelling")
@@ -214,8 +215,9 @@ func (r *ruleText) renderChosen() {
 }
 
 // Ranking returns a Rego expression whose value lists the eligible clusters of a rule as objects, best first. They have the members name,
-// score, level, and preferences. For each preference, that has the part of the weight that the cluster gets (gain), and a list with the
-// value that is compared, or none (values). ok is false if the rule chooses all eligible clusters without weights, or gives no clusters.
+// score, level, and preferences, a list with an object for each preference: gain is the part of the weight that the cluster gets, and
+// values a list of the value that is compared, or of none. ok is false if the rule chooses all eligible clusters without weights, or gives
+// no clusters.
 func Ranking(rule placementv1.Rule) (expression string, ok bool) {
 	r := &ruleText{generator: &generator{helpers: map[string]bool{}}, rule: rule}
 	if !choosesClusters(rule) || !r.chooses() && rule.Weights == "" {

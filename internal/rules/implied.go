@@ -92,7 +92,8 @@ func (v *validator) fallbacks(rules []placementv1.Rule, path *field.Path) {
 	}
 }
 
-// eligibleWithin reports whether the clusters that are eligible by the narrow rule are eligible by the wide one, too.
+// eligibleWithin reports whether the clusters that are eligible by the narrow rule are eligible by the wide one, too. It returns false if
+// that does not follow from the requirements and tolerations alone.
 func eligibleWithin(narrow, wide placementv1.Rule) bool {
 	required := requirementConditions(narrow.Require, nil, false)
 	for i, c := range requirementConditions(wide.Require, nil, false) {

@@ -135,7 +135,8 @@ func nodeOperator(operator placementv1.RequirementOperator, n int64) (affinity p
 // undefined for a value that no node can have.
 func (q requirement) nodeComparedName() string { return q.name("compared_" + q.suffix) }
 
-// nodeValue returns the regular expression of the values that nodes can have, and what such a value must be, for messages.
+// nodeValue returns the regular expression of the values that nodes can have, and what such a value must be, for the message by which an
+// object with another value in its label or annotation is denied.
 func (q requirement) nodeValue() (pattern, form string) {
 	switch {
 	case q.ordered():
@@ -173,7 +174,7 @@ func (q requirement) renderNodeValue() {
 	}
 }
 
-// renderNodeDenial renders the denial of objects that do not have the value that is required.
+// renderNodeDenial renders the denial of objects that lack the value that nodes are compared with, or have one that no node can have.
 func (q requirement) renderNodeDenial() {
 	if !q.fromObject() {
 		return

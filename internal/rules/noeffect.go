@@ -61,7 +61,7 @@ func (v *validator) constants(rules []placementv1.Rule, path *field.Path) {
 	}
 }
 
-// order warns of prefer, weights, and minGain of a rule if they have no effect on which clusters it chooses.
+// order warns of prefer, weights, and minGain of a rule for clusters if they have no effect, or minGain makes all clusters equal.
 func (v *validator) order(rule placementv1.Rule, path *field.Path) {
 	const limits = "Set limit, or maxDomains or maxClusters of spread"
 	if !choosesBest(rule) {

@@ -30,7 +30,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// Rego functions that convert values. They are undefined for values that can't be converted.
+// Rego functions that convert values, and those that find the free amount of a resource and the score of an add-on. They are undefined for
+// values that can't be converted or found.
 const (
 	functionText     = "text"
 	functionNumber   = "number"
@@ -194,10 +195,11 @@ func (q requirement) gain(weight int32) string {
 	return fmt.Sprintf("[%d | %s]", weight, body)
 }
 
-// as returns the type that an operator of order reads the values as.
+// as returns the result of valueType for the requirement.
 func (q requirement) as() placementv1.ValueType { return valueType(q.Requirement) }
 
-// valueType returns the type that an operator of order reads the values of a requirement as.
+// valueType returns the type as which the values of a requirement are read, to compare them by order or to scale them: As, or else the type
+// of the subject.
 func valueType(q placementv1.Requirement) placementv1.ValueType {
 	switch {
 	case q.As != "":

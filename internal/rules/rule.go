@@ -125,8 +125,8 @@ func (r *ruleText) readsObject() bool {
 // unreadable returns the Rego expression that is true for an object with a value that the rule can't read. readsObject must be true.
 func (r *ruleText) unreadable() string { return fmt.Sprintf("count(%s) > 0", r.name(partUnreadable)) }
 
-// decided returns Rego expressions that are all true for an object that the rule decides, if the rule finds enough clusters for it, or if
-// it has the values that a rule for nodes compares with.
+// decided returns Rego expressions that are all true for an object that the rule decides and does not deny for lack of clusters or values:
+// a rule for clusters finds enough, and a rule for nodes can read the values of the object that it compares with.
 func (r *ruleText) decided() string {
 	out := "decides == " + quote(r.rule.Name)
 	switch {
