@@ -44,8 +44,8 @@ const (
 var ErrBusy = errors.New("too many other policies are being compiled; try again")
 
 // Compiler runs compilations of policies, a limited number at once. A compilation that exceeds the deadline continues after its caller has
-// got an error. While as many of these continue as may run at once, no other compilation begins. A Compiler is safe for concurrent use.
-// Create it with New.
+// got an error. While as many of these continue as may run at once, no other compilation begins, and callers get ErrBusy. A Compiler is
+// safe for concurrent use. Create it with New.
 type Compiler struct {
 	compile  func(name string, spec placementv1.PlacementPolicySpec) (*policy.Module, error) // policy.Compile, or another function in tests
 	deadline time.Duration                                                                   // how long a caller waits for one compilation
@@ -138,7 +138,7 @@ func (c *Compiler) unfinished(name string, spec placementv1.PlacementPolicySpec)
 		"use fewer and smaller values, comprehensions, and rules, or divide it between several policies, which can match the same objects", c.deadline))
 }
 
-// enter waits for a slot. It returns ErrBusy when limit fires, or if too many compilations continue after the deadline.
+// enter waits for a slot. It returns ErrBusy when limit fires, or if isBusy is true, and the error of ctx when that ends.
 func (c *Compiler) enter(ctx context.Context, limit <-chan time.Time) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -27,7 +27,7 @@ const (
 // memoMetrics are the metrics of the decision cache and the rule cache.
 type memoMetrics struct {
 	hit, miss        prometheus.Counter     // lookups that found a decision in the decision cache, or did not
-	known, evaluated prometheus.Counter     // rules that were found in the rule cache, and others
+	known, evaluated prometheus.Counter     // rules that were found in the rule cache, or were evaluated
 	lookups, rules   *prometheus.CounterVec // the metrics that have the counters for decisions, and for rules
 }
 

@@ -116,7 +116,7 @@ type Metrics struct {
 	pausedNamespaces *prometheus.GaugeVec     // the number of namespaces in which alone remediation is paused
 	waiting          *prometheus.GaugeVec     // objects that remediation has to change, by what they wait for
 	planMoves        *prometheus.GaugeVec     // objects that the newest plan moves
-	planDone         *prometheus.GaugeVec     // objects of the newest plan that are moved
+	planDone         *prometheus.GaugeVec     // objects of the newest plan that no longer have to be moved
 	planDuration     *prometheus.HistogramVec // duration of a plan until all its objects are moved
 	remediations     *prometheus.CounterVec   // patches of existing objects, and evictions
 	rollouts         rolloutMetrics
@@ -191,8 +191,8 @@ func (m *Metrics) Violations(policy string, objects int) {
 	m.ofPolicies.touch(policy, func() { m.violations.WithLabelValues(policy).Set(float64(objects)) })
 }
 
-// Rules sets how many existing objects each rule of a policy decides, by the name of the rule. before are the rules that have series until
-// now; those that now lacks lose them.
+// Rules sets how many existing objects each rule of a policy decides: now has the numbers by the name of the rule. before are the rules
+// that had series; those that are not in now lose their series.
 func (m *Metrics) Rules(policy string, before []string, now map[string]int) {
 	m.ofPolicies.touch(policy, func() {
 		for _, rule := range before {

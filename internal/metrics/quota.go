@@ -82,7 +82,7 @@ func (m *Metrics) QuotaDenial(by QuotaKey) {
 // QuotaConflict counts a round of quota decisions that is repeated because a quota was changed by another client.
 func (m *Metrics) QuotaConflict() { m.quotas.conflicts.Inc() }
 
-// QuotaDrift counts a recount that corrected usage of a quota that no known request had changed.
+// QuotaDrift counts a recount that corrected the usage of a quota although nothing known had changed that usage.
 func (m *Metrics) QuotaDrift(k QuotaKey) {
 	m.quotas.owners.touch(k, func() { m.quotas.drift.WithLabelValues(k.Kind, k.Namespace, k.Name).Inc() })
 }

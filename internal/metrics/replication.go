@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Replica has the numbers of the replica data of one resource type on this replica.
+// Replica has the numbers of the replicated objects of one resource type in this process.
 type Replica struct {
 	Resource schema.GroupResource
 	Objects  int

@@ -70,7 +70,7 @@ func NewChecker(catalog Catalog, client openapi.Client) *Checker {
 // Report is the result of a check of one policy. It also records the OpenAPI documents that the check used.
 type Report struct {
 	typecheck.Result
-	// uses maps the path in the index of each document to its URL then; "" if the document did not exist.
+	// uses maps the path of each used document in the index to its URL at the time of the check; "" if the document did not exist.
 	uses map[string]string
 	// held refers to the used documents, so that the weak cache keeps them.
 	held []*typecheck.Kinds
