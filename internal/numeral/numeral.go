@@ -38,7 +38,7 @@ const MaxDigits = 400
 // remove them.
 //
 // It is meant for the texts of all kinds of numbers: integers, decimals, quantities, versions, and durations, and hexadecimal numbers
-// such as 0x1p-9, whose exponent is one of two.
+// such as 0x1p-9, whose exponent has the base two.
 func Digits(text string) int {
 	mantissa, exponent := 0, 0
 	isExponent, isHex := false, false

@@ -125,8 +125,8 @@ func (f Format) typeOf(namespace string) reportType {
 // Lookup returns the kind and the UID of an object for a report. Each is "" if it is not known.
 type Lookup func(remediation.Key) (kind string, uid types.UID)
 
-// Build returns the report of a namespace, or of cluster-scoped objects if it is ""; nil if there are no violations. Equal arguments give
-// equal reports, because a report has no times.
+// Build returns the report of the violations in a namespace, or of those of cluster-scoped objects if namespace is ""; nil for no
+// violations. Equal arguments give equal reports, because a report has no times.
 func (f Format) Build(namespace string, violations remediation.Violations, lookup Lookup) *unstructured.Unstructured {
 	total := violations.Total
 	fails, errors := total[remediation.Denied]+total[remediation.Differs], total[remediation.Undecided]

@@ -106,8 +106,8 @@ func (i *Inventories) Served(served func(schema.GroupVersionResource) bool) []sc
 }
 
 // Needs returns the sealed set of the fields of the normal form that must be kept of an inventory's objects if policies read the given
-// ones. It adds the name if clusters have other names than their objects, or if only some objects represent clusters, so that a change of
-// either changes the normal form. It adds the manager of ClusterProfiles, which says what they are derived from.
+// ones. It adds the name if clusters have other names than their objects, or if only some objects represent clusters, so that what is kept
+// changes if the name changes, or whether there is one. It adds the manager of ClusterProfiles, which says what they are derived from.
 func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projection.FieldSet) *projection.FieldSet {
 	in, more := i.find(resource), &projection.FieldSet{}
 	named, managed := in != nil && (in.name != nil || in.sources != nil), resource.GroupResource() == ClusterProfiles

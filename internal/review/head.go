@@ -92,7 +92,7 @@ func enter(d *json.Decoder) error {
 		return fmt.Errorf("reading the AdmissionReview: %w", err)
 	}
 	if token != json.Delim('{') {
-		return fmt.Errorf("reading the AdmissionReview: %v is not an object", token)
+		return fmt.Errorf("reading the AdmissionReview: found %v where a JSON object must begin", token)
 	}
 	return nil
 }
