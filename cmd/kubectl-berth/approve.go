@@ -134,7 +134,7 @@ func (o *approveOptions) choose(policy *placementv1.PlacementPolicy) (awaited, e
 	return awaited{}, fmt.Errorf("placementPolicy %s does not wait for an approval: %s", policy.Name, notWaiting(policy))
 }
 
-// waitingIn returns the next stage of a policy's rollout, and its plan, as far as they wait for an approval.
+// waitingIn returns the next stage of a policy's rollout, and the policy's plan, as far as they wait for an approval.
 func waitingIn(policy *placementv1.PlacementPolicy) (out []awaited) {
 	if r := policy.Status.Rollout; r != nil && r.State == placementv1.RolloutWaitingForApproval && r.ApprovalID != "" {
 		out = append(out, awaited{placementv1.ApproveStageAnnotation, r.ApprovalID, []string{

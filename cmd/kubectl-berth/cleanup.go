@@ -283,8 +283,8 @@ type summary struct {
 	options *cleanupOptions
 	cleaner *cleanup.Cleaner
 
-	// cleaned are the objects that were cleaned up, or would be with --dry-run. kept are those of them with fields of policies that can't
-	// be changed any more. failed are the objects that could not be cleaned up.
+	// cleaned are the objects that were cleaned up, or would be with --dry-run. kept are those of cleaned that keep fields that policies set,
+	// because these can't be changed any more. failed are the objects that could not be cleaned up.
 	cleaned, kept, failed sets.Set[string]
 }
 
@@ -323,7 +323,7 @@ func (s *summary) print(t cleanup.Target, undone *placement.UndoResult) {
 		p.line("  %s%s", prefix, change.Action())
 	}
 	if undone.Template {
-		p.line("  keeps its pod template: it is a revision to which its owner can be rolled back")
+		p.line("  keeps its pod template: its owner can still be rolled back to this template")
 	}
 	if !undone.Trusted {
 		p.line("  its record is not Berth's: the record is removed, and all values stay")
@@ -353,7 +353,7 @@ func (s *summary) giveUp(targets []cleanup.Target) {
 	}
 }
 
-// printTotals prints the number of clean objects, and where the command did not look.
+// printTotals prints how many objects were cleaned up, or would be, and where the command did not look.
 func (s *summary) printTotals(namespace string) {
 	done := "cleaned up"
 	if s.options.dryRun {

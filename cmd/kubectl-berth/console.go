@@ -206,7 +206,8 @@ func checkInConsole(ctx context.Context, r *console.Reading, obj *unstructured.U
 	return checked.Errors, checked.Warnings
 }
 
-// approvalsOf returns the next stage of a policy's rollout, and its plan, as far as they wait for an approval, without commands.
+// approvalsOf returns the next stage of a policy's rollout, and the policy's plan, as far as they wait for an approval, without
+// Approval.Command.
 func approvalsOf(p *placementv1.PlacementPolicy) []console.Approval {
 	var out []console.Approval
 	for _, w := range waitingIn(p) {

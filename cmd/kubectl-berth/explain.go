@@ -56,7 +56,7 @@ type explainOptions struct {
 	objectFlags
 	output string
 	whyNot string // the name of the only cluster or node to explain; empty for all
-	limit  int    // the number of clusters, and of nodes, that are not chosen and for which to find the reasons
+	limit  int    // for how many clusters, and how many nodes, that are not chosen to find the reasons
 	// limited reports whether the user has set limit.
 	limited bool
 }
@@ -200,10 +200,10 @@ func decidesOthers(policy explain.Policy) string {
 	if at < 0 || len(policy.Decided) < 2 || policy.Matched == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (it decides %d of %d objects)", ptr.Deref(policy.Decided[at].Objects, 0), *policy.Matched)
+	return fmt.Sprintf(" (the rule decides %d of the %d objects that the policy matches)", ptr.Deref(policy.Decided[at].Objects, 0), *policy.Matched)
 }
 
-// appliesTo says how many objects the rules of a policy decide, for appending to a message; "" if the status of the policy does not have
+// appliesTo says how many objects each rule of a policy decides, for appending to a message; "" if the status of the policy does not have
 // it.
 func appliesTo(policy explain.Policy) string {
 	if len(policy.Decided) == 0 || policy.Matched == nil {
@@ -211,9 +211,9 @@ func appliesTo(policy explain.Policy) string {
 	}
 	texts := make([]string, len(policy.Decided))
 	for i, rule := range policy.Decided {
-		texts[i] = fmt.Sprintf("%s to %d", rule.Name, ptr.Deref(rule.Objects, 0))
+		texts[i] = fmt.Sprintf("rule %s decides %d", rule.Name, ptr.Deref(rule.Objects, 0))
 	}
-	return fmt.Sprintf(": of the %d objects that it matches, %s", *policy.Matched, strings.Join(texts, ", "))
+	return fmt.Sprintf(": of the %d objects that the policy matches, %s", *policy.Matched, strings.Join(texts, ", "))
 }
 
 func printDecision(p *printer, d *explain.Decision) {

@@ -82,7 +82,7 @@ func pathsOf(name string, recursive bool) ([]string, error) {
 			return nil, fmt.Errorf("pattern %q is not valid: %w", name, err)
 		}
 		if len(roots) == 0 {
-			return nil, fmt.Errorf("the path %q does not exist", name)
+			return nil, fmt.Errorf("there is no file or directory %q", name)
 		}
 	}
 	var out []string

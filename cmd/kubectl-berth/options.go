@@ -232,7 +232,8 @@ func readSnapshot(path string) (*simulation.Snapshot, error) {
 	return simulation.DecodeSnapshot(text)
 }
 
-// uncompressedUpTo limits the bytes that a reader decompresses from a snapshot, given the compressed size in bytes.
+// uncompressedUpTo returns a reader of a decompressed snapshot that fails after more bytes than are plausible for the compressed size in
+// bytes.
 func uncompressedUpTo(reader io.Reader, compressed int64) io.Reader {
 	limit := min(max(compressed*maxRatio, minSnapshot), maxSnapshot)
 	return input.Limit(reader, limit, fmt.Errorf("it has more than %s when it is decompressed, which is too much for a file of %s: if you "+

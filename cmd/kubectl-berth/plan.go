@@ -99,9 +99,13 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	for _, left := range []struct {
 		objects int
 		why     string
-	}{{plan.Denied, "the policy denies them"}, {plan.Undecided, "the policy can't decide them"}, {plan.LeftAlone, "no patch or eviction can change them"}} {
+	}{
+		{plan.Denied, "the policy denies them"},
+		{plan.Undecided, "the policy can't decide them"},
+		{plan.LeftAlone, "they differ, and no patch or eviction can change them"},
+	} {
 		if left.objects > 0 {
-			p.line("%d objects differ and are left alone: %s", left.objects, left.why)
+			p.line("%d objects are left alone: %s", left.objects, left.why)
 		}
 	}
 	return p.err

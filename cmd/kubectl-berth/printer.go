@@ -74,7 +74,7 @@ func (p *printer) style(style, text string) styled {
 }
 
 // paragraph is a message of one or more lines, such as that of a compiler. printer.line writes each of its lines on a line of the output,
-// all but the first after a mark. It must be the last argument.
+// all but the first after a mark. A paragraph must be the last argument of printer.line.
 type paragraph string
 
 // line writes one line, even if an argument contains line breaks, except for a paragraph.

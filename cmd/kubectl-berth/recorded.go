@@ -198,7 +198,7 @@ func printRecord(p *printer, r placement.ObjectRecord) {
 			p.line("    recorded for %s; requested: %s", policy, plainText(v.Requested))
 		case v.Changed:
 			p.line("  %s: %s", name, plainText(v.Current))
-			p.line("    recorded for %s, and changed since by another client, so this is what is requested", policy)
+			p.line("    recorded for %s, and changed since by another client, so the current value counts as requested", policy)
 		default:
 			p.line("  %s: %s", name, plainText(v.Current))
 			p.line("    decided by %s; requested: %s", policy, plainText(v.Requested))

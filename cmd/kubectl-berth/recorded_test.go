@@ -79,9 +79,9 @@ Values
 		}}, `  label tier: gold
     decided by tiers; requested: bronze
   label zone: a
-    recorded for zones, and changed since by another client, so this is what is requested
+    recorded for zones, and changed since by another client, so the current value counts as requested
   label gone: (none)
-    recorded for zones, and changed since by another client, so this is what is requested
+    recorded for zones, and changed since by another client, so the current value counts as requested
   scheduling schedulerName: unknown: the reason
     recorded for pools; requested: (none)
   spec.clusters: ["eu-1"]

@@ -930,8 +930,8 @@ func TestBadInput(t *testing.T) {
 		"test --run (":              "--run: error parsing regexp",
 		"test --run nothing":        `--run: no case matches "nothing"`,
 		"test -o xml":               `--output: "xml" is none of json, junit`,
-		"explain x/y --from none":   `--from: the path "none" does not exist`,
-		"explain x/y --from bad.gz": `--from: the path "bad.gz" does not exist`,
+		"explain x/y --from none":   `--from: there is no file or directory "none"`,
+		"explain x/y --from bad.gz": `--from: there is no file or directory "bad.gz"`,
 	} {
 		if _, _, err := command(t, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", args, err, want)
