@@ -95,9 +95,9 @@ type Change struct {
 	Expect Expectation `json:"expect"` // for Case.Object after the change
 }
 
-// Expectation is what policies are expected to decide for an object. Fields that are not set are not checked.
+// Expectation is what policies are expected to decide for an object. Fields other than Error are not checked if they are not set.
 type Expectation struct {
-	// Matched are the names of the policies that match the object, in order of precedence.
+	// Matched are the names of all policies that match the object, in order of precedence. If it is not set, at least one must match.
 	Matched     *[]string          `json:"matched,omitempty"`
 	Annotations map[string]*string `json:"annotations,omitempty"` // some of the placed object's; nil if it must lack the key
 	Labels      map[string]*string `json:"labels,omitempty"`      // some of the placed object's; nil if it must lack the key
@@ -109,7 +109,7 @@ type Expectation struct {
 	Denied *[]string `json:"denied,omitempty"`
 	// Warnings has, for each warning of policies, a part of that warning, in their order.
 	Warnings *[]string `json:"warnings,omitempty"`
-	// Error is a part of the error of a policy that can't decide; empty if all can.
+	// Error is a part of the error of a policy that can't decide. If it is empty, all policies that match have to be able to decide.
 	Error string `json:"error,omitempty"`
 	// WhyNot has, by the name of a cluster, a part of a reason why the cluster is not chosen.
 	WhyNot map[string]string `json:"whyNot,omitempty"`

@@ -305,7 +305,7 @@ func (e Expectation) compareReasons(explained *explain.Explanation) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(e.WhyNot)) {
 		want := e.WhyNot[name]
-		reasons := []string{"it is none of the clusters that policies choose among"}
+		reasons := []string{"the cluster is none of those that policies choose among"}
 		if explained.Clusters != nil {
 			for _, c := range explained.Clusters.Listed {
 				if c.Name == name {
@@ -332,7 +332,7 @@ func textsOf(reasons []explain.Reason) []string {
 
 // Coverage collects which lines of policies are evaluated.
 type Coverage struct {
-	byPolicy map[string]*policyCoverage // by the name with the suffix, and the Rego
+	byPolicy map[string]*policyCoverage // by the name of the policy, with the suffix, and its Rego
 }
 
 // policyCoverage collects the evaluated lines of one policy.

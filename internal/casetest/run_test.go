@@ -198,7 +198,7 @@ func TestFailing(t *testing.T) {
 		"warnings: []":                       `warnings: want [], got ["old"]`,
 		"error: fails":                       `error: want "fails", got []`,
 		"whyNot: {us-1: tier}":               `whyNot us-1: want "tier", got ["c.labels.region == input.metadata.labels.region"]`,
-		"whyNot: {none: tier}":               `whyNot none: want "tier", got ["it is none of the clusters that policies choose among"]`,
+		"whyNot: {none: tier}":               `whyNot none: want "tier", got ["the cluster is none of those that policies choose among"]`,
 	} {
 		got, err := run(t, header+"- name: fails\n"+object+"  expect: {"+expect+"}\n", casetest.Options{})
 		if err != nil || len(got["fails"]) != 1 || !strings.HasPrefix(got["fails"][0], want) {
