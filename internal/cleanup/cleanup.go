@@ -295,8 +295,8 @@ func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstr
 	return after, nil
 }
 
-// mark adds the record of an owner to the objects in copies that the owner controls, and returns the objects that have the record now. If
-// a policy matched such an object, Berth dropped the record from its copy of the annotations, because the record is that of its owner.
+// mark adds the record of an owner to the objects in copies that the owner controls, and returns the objects that have the record now. If a
+// policy matched such an object, Berth dropped the record from the object's copy of the annotations, because it is the owner's record.
 func (c *Cleaner) mark(ctx context.Context, owner types.UID, record string) ([]Target, error) {
 	var marked []Target
 	for _, t := range c.copies[owner] {

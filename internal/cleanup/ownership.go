@@ -44,7 +44,7 @@ import (
 // cover it.
 const ownersMember = "owners"
 
-// fieldOwners are the field managers that owned an object's restored fields before the cleanup.
+// fieldOwners are the field managers, other than Berth, that owned an object's restored fields before the cleanup.
 type fieldOwners struct {
 	// UID is the UID of the object. Controllers copy records, and the fields of a copy have other owners.
 	UID     types.UID                   `json:"uid"`
@@ -145,8 +145,8 @@ func isBerths(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == FieldManager || remediation.IsFieldManager(entry.Manager)
 }
 
-// returned returns the managed fields in after, without Berth's entries. The fields of these go back to the managers that own them in
-// before. changed is false if after has no entries of Berth.
+// returned returns the managed fields in after, without Berth's entries. The fields of Berth's entries go back to the managers that own
+// them in before. changed is false if after has no entries of Berth.
 func returned(before, after []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry, changed bool, err error) {
 	taken := fieldpath.NewSet()
 	for _, entry := range after {

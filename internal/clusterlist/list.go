@@ -147,7 +147,7 @@ type written struct {
 type layout struct {
 	path []string // the path of the field, as messages name it
 	max  int      // the maximum number of names; 0 for no limit
-	// slots are the lists of names, one for each term.
+	// slots are the places of the lists of names, one for each term.
 	slots   []slot
 	several bool // whether the field is a list of terms
 	// selectors reports whether the slots are cluster selector terms, in the list at path. An object without terms has no slots.

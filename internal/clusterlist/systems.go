@@ -23,7 +23,7 @@ import (
 
 // karmadaLayout returns the layout of a PropagationPolicy or ClusterPropagationPolicy of policy.karmada.io. Karmada accepts either
 // clusterAffinity or clusterAffinities. A term of the latter has a list of names of its own, and one in each of its overflowAffinities,
-// which add clusters. An empty list of names selects all clusters.
+// which add clusters; each of these lists counts as a term of the layout. An empty list of names selects all clusters.
 func karmadaLayout(obj map[string]any) (layout, error) {
 	placement := []any{"spec", "placement"}
 	affinities := append(slices.Clip(placement), "clusterAffinities")

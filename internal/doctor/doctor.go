@@ -184,7 +184,7 @@ func (i *Installation) held() bool {
 	return l != nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" && l.Spec.RenewTime != nil && l.Spec.LeaseDurationSeconds != nil
 }
 
-// led reports whether a replica holds the lease now: it has not expired.
+// led reports whether a replica holds the lease now: the lease has not expired, or less than leaseGrace ago.
 func (i *Installation) led() bool {
 	if !i.held() {
 		return false

@@ -54,7 +54,7 @@ func WrongType(err error, text []byte) error {
 }
 
 // placeOf returns the line and the path in a YAML document of the first value at a field that has the wrong type. value is how the decoder
-// of JSON describes that value, such as "array" or "number 1.5". The field has no indexes. It is returned alone if the value is not found.
+// of JSON describes that value, such as "array" or "number 1.5". The field has no indexes, and is returned alone if the value is not found.
 func placeOf(text []byte, field, value string) string {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {
