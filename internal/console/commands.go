@@ -78,7 +78,8 @@ var (
 	applyToAll = []string{"kubectl", "apply", "--server-side", "--force-conflicts"}
 )
 
-// wordsToApply returns the words of the command, one of the ways above, that applies manifests with the result that whatif predicts.
+// wordsToApply returns the words of the command, such as applyOnServer, that applies manifests with the result that whatif predicts, as far
+// as one command can.
 func (s *state) wordsToApply(ctx context.Context, manifests []*unstructured.Unstructured) ([]string, error) {
 	var ways [][]string
 	isNew := false
@@ -111,7 +112,8 @@ func (s *state) wordsToApply(ctx context.Context, manifests []*unstructured.Unst
 	return ways[0], nil
 }
 
-// wayToApply returns which of the ways above applies a manifest to an existing object as whatif predicts; nil if any does.
+// wayToApply returns which of applyOnServer, applyByClient, and replace applies a manifest to an existing object as whatif predicts; nil if
+// any of them does, as for a new object, or it is not known how the object was written.
 func wayToApply(existing *unstructured.Unstructured) []string {
 	if existing == nil {
 		return nil

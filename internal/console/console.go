@@ -184,8 +184,8 @@ func (c *Console) refresh(r *http.Request, _ struct{}) (refreshed, error) {
 	return refreshed{s.at}, nil
 }
 
-// number returns a parameter of a request as a number of at most max, or other if the parameter is missing. It is an error unless the
-// parameter is an integer of at least 0.
+// number returns a parameter of a request as a number, max in place of a greater one, or other if the parameter is missing. It is an error
+// unless the parameter is an integer of at least 0.
 func number(r *http.Request, name string, other, max int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

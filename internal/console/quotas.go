@@ -155,7 +155,8 @@ func quotaOf(obj *unstructured.Unstructured, to placementv1.Quota) (*quotaView, 
 	return out, nil
 }
 
-// amountIn returns the limit and the usage of a resource in a quota with a status.
+// amountIn returns the limit (hard), the usage, and the reservations of a resource of a quota, the latter two from the quota's status,
+// which is not nil. What the status lacks is 0.
 func amountIn(name corev1.ResourceName, hard resource.Quantity, status *placementv1.QuotaStatus) quotaAmount {
 	used, reserved := status.Used[name], resource.Quantity{}
 	for _, r := range status.Reservations {

@@ -129,7 +129,7 @@ type testWriter struct {
 	options simulation.Options
 	file    casetest.File
 	world   []*unstructured.Unstructured // the objects that exist in all cases
-	decided *simulation.Simulation       // of a cluster with world
+	decided *simulation.Simulation       // the simulation of a cluster that has the objects in world
 }
 
 // addWorld adds the policies of the cluster, and what they read. The file refers to manifestFile for policies among the applied objects.

@@ -155,7 +155,7 @@ func (c *Console) follow(ctx context.Context) {
 	}
 }
 
-// followCluster makes a new reading after each change of a cluster, until the context ends, or the user reads the cluster anew.
+// followCluster makes a new reading after each change of a cluster, until the context ends, or the user reads the cluster again.
 func (c *Console) followCluster(ctx context.Context, s *state, cluster follower, replaced <-chan struct{}) {
 	pause := minPause
 	for {

@@ -363,9 +363,9 @@ func (u *Users) remove(id userID) {
 	}
 }
 
-// makeRoom makes room for another token of the user with a name, if there are too many tokens or memory is short. It forgets another token
-// of this user if the user has maxTokens, or else one without requests under way but those that wait for updates. It reports false if there
-// is none to forget. The caller holds mu.
+// makeRoom makes room for another token of the user with a name, if there are too many tokens or memory is short. It forgets the least
+// recently used token: of those of this user if the user has maxTokens, or else of all that have no requests under way, or only such that
+// have long waited for updates. It reports false if there is none to forget. The caller holds mu.
 func (u *Users) makeRoom(name string) bool {
 	own := 0
 	for _, one := range u.byID {

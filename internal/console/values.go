@@ -143,7 +143,7 @@ func (s *state) listed(ctx context.Context, resource schema.GroupVersionResource
 	return out
 }
 
-// counter is the set of the values of each name, such as that of a label.
+// counter collects the distinct values of each name, such as those of each label key. It does not count them.
 type counter map[string]map[string]bool
 
 // add adds a value of a name, unless there are too many names or values.

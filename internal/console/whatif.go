@@ -231,7 +231,7 @@ func (q question) page(objects []whatif.Object) []whatif.Object {
 
 // answered is the answer to changes. It is kept for requests for the next pages of its objects.
 type answered struct {
-	changes changes
+	changes changes // the request that report answers
 	report  *whatif.Report
 	moves   int // report.Moves
 	flows   []Flow
