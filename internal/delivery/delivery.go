@@ -65,12 +65,13 @@ type System struct {
 	render func(Object, Decision, *placementv1.Delivery) ([]Delivered, error) // see Render
 	// reporter reads where objects run from delivered objects or from other objects; nil if they do not say it.
 	reporter *reporter
-	// runsNative reports whether a placed object, which says it itself, runs in its clusters; nil if it does not say it.
+	// runsNative returns the Run of a placed object in its clusters, read from the object's own status. The function is nil for a system whose
+	// placed objects have no such status.
 	runsNative func(object map[string]any, clusters []string) Run
 	// workKinds are the kinds of the objects by which the system, or a consumer of its decisions, brings placed objects to single clusters.
 	// There may be none.
 	workKinds []Kind
-	carries   func(*unstructured.Unstructured) (Carried, bool) // reads an object of workKinds; false if it says nothing
+	carries   func(*unstructured.Unstructured) (Carried, bool) // see CarriedBy; nil if there are no workKinds
 	carriedAs func(Object) string                              // see CarriedAs; nil if the name is that of listBase
 }
 

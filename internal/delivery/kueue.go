@@ -171,7 +171,7 @@ func runOfWorkload(workload map[string]any, clusters []string) Run {
 	switch {
 	case is["Finished"] == metav1.ConditionTrue && chosen != "" && !slices.Contains(clusters, chosen) && isOrphaned(workload):
 		return Run{State: NotRunning, Remains: true, Message: fmt.Sprintf(
-			"it lost its owner in cluster %s, and MultiKueue may have left its Job there: delete the Workload", chosen)}
+			"its owner was deleted, and MultiKueue may have left the Job in cluster %s: delete the Workload", chosen)}
 	case is["Finished"] == metav1.ConditionTrue:
 		return Run{}
 	case chosen == "" && len(checksIn("Retry", workload)) > 0:

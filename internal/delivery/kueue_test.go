@@ -78,7 +78,7 @@ func TestRunOfWorkload(t *testing.T) {
 		"LeftNotAdmitted": {`{clusterName: eu-1}`, []string{"eu-2"}, Run{State: NotRunning, Remains: true, Message: leave}},
 		"Finished":        {`{` + chosen + `, {type: Finished, status: "True", reason: Succeeded}]}`, []string{"eu-2"}, Run{}},
 		"Orphaned": {`{` + chosen + `, {type: Finished, status: "True", reason: OwnerNotFound}]}`, []string{"eu-2"}, Run{
-			State: NotRunning, Remains: true, Message: "it lost its owner in cluster eu-1, and MultiKueue may have left its Job there: delete the Workload",
+			State: NotRunning, Remains: true, Message: "its owner was deleted, and MultiKueue may have left the Job in cluster eu-1: delete the Workload",
 		}},
 		"OrphanedThere":  {`{` + chosen + `, {type: Finished, status: "True", reason: OwnerNotFound}]}`, []string{"eu-1"}, Run{}},
 		"OrphanedBefore": {`{nominatedClusterNames: [eu-1], conditions: [{type: Finished, status: "True", reason: OwnerNotFound}]}`, []string{"eu-2"}, Run{}},

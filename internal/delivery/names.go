@@ -76,7 +76,8 @@ func deliveredName(object Object) string {
 	return strings.TrimLeft(name+"-"+kind+"-"+digest[:10], "-")
 }
 
-// dnsLabel returns a text in lower case in which "-" replaces each character that a DNS label can't have.
+// dnsLabel returns a text in lower case in which "-" replaces each character that a DNS label can't have, without "-" at its ends. It does
+// not shorten the text.
 func dnsLabel(text string) string {
 	replaced := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

@@ -57,8 +57,8 @@ type Observation struct {
 	// Outdated reports whether the system has not noticed the newest version of the placed object, so that it reports where an earlier
 	// version runs.
 	Outdated bool
-	// Absent are those of Clusters to which the system has not brought the object, as far as it reports that. In others, an object that does
-	// not run lacks something else.
+	// Absent are those of Clusters in which the object does not exist yet, as far as the system reports that. In the others, an object that
+	// does not run lacks something else.
 	Absent []string
 	// Strays are clusters to which objects of other clients bring the placed object, each with the kind and name of one of these objects.
 	Strays map[string]string
@@ -174,7 +174,8 @@ type reporter struct {
 	observe func(*unstructured.Unstructured) Observation
 	// clusters returns the clusters that a delivered object names, sorted, as Observation.Requested has them.
 	clusters func(*unstructured.Unstructured) []string
-	// carried returns those of them to which the system brings the placed object, sorted: the others get no replicas.
+	// carried returns those of the clusters that a delivered object names to which the system brings the placed object, sorted. The others get
+	// no replicas.
 	carried func(*unstructured.Unstructured) []string
 	// chooses reports whether the system itself chooses some of the clusters that a delivered object names.
 	chooses func(*unstructured.Unstructured) bool
@@ -182,7 +183,8 @@ type reporter struct {
 	withdraws bool
 }
 
-// Observe returns what an object of ReportKinds reports or, if there are no such kinds, a delivered object.
+// Observe returns what an object of ReportKinds reports or, if there are no such kinds, a delivered object. Call it only if Reports returns
+// true.
 func (s System) Observe(o *unstructured.Unstructured) Observation { return s.reporter.observe(o) }
 
 // ReportedBy returns the key of the placed object of which an object of ReportKinds reports. ok is false if it does not say so, or if the
@@ -225,7 +227,7 @@ func (s System) run(placed Object, final, applied *unstructured.Unstructured, ob
 	out := runIn(wanted, carried, observed.in(placed, running != nil || len(wanted) == 0), why)
 	out.Absent = slices.ContainsFunc(wanted, func(name string) bool { return !running[name] && (running == nil || observed.lacks(name)) })
 	if stray, cluster := observed.stray(carried); stray != "" {
-		out = out.And(Run{State: NotRunning, Remains: true, Message: stray + " brings it to cluster " + cluster + ", too: delete it"})
+		out = out.And(Run{State: NotRunning, Remains: true, Message: stray + " brings it to cluster " + cluster + ", too: delete " + stray})
 	}
 	return out
 }

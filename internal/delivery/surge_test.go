@@ -717,12 +717,12 @@ func TestStrays(t *testing.T) {
 	}{
 		"to a cluster that was not decided": {
 			to: []string{"b"}, strays: map[string]string{"a": "ResourceBinding z"},
-			want: delivery.Run{State: delivery.NotRunning, Message: "ResourceBinding z brings it to cluster a, too: delete it", Remains: true},
+			want: delivery.Run{State: delivery.NotRunning, Message: "ResourceBinding z brings it to cluster a, too: delete ResourceBinding z", Remains: true},
 		},
 		"to a decided one":         {to: []string{"b"}, strays: map[string]string{"b": "ResourceBinding z"}, want: delivery.Run{State: delivery.Running}},
-		"if it must run nowhere":   {strays: map[string]string{"a": "ResourceBinding z"}, want: delivery.Run{State: delivery.NotRunning, Message: "ResourceBinding z brings it to cluster a, too: delete it", Remains: true}},
+		"if it must run nowhere":   {strays: map[string]string{"a": "ResourceBinding z"}, want: delivery.Run{State: delivery.NotRunning, Message: "ResourceBinding z brings it to cluster a, too: delete ResourceBinding z", Remains: true}},
 		"to none":                  {to: []string{"b"}, want: delivery.Run{State: delivery.Running}},
-		"to the first one by name": {to: []string{"b"}, strays: map[string]string{"d": "ResourceBinding y", "c": "ResourceBinding z"}, want: delivery.Run{State: delivery.NotRunning, Message: "ResourceBinding z brings it to cluster c, too: delete it", Remains: true}},
+		"to the first one by name": {to: []string{"b"}, strays: map[string]string{"d": "ResourceBinding y", "c": "ResourceBinding z"}, want: delivery.Run{State: delivery.NotRunning, Message: "ResourceBinding z brings it to cluster c, too: delete ResourceBinding z", Remains: true}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}

@@ -197,7 +197,7 @@ var _ = Describe("A developer", func() {
 
 		By("bringing it to another cluster")
 		forge(ctx, web, "web-z", fl.clusters("b"), fl.cluster("b"))
-		stray := "ResourceBinding web-z brings it to cluster " + fl.cluster("b") + ", too: delete it"
+		stray := "ResourceBinding web-z brings it to cluster " + fl.cluster("b") + ", too: delete ResourceBinding web-z"
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, stray))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, stray))
 		Expect(f.Client.Delete(ctx, framework.NewObject(resourceBinding, namespace, "web-z", nil))).To(Succeed())

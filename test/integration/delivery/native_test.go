@@ -324,7 +324,7 @@ var _ = Describe("Placement objects with a status", func() {
 
 		By("finishing it because its Job was deleted without its dependents, after which MultiKueue may leave the Job in the cluster")
 		asKueue(ctx, namespace, dispatched(fl.cluster("a"), orphaned()))
-		lost := "it lost its owner in cluster " + fl.cluster("a") + ", and MultiKueue may have left its Job there: delete the Workload"
+		lost := "its owner was deleted, and MultiKueue may have left the Job in cluster " + fl.cluster("a") + ": delete the Workload"
 		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, lost))
 		Expect(deliveredCondition(ctx, p.Name)).To(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, lost))
 
