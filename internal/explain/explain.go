@@ -234,7 +234,7 @@ func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 		}
 	}
 	for _, name := range v.Stays {
-		text := fmt.Sprintf("cluster %s is marked as not ready: the object stays there as long as the policy does not say otherwise", name)
+		text := fmt.Sprintf("cluster %s is marked as not ready: the object stays there, because the policy has no spec.clusters.leaveUnreadyAfter", name)
 		if !v.Until.IsZero() {
 			text = fmt.Sprintf("cluster %s is marked as not ready: the object stays there until %s at least", name, v.Until.UTC().Format(time.RFC3339))
 		}

@@ -184,9 +184,9 @@ func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string
 	return whole, false
 }
 
-// firstFailure returns the first expression of a body that has no solution together with those before it; holds is true if the whole body
-// has one. before are expressions that have a solution, and also are conditions on the variables. An expression that is only safe together
-// with later ones is tried with those.
+// firstFailure returns the reason why a body fails: its first expression that has no solution together with those before it. holds is true
+// if the whole body has a solution. before are expressions that have a solution, and also are conditions on the variables. An expression
+// that is only safe together with later ones is tried with those.
 func (s *search) firstFailure(ctx context.Context, rule string, before ast.Body, also []*ast.Expr, body ast.Body, depth int) (reason *Reason, holds bool) {
 	solved, pending := slices.Clone(before), ast.Body(nil)
 	var solution map[string]any
@@ -345,8 +345,8 @@ func isBuiltin(v ast.Var) bool {
 }
 
 // notChosen returns why the policy does not choose a cluster for the object. For a policy with spec.rules, the reasons are what the cluster
-// lacks for the rule that decides the object, and for earlier rules that left the object to the next rule, or that the rule chooses other
-// clusters. There are none if no rule decides.
+// lacks for earlier rules that left the object to the next rule, and then what it lacks for the rule that decides the object or, if it
+// lacks nothing, that this rule chooses other clusters. There are none if no rule decides.
 func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 	if !s.compiled.FromRules() {
 		return s.notIn(ctx, "clusters", candidate, 0)
@@ -374,7 +374,7 @@ func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 	last := s.reasonAt(rules.Chosen(deciding.Name), chosen[0].Location, nil)
 	last.Message = "chooses other clusters"
 	if !s.holds(ctx, "some _ in "+rules.Chosen(deciding.Name)) {
-		last.Message = "chooses no cluster: this one is eligible, but too few are in all"
+		last.Message = "chooses no cluster: this one is eligible, but too few clusters are"
 	}
 	return append(out, *last)
 }
@@ -607,7 +607,7 @@ func assignedTo(body ast.Body, v ast.Var) *ast.Term {
 // maxText is the number of characters of an expression that messages show.
 const maxText = 160
 
-// textOf returns the text at a location in one line.
+// textOf returns the text at a location in one line, shortened to maxText; "" for nil.
 func textOf(l *ast.Location) string {
 	if l == nil {
 		return ""

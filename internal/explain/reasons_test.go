@@ -610,7 +610,7 @@ spec:
 			"  - {name: a, spread: {label: region, minClusters: 2}}\n",
 			map[string][]string{
 				"eu-1": {"does not tolerate the taint gpu=true:NoSchedule of the cluster"}, "eu-2": {"chooses no cluster that is being deleted"},
-				"eu-3": {"chooses no cluster: this one is eligible, but too few are in all"},
+				"eu-3": {"chooses no cluster: this one is eligible, but too few clusters are"},
 			}, nil,
 		},
 		"LaterRules": {

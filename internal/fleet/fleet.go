@@ -64,7 +64,8 @@ type Object struct {
 	Clusters []string `json:"clusters"`
 	// Decided are the names of the clusters that policies decide for the object, sorted; equal to Clusters if it keeps its clusters.
 	Decided []string `json:"decided"`
-	// Follows is the controller whose clusters the object has, such as "Deployment web"; usually empty. Tables count that in its place.
+	// Follows is the controller whose clusters the object has, such as "Deployment web"; usually empty. Tables count the controller in place
+	// of the object.
 	Follows string `json:"follows,omitempty"`
 	// Node is the name of a Pod's node; empty for other objects, and for a Pod that is not scheduled.
 	Node string `json:"node,omitempty"`
@@ -125,14 +126,15 @@ func New(ctx context.Context, s *simulation.Simulation) (*Fleet, error) {
 	return out, nil
 }
 
-// Locate returns one existing object with its state and clusters. It returns nil if no policy matches the object.
+// Locate returns one existing object with its state and clusters. It returns nil if no policy matches the object as it is.
 func Locate(ctx context.Context, s *simulation.Simulation, o simulation.Object) (*Object, error) {
 	b := newBuilder(s)
 	b.all = true
 	return b.object(ctx, o)
 }
 
-// fieldsOf returns the fields that a Fleet needs of the objects of a type, in addition to those that policies read.
+// fieldsOf returns the fields of existing objects of a type from which a Fleet has their replicas, nodes, and states, in addition to those
+// that policies read: spec.replicas for most types.
 func fieldsOf(resource schema.GroupResource) *projection.FieldSet {
 	switch {
 	case resource == pods.GroupResource():
@@ -155,7 +157,7 @@ type builder struct {
 	memo       *memo
 	// reports has, by the name of a policy and by object, what the status of the policy says of the last move of the object.
 	reports map[string]map[placementv1.ObjectReference]finding
-	// all makes object return objects that have no clusters, too.
+	// all makes the method object return also objects that name no clusters, and for which no policy chooses any.
 	all   bool
 	notes []string // Fleet.Notes
 
@@ -202,7 +204,8 @@ func (b *builder) object(ctx context.Context, o simulation.Object) (*Object, err
 	return out, nil
 }
 
-// clustersIn returns the list of the clusters in a text, which is nil if the object has no list.
+// clustersIn returns the list of the clusters that text names. text is nil if the object has no list; the names in the result are then nil,
+// as for a list that restricts nothing.
 func (b *builder) clustersIn(text *string) *list {
 	if text == nil {
 		return b.intern(nil)

@@ -84,7 +84,8 @@ type Place struct {
 	// Region and Zones are those of a cluster or node.
 	Region string   `json:"region,omitempty"`
 	Zones  []string `json:"zones,omitempty"`
-	// Ready is nil for a zone or region, and for a cluster or node that no inventory has.
+	// Ready reports whether the cluster or node is ready; nil for a zone or region, and if the cluster is in no inventory, or the node
+	// unknown.
 	Ready *bool `json:"ready,omitempty"`
 	// Sites is the number of clusters and nodes in a zone or region.
 	Sites int `json:"sites,omitempty"`
@@ -158,7 +159,7 @@ func comparePlaces(a, b *Place) int {
 // Member is an object that is in a place, or that policies decide to be there.
 type Member struct {
 	*Object
-	// Here is the number of its replicas in the place; nil if it is not known.
+	// Here is the number of the object's replicas in the place; nil if it is not known.
 	Here *int64 `json:"here,omitempty"`
 	// Change says whether the object is about to leave the place, or not there yet; empty if it stays.
 	Change Change `json:"change,omitempty"`
@@ -238,8 +239,8 @@ func (o *Object) ReplicasIn(cluster string) *int64 {
 	return o.Replicas
 }
 
-// counts reports whether tables by a kind of places count an object. They count a controller in place of the objects that follow it, except
-// for Pods by node.
+// counts reports whether tables by a kind of places count an object: by node, each Pod and nothing else; otherwise, each object that
+// follows no controller and is in a place or is decided to be, or violates a policy and is no Pod.
 func (o *Object) counts(by By) bool {
 	if by == ByNode {
 		return o.isPod()

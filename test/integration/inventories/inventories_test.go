@@ -200,7 +200,7 @@ annotations := {sprintf("seen.example.com/%s", [name]): cluster | some name, clu
 		Expect(f.Client.Update(ctx, existing)).To(Succeed())
 		Expect(clustersOf(ctx, existing)).To(Equal(`["first"]`))
 		Expect(f.Kubectl(ctx, "", "berth", "explain", "configmap", "asking", "--namespace="+namespace)).
-			To(ContainSubstring("cluster first is marked as not ready: the object stays there as long as the policy does not say otherwise"))
+			To(ContainSubstring("cluster first is marked as not ready: the object stays there, because the policy has no spec.clusters.leaveUnreadyAfter"))
 
 		By("a time after which objects leave")
 		taint(ctx, notReady())
