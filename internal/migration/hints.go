@@ -35,11 +35,11 @@ func (c *converter) hints(d *draft) []string {
 	kinds, clusters, missing := c.survey(d)
 	for _, kind := range kinds {
 		if resource := plural(kind); !c.matches(resource) {
-			out = append(out, fmt.Sprintf("it asks for input.kind %q, and no resource rule has %s: name the type by --resource", kind, resource))
+			out = append(out, fmt.Sprintf("it compares input.kind with %q, and no resource rule has %s: name the type by --resource", kind, resource))
 		}
 	}
 	if clusters {
-		out = append(out, "it reads data.kubernetes.clusters, which needs a served type of that name; the clusters of every inventory are at data.clusters[name]")
+		out = append(out, "it reads data.kubernetes.clusters, which needs a served type named clusters; the clusters of every inventory are at data.clusters[name]")
 	}
 	for _, path := range missing {
 		out = append(out, fmt.Sprintf("it reads %s, which no ConfigMap has: where else did OPA get data from? Add it to spec.data", path))

@@ -590,7 +590,7 @@ labels.a := "b" if input.kind == "ReplicaSet"
 labels.b := "b" if "Deployment" == input.kind
 `)},
 			policies: []string{"p v1 n/p/p.rego"},
-			findings: []string{"n/p/p.rego: converted", `n/p/p.rego: warning: it asks for input.kind "ReplicaSet", and no resource rule has replicasets: name the type by --resource`},
+			findings: []string{"n/p/p.rego: converted", `n/p/p.rego: warning: it compares input.kind with "ReplicaSet", and no resource rule has replicasets: name the type by --resource`},
 		},
 		"HugeText": {
 			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"# "+strings.Repeat("x", 65536))},

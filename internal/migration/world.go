@@ -61,7 +61,8 @@ func (m *module) language() placementv1.RegoVersion {
 	return placementv1.RegoV0
 }
 
-// parse parses a module in the given version, or in each one if version is empty.
+// parse parses a module in the given version or, if version is empty, in every version in which it is valid. It returns an error if it is
+// valid in none.
 func parse(source Source, text string, version placementv1.RegoVersion) (*module, error) {
 	m := &module{source: source, text: text, parsed: map[placementv1.RegoVersion]*ast.Module{}}
 	var errs []error
