@@ -70,7 +70,8 @@ func (s *Simulation) isRevision(obj *unstructured.Unstructured) bool {
 // hashLength is the length of a hash in hexadecimal digits. It is long enough that the names of all objects differ.
 const hashLength = 24
 
-// redact replaces in one object of a type, in place, what no policy reads. hash returns the replacement of a text.
+// redact replaces the name, and the values of labels and annotations, of one object of a type in place, as far as no policy reads them.
+// hash returns the replacement of a text.
 func (s *Simulation) redact(obj *unstructured.Unstructured, resource schema.GroupVersionResource, hash func(string) string) {
 	reads := s.reader(resource)
 	if !reads("metadata", "name") {
@@ -115,7 +116,8 @@ func (s *Simulation) reader(resource schema.GroupVersionResource) func(path ...s
 	}
 }
 
-// mayWrite reports whether the version may set labels or annotations. Then those of an object may be requested values.
+// mayWrite reports whether the version may set labels or annotations. Then those of an object may be requested values, which decisions
+// depend on. It returns true if the version does not compile.
 func (v *Version) mayWrite() bool {
 	return v.Module == nil || slices.Contains(v.Module.Rules, "labels") || slices.Contains(v.Module.Rules, "annotations")
 }

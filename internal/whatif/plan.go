@@ -36,7 +36,7 @@ type Plan struct {
 	Moves  []Move `json:"moves"`
 	// Waits says what the objects wait for before they are patched, in the words of the policy's status; "" if they do not wait.
 	Waits string `json:"waits,omitempty"`
-	// Causes are the changes that made the plan necessary, from the status of the policy, if that has the same digest.
+	// Causes are the changes that made the plan necessary, from the status of the policy, if the plan there has the same digest.
 	Causes    []string `json:"causes,omitempty"`
 	Denied    int      `json:"denied"`    // the number of objects that the policy denies
 	Undecided int      `json:"undecided"` // the number of objects that the policy can't decide
@@ -55,8 +55,9 @@ type Move struct {
 	Changes   []Value   `json:"changes"`         // the values that the patch sets
 }
 
-// PlanOf returns the plan of the policy of a name, with its moves by type, namespace, and name. The ledger that the leader uses computes
-// it, so for equal objects and data the digest equals that in the status of the policy, unless a part of that plan is done already.
+// PlanOf returns the plan of the policy of a name, with its moves by type, namespace, and name. A remediation.Ledger computes the plan, as
+// in the leader, so for equal objects and data the digest equals that in the status of the policy, unless a part of that plan is done
+// already.
 func PlanOf(ctx context.Context, s *simulation.Simulation, policy string) (*Plan, error) {
 	p := s.Policy(policy)
 	if p == nil {

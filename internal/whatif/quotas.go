@@ -46,8 +46,8 @@ var (
 	deviceClassResource = resourcev1.SchemeGroupVersion.WithResource("deviceclasses")
 )
 
-// quotaFindings returns a finding for each resource of which more is used after the changes than a quota allows. Then nothing is removed,
-// but requests that need more are denied.
+// quotaFindings returns, for the quotas that quotas returns, a finding for each resource of which more is used after the changes than the
+// quota allows, and for each of which the usage is not known. Above the limit, nothing is removed, but requests that need more are denied.
 func (q *question) quotaFindings(ctx context.Context) ([]Finding, error) {
 	quotas, err := q.quotas(ctx)
 	if err != nil {
@@ -84,7 +84,8 @@ func describeQuota(obj placementv1.Quota) string {
 	return "ScopedQuota " + obj.GetNamespace() + "/" + obj.GetName()
 }
 
-// quotas returns the quotas that change and, if namespaces change, all ClusterScopedQuotas, because these may then select other namespaces.
+// quotas returns the quotas that change and, if namespaces change and usage is recounted (Session.Recount), all ClusterScopedQuotas,
+// because these may then select other namespaces.
 func (q *question) quotas(ctx context.Context) ([]placementv1.Quota, error) {
 	var objects []*unstructured.Unstructured
 	for _, c := range q.changed.changed[scopedQuotas] {

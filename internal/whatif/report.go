@@ -116,9 +116,9 @@ type RuleCount struct {
 	After  int    `json:"after"`  // the number of objects after the changes
 }
 
-// Finding is an error or a warning about an object that changes.
+// Finding is an error or a warning about the changes. It concerns an object that changes, or one that they affect, such as a quota.
 type Finding struct {
-	// Object is the kind and name of the object, for example "PlacementPolicy data-residency".
+	// Object is the kind and name of the object that the finding concerns, for example "PlacementPolicy data-residency".
 	Object  string `json:"object"`
 	Error   bool   `json:"error"` // whether it is an error, and not a warning
 	Message string `json:"message"`

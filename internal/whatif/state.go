@@ -35,8 +35,8 @@ type state struct {
 	matched []string // the names of the policies that match it
 	// denials are the messages of policies that deny the object, and failures those of policies that can't decide it.
 	denials, failures []reason
-	// blocked reports whether policies deny requests for the object. held reports whether they would deny remediation's, so that the object
-	// keeps its values.
+	// blocked reports whether requests for the object are denied, also because a policy can't decide it. held reports it for the requests of
+	// remediation, so that the object keeps its values.
 	blocked, held bool
 	// wanted has the values for which policies decide another one.
 	wanted map[valueKey]*wanted
@@ -144,7 +144,8 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	return out, nil
 }
 
-// note adds from the verdict of a policy that it matches the object, which of its rules decides, and whether it harms the object.
+// note adds what the verdict of a policy says: that the policy matches the object, which of its rules decides, and whether it leaves the
+// object without a placement.
 func (s *state) note(v *placement.Verdict) {
 	if !v.Leaves {
 		s.matched = append(s.matched, v.Policy.Name)
@@ -160,7 +161,7 @@ func (s *state) note(v *placement.Verdict) {
 	}
 }
 
-// reasons returns the messages with which enforced policies deny an object, and why others can't decide it.
+// reasons returns the messages with which enforced policies deny an object (denials), and why enforced policies can't decide it (failures).
 func reasons(verdicts []*placement.Verdict) (denials, failures []reason) {
 	for _, v := range verdicts {
 		switch {
@@ -190,7 +191,8 @@ func (s *state) add(c placement.Change, policy, waits string, due bool) {
 
 // decisions has what the policies decide for an object.
 type decisions struct {
-	// verdicts say what changes, and answers whether a request for the object is denied. Both have one verdict for each policy.
+	// verdicts say what changes: for an existing object, by remediation. answers say whether a request for the object is denied. Each has one
+	// verdict for each policy that matches.
 	verdicts, answers []*placement.Verdict
 	// made reports whether a change in verdicts is made; nil if all are.
 	made func(placement.Change) bool
@@ -249,7 +251,7 @@ type evaluation struct {
 }
 
 // to returns what happens to an object whose state becomes after; nil if nothing does. request reports whether the changes are a request
-// for the object itself. Then it is Denied even if policies denied the object before.
+// for the object itself. Then denials, and policies that can't decide, count even if they were the same before.
 func (s *state) to(after *state, request bool) *Object {
 	out := &Object{Values: s.valuesTo(after)}
 	denials, failures := lacking(after.denials, s.denials), slices.DeleteFunc(slices.Clone(after.failures), s.failed)
@@ -280,8 +282,8 @@ func (s *state) to(after *state, request bool) *Object {
 	return out
 }
 
-// harmedBy returns the policies that newly leave the object without a placement, as their blast radius counts it: those that decided
-// otherwise before, and those that did not match the object before and remove its clusters.
+// harmedBy returns the policies that newly leave the object without a placement, as their blast radius counts it: those that matched the
+// object before and did not leave it so, and those that did not match it before and now remove all of its clusters.
 func (s *state) harmedBy(after *state) []string {
 	var out []string
 	for name, removes := range after.harmed {

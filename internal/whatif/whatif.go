@@ -57,9 +57,9 @@ type Session struct {
 	cluster *simulation.Cached
 	options simulation.Options
 	before  *simulation.Simulation // the simulation without changes
-	// partial reports whether the session leaves out types that the user may not list.
+	// partial makes the session leave out types that the user may not list, instead of returning an error.
 	partial bool
-	// missing are the types that are left out and that policies may match before the changes.
+	// missing are the types that the session left out and that policies may match before the changes.
 	missing []string
 	// objects are the existing objects that policies may match, type by type.
 	objects []simulation.Object
@@ -193,14 +193,14 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 // question computes the effect of one set of changes.
 type question struct {
 	*Session
-	// after is the simulation of the cluster after the changes. requests is that which decides the requests of the changes themselves: quotas
-	// do not count yet what these create.
+	// after is the simulation of the cluster after the changes. requests is another simulation of that cluster, which decides the requests of
+	// the changes themselves: in it, quotas do not count yet what these requests create.
 	after, requests *simulation.Simulation
 	changed         *overlay // the cluster after the changes
 	// recounted are the quotas whose status differs because of the changes, if policies read quotas.
 	recounted recounted
-	// contents are Session.objects with the fields that policies read after the changes. One that no longer exists, because the type was read
-	// again, has no Content.
+	// contents are Session.objects with the fields that policies read after the changes. An object that was missing when its type was read
+	// again has no Content, because it no longer exists.
 	contents []simulation.Object
 	// others are the objects that policies may match only after the changes.
 	others []simulation.Object
