@@ -30,7 +30,7 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// openCircuits returns, for the endpoint of each remote engine of some policies, whether its circuit breaker is open.
+// openCircuits returns, by the endpoint of each remote engine that one of the policies uses, whether a circuit breaker for it is open.
 func openCircuits(policies []*placement.Policy) map[string]bool {
 	out := map[string]bool{}
 	for _, p := range policies {

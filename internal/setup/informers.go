@@ -87,8 +87,9 @@ func lastKnown(obj any) any {
 	return obj
 }
 
-// watchNamespaces calls changed with the labels of a namespace before and after a change (nil if it is created or deleted), and before that
-// relabeled if the labels of an existing one change. It also fills the cache of namespaces before the first request needs one.
+// watchNamespaces calls changed when a namespace is created or deleted, or its labels change, with the labels before and after; nil when it
+// does not exist. If its labels change, relabeled is called first. It also fills the cache of namespaces before the first request needs
+// one.
 func watchNamespaces(ctx context.Context, mgr manager.Manager, changed func(name string, before, after map[string]string),
 	relabeled ...func(namespace string)) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, watches.NewNamespace(), cache.BlockUntilSynced(false))

@@ -77,7 +77,7 @@ type Consumer struct {
 
 	hub     *Hub
 	sink    Sink
-	changed func(schema.GroupVersionResource) // called when the State of a type changes
+	changed func(schema.GroupVersionResource) // called when the State of a type changes in more than Failures
 	setting sync.Mutex                        // held during Set
 	ending  sync.Once                         // for the first Set, which makes the end of its context call end
 
@@ -85,8 +85,9 @@ type Consumer struct {
 	views map[schema.GroupVersionResource]*view // the types that the consumer wants
 }
 
-// NewConsumer returns a consumer that passes objects to sink, and calls changed whenever the State of a type changes. Neither sink nor
-// changed may call Set. The hub holds no lock that another consumer needs while it calls them.
+// NewConsumer returns a consumer that passes objects to sink, and calls changed whenever the State of a type changes in more than Failures:
+// not when Settled becomes true only by repeated failures. Neither sink nor changed may call Set. The hub holds no lock that another
+// consumer needs while it calls them.
 func (h *Hub) NewConsumer(sink Sink, changed func(schema.GroupVersionResource)) *Consumer {
 	return &Consumer{hub: h, sink: sink, changed: changed, views: map[schema.GroupVersionResource]*view{}}
 }
@@ -231,7 +232,8 @@ func (v *view) confirm() {
 	v.confirmed = time.Now()
 }
 
-// setState changes the state by the function, and reports whether it differs from the state before. The function may also set syncedFields.
+// setState changes the state by the function, which may also set syncedFields. differs reports whether the state differs from before in
+// more than Failures, or syncedFields has new fields.
 func (v *view) setState(change func(*State)) (differs bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

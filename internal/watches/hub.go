@@ -225,7 +225,7 @@ func (t *typeWatch) failed(ctx context.Context, err error) {
 	}
 }
 
-// deliver calls f with each active subscription and its index, and records that the API server confirmed its content.
+// deliver calls f with each active subscription and its index, and records that the API server confirmed the content of its sink.
 func (t *typeWatch) deliver(f func(s *subscription, i int)) {
 	for i, s := range t.subscriptions {
 		s.call(func() {
