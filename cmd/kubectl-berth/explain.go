@@ -77,7 +77,7 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
 	cmd.Flags().StringVar(&o.whyNot, "why-not", "", "The name of the only cluster or node to explain.")
-	cmd.Flags().IntVar(&o.limit, "limit", 20, "The number of clusters and of nodes that are not chosen and for which to find the reasons.")
+	cmd.Flags().IntVar(&o.limit, "limit", 20, "For how many clusters, and how many nodes, that are not chosen to find the reasons.")
 	return cmd
 }
 

@@ -47,7 +47,8 @@ A policy that is not enforced changes nothing. An object that a policy denies st
 policies whose remediation is not Automatic are pending: the object gets them with an approval or at its next update. An object that is
 itself among the changes is decided as its creation or update.
 
-The exit code is 0 if nothing changes, 2 if something does, and 3 if something would be denied or become undecidable.
+The exit code is 0 if nothing changes, 2 if something does, and 3 if something would be denied or become undecidable, or if
+a policy does not compile.
 With --max-moves it is 0 if at most that many objects would get other values at once and none would be denied, and 3
 otherwise.`
 
