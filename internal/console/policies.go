@@ -48,7 +48,7 @@ type policyView struct {
 	Remote string `json:"remote,omitempty"`
 	// Stages are the names of the stages of its rollout.
 	Stages []string `json:"stages"`
-	// States count the placed objects that it matches by state; nil if they are unknown.
+	// States has, for each state, the number of the placed objects that the policy matches; nil if they are unknown.
 	States map[fleet.State]int `json:"states"`
 	// Errors say why versions of the policy can't decide any object.
 	Errors    []string                          `json:"errors"`

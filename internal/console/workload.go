@@ -43,8 +43,8 @@ const (
 	maxReasons     = 100_000
 )
 
-// workload explains the placement of an object. The parameters are resource, such as deployments.apps, namespace, name, and limit, the
-// number of clusters that are not chosen and for which to find the reasons.
+// workload explains the placement of an object. The parameters are resource, such as deployments.apps, namespace, name, and limit: for how
+// many clusters that are not chosen to find the reasons.
 func (c *Console) workload(r *http.Request) (*workloadView, error) {
 	s, err := c.current(r)
 	if err != nil {
