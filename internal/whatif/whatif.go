@@ -193,8 +193,8 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 // question computes the effect of one set of changes.
 type question struct {
 	*Session
-	// after is the simulation of the cluster after the changes. requests is another simulation of that cluster, which decides the requests of
-	// the changes themselves: in it, quotas do not count yet what these requests create.
+	// after is the simulation of the cluster after the changes. requests decides the requests of the changes themselves: it is a simulation of
+	// the same cluster in which quotas do not count yet what these requests create.
 	after, requests *simulation.Simulation
 	changed         *overlay // the cluster after the changes
 	// recounted are the quotas whose status differs because of the changes, if policies read quotas.
