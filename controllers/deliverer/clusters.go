@@ -78,8 +78,8 @@ func (c *clusters) claims() replication.Claims {
 	return c.known
 }
 
-// gone returns the names of clusters, among names, that no object represents any more. An object that is derived from one of the inventory
-// does not count if that one is gone. All inventories must have been read.
+// gone returns the names of clusters, among names, that no object represents any more. An object that is derived from one of the type
+// inventory does not count if the latter no longer exists. All inventories must have been read.
 func (c *clusters) gone(inventory schema.GroupResource, names []string) []string {
 	claims := c.claims()
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {

@@ -85,7 +85,7 @@ type Deps struct {
 type Controller struct {
 	Deps
 	placed    *placedObjects    // The existing objects of the types that policies deliver.
-	delivered *deliveredObjects // The existing objects that Berth wrote for them.
+	delivered *deliveredObjects // The existing objects that Berth wrote for placed objects.
 	reports   *reports          // What systems report of placed objects.
 	works     *works            // To which clusters systems carry placed objects.
 	clusters  *clusters         // Which objects of inventories represent which clusters.

@@ -99,7 +99,7 @@ func ownerOf(o *unstructured.Unstructured) (key delivery.Key, ok bool) {
 }
 
 // isOrphan reports whether Berth delivered an object that no longer has an owner, as after a deletion of the placed object that orphans its
-// dependents. It does not count as foreign, so that it does not keep a new placed object of that name in the clusters of the earlier one.
+// dependents. An orphan is not foreign, so that it does not keep a new placed object of that name in the clusters of the earlier one.
 func isOrphan(o *unstructured.Unstructured) bool {
 	return isLabeled(o) && len(o.GetOwnerReferences()) == 0
 }
@@ -359,7 +359,7 @@ func (d *deliveredObjects) owned(system delivery.System) map[name]ownedObject {
 	return out
 }
 
-// uidOf returns the precondition of a deletion that the object still has the UID of o.
-func uidOf(o *unstructured.Unstructured) *metav1.Preconditions {
+// sameUID returns the precondition of a deletion that the object still has the UID of o.
+func sameUID(o *unstructured.Unstructured) *metav1.Preconditions {
 	return &metav1.Preconditions{UID: new(o.GetUID())}
 }

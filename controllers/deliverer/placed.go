@@ -36,7 +36,7 @@ var _ watches.Sink = (*placedObjects)(nil)
 // placedObjects holds the existing objects of the types that policies deliver, cut to the fields that delivery needs. It is
 // safe for concurrent use. Objects are never modified.
 type placedObjects struct {
-	// changed is called with the objects that were added, changed, or deleted, and those that were made from such an object.
+	// changed is called with the objects that were added, changed, or deleted, and those made from an object whose labels changed.
 	changed func(...delivery.Key)
 	// settled is called with a type when its last object that was not reconciled is reconciled or deleted.
 	settled func(schema.GroupVersionResource)

@@ -55,8 +55,8 @@ const hashAnnotation = "placement.berth.dev/delivered-hash"
 // need is what one reconcile finds out of a placed object: which objects have to exist for it in systems, and how far its delivery is.
 type need struct {
 	policies, systems []string                      // The names of the policies that deliver the object, and of the systems to which they deliver it.
-	resources         []schema.GroupVersionResource // The versions of its type in which the object is read.
-	decidedBy         []string                      // The names of those of policies that decide existing objects.
+	resources         []schema.GroupVersionResource // The versions of the object's type in which it is read.
+	decidedBy         []string                      // The names of the policies that deliver the object and decide existing objects.
 	objects           []wanted                      // The objects that have to exist.
 	// existing are the objects that Berth has delivered for the placed object.
 	existing map[name]*unstructured.Unstructured
@@ -65,8 +65,8 @@ type need struct {
 
 	pending    bool // Whether a type that delivery of the object needs is not read yet.
 	unobserved bool // Whether a type in which a system reports where the object runs is not read yet.
-	unreadable bool // Whether reading such a type failed, which may be temporary.
-	// ending reports whether a delivered object is being deleted. A new one is written when it is deleted, for which its finalizers may have
+	unreadable bool // Whether reading a type failed that delivery of the object, or reports on it, need: Berth tries again soon.
+	// ending reports whether a delivered object is being deleted. A new one is written when it is gone, for which its finalizers may have
 	// to be removed.
 	ending  bool
 	failure *delivery.Failure // The first failure; nil if there is none.
@@ -85,7 +85,7 @@ type wanted struct {
 	delivery.Delivered
 	system delivery.System
 	kept   []string  // The clusters that the placed object leaves, and keeps until it runs in its new ones.
-	until  time.Time // When it leaves the first of kept even so; zero if kept is empty.
+	until  time.Time // When it leaves the first of kept even if it does not run in its new ones; zero if kept is empty.
 	// alone is the object to write in place of Delivered if the API server refuses that: without the clusters of kept. It is nil if kept is
 	// empty.
 	alone *delivery.Delivered
@@ -335,8 +335,8 @@ func (c *Controller) matching(ctx context.Context, versions []placedVersion) (ma
 	return matching, unknown, true, nil
 }
 
-// leave has what a policy may have delivered neither changed nor deleted, and records a failure. why says why it is not known whether the
-// policy delivers the object.
+// leave makes converge neither change nor delete what a policy may have delivered, and records a failure. why says why it is not known
+// whether the policy delivers the object.
 func (c *Controller) leave(p *placement.Policy, kind schema.GroupKind, why string, n *need) {
 	for _, system := range delivery.SystemsOf(p, kind) {
 		n.keep(system)
@@ -381,8 +381,8 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	}
 	placed := delivery.ObjectOf(object)
 	if holder := system.HeldBy(placed); holder != "" {
-		n.fail(placementv1.ReasonDeliveryFailed, "%s holds it in %s, so that Berth's object has no effect: delete %[1]s, or change it so that "+
-			"it no longer selects the placed object", holder, system.Title)
+		n.fail(placementv1.ReasonDeliveryFailed, "%s holds the placed object in %s, so that Berth's object has no effect: delete %[1]s, or "+
+			"change it so that it no longer selects this object", holder, system.Title)
 	}
 	if unread == nil {
 		c.awaitTaking(system, placed, live, n)
@@ -434,9 +434,9 @@ func (c *Controller) awaitTaking(system delivery.System, placed delivery.Object,
 		n.lookAgain(left)
 		return
 	}
-	n.fail(placementv1.ReasonDeliveryFailed, "%s does not follow %s for it: its controllers may be down, or it prefers another object of "+
-		"the same priority that selects "+
-		"it; see the Events of the placed object, and delete what they name", system.Title, live.GetKind()+" "+qualified(live))
+	n.fail(placementv1.ReasonDeliveryFailed, "%[1]s does not follow %[2]s: the controllers of %[1]s may be down, or it prefers "+
+		"another object of the same priority that selects the placed object; see the Events of the placed object, and delete what they name",
+		system.Title, live.GetKind()+" "+qualified(live))
 }
 
 // knows reports whether the types of objects of a system have been read, so that it is known which exist. Otherwise, it records in n why
@@ -465,7 +465,7 @@ func (c *Controller) knows(system delivery.System, objects []delivery.Delivered,
 }
 
 // resolve adds to a decision the objects of the inventories to which the system refers, and removes the clusters that the system must not
-// get, because they are being deleted or no inventory has them. It returns false while the inventories have not been read.
+// get, because they are being deleted or no inventory has them. It returns false while inventories that it needs have not been read.
 func (c *Controller) resolve(system delivery.System, decision *delivery.Decision, n *need) bool {
 	own, unread := false, false
 	for _, resource := range c.inventories() {
@@ -502,8 +502,8 @@ func (c *Controller) resolve(system delivery.System, decision *delivery.Decision
 	return true
 }
 
-// findUnjoined sets decision.Unjoined for a system whose members are the objects of an inventory. It returns false while that inventory has
-// not been read.
+// findUnjoined sets decision.Unjoined, the decided clusters that are not ready, for a system whose members are the objects of an inventory.
+// It returns false while that inventory has not been read, unless it is known to be unavailable.
 func (c *Controller) findUnjoined(system delivery.System, decision *delivery.Decision, n *need) bool {
 	for _, resource := range c.inventories() {
 		if resource.GroupResource() != system.Members {
@@ -652,8 +652,8 @@ func liveIn(system delivery.System, objectName string, existing map[name]*unstru
 	return nil
 }
 
-// keep has converge neither change nor delete the delivered objects of a system. If the system reports where objects run, the placed object
-// then does not count as running.
+// keep makes converge neither change nor delete the delivered objects of a system. If the system reports where objects run, the placed
+// object then does not count as running.
 func (n *need) keep(system delivery.System) {
 	if system.Reports() {
 		n.run = n.run.And(delivery.Run{State: delivery.NotRunning, Message: "Berth does not deliver it to " + system.Title + " now"})
@@ -707,7 +707,7 @@ func (c *Controller) converge(ctx context.Context, object *unstructured.Unstruct
 			c.delivered.release(id)
 			continue
 		}
-		err := c.client(id.GroupVersionResource, id.namespace).Delete(ctx, id.name, metav1.DeleteOptions{Preconditions: uidOf(existing[id])})
+		err := c.client(id.GroupVersionResource, id.namespace).Delete(ctx, id.name, metav1.DeleteOptions{Preconditions: sameUID(existing[id])})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			errs = append(errs, fmt.Errorf("deleting %s %s: %w", id.GroupResource(), id.name, err))
 		}

@@ -41,7 +41,7 @@ type reports struct {
 	readers map[schema.GroupVersionResource]delivery.System
 
 	mu     sync.RWMutex
-	tables map[schema.GroupVersionResource]*reportTable // The types whose objects are all known.
+	tables map[schema.GroupVersionResource]*reportTable // The reports by type, of the types whose objects are all known.
 }
 
 // reportTable holds the reports of one type.
@@ -70,7 +70,8 @@ func newReports(changed func(...delivery.Key)) *reports {
 	return out
 }
 
-// of returns what objects of a type report of a placed object; nil if there is no report, or if not all of these objects are known.
+// of returns what the objects with reports of a type (resource) say of a placed object (key); nil if there is no report, or if not all
+// objects of the type are known.
 func (r *reports) of(resource schema.GroupVersionResource, key delivery.Key) *delivery.Observation {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -40,8 +40,8 @@ type works struct {
 	mu sync.Mutex
 	// tables has what each work carries, by the type and the name of the work.
 	tables map[schema.GroupVersionResource]map[name]delivery.Carried
-	// clusters has the same by subject, and then by work. A subject is what a work carries, under the name that the work has for it, with the
-	// type of the work.
+	// clusters has what each work carries, by subject and then by work. A subject is what a work carries, under the name that the work has
+	// for it, with the type of the work.
 	clusters map[name]map[name]delivery.Carried
 	// readers are the placed objects for which of was called, by subject.
 	readers map[name]delivery.Key
@@ -75,7 +75,7 @@ func (w *works) of(resource schema.GroupVersionResource, reader delivery.Key) ma
 	return w.byCluster(what)
 }
 
-// at returns the same as of, but has changed not called.
+// at returns the clusters to which works of a type carry a placed object, as of does, but without calls of changed from now on.
 func (w *works) at(resource schema.GroupVersionResource, placed delivery.Key) map[string]delivery.Carried {
 	what := w.carriedOf(resource, placed)
 	w.mu.Lock()
@@ -101,7 +101,7 @@ func (w *works) carriedOf(resource schema.GroupVersionResource, placed delivery.
 	return name{resource, placed.Namespace, w.systems[resource].CarriedAs(delivery.Object{GroupVersionKind: placed.WithVersion(""), Name: placed.Name})}
 }
 
-// forget has changed no longer called with a placed object, which does not exist any more.
+// forget ends the calls of changed with a placed object, which does not exist any more.
 func (w *works) forget(reader delivery.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

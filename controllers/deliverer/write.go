@@ -55,7 +55,7 @@ func (c *Controller) write(ctx context.Context, kind delivery.Kind, id name, liv
 	if _, checked := resource.Apply(ctx, check.GetName(), check, options); checked != nil {
 		return nil, err
 	}
-	if err := resource.Delete(ctx, id.name, metav1.DeleteOptions{Preconditions: uidOf(live)}); err != nil && !apierrors.IsNotFound(err) {
+	if err := resource.Delete(ctx, id.name, metav1.DeleteOptions{Preconditions: sameUID(live)}); err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
 	return resource.Apply(ctx, id.name, body, forced)

@@ -127,9 +127,9 @@ var _ = Describe("A policy of Karmada that also selects an object", func() {
 		annotate := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/note":"a"}}}`))
 		Expect(f.Client.Patch(ctx, before, annotate)).To(Succeed())
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, holder+" holds it in Karmada"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, holder+" holds the placed object in Karmada"))
 		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, namespace+"/before: "+holder+" holds it in Karmada", "delete "+holder+", or change it"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, namespace+"/before: "+holder+" holds the placed object in Karmada", "delete "+holder+", or change it"))
 	},
 		Entry("a PropagationPolicy", false),
 		Entry("a ClusterPropagationPolicy", true),
