@@ -314,12 +314,14 @@ type RolloutStage struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// namespaceSelector selects the namespaces of the stage by their labels. An empty selector selects all.
+	// namespaceSelector selects the namespaces of the stage by their labels. An empty selector selects all. Exactly one of
+	// namespaceSelector and percent is required.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
 	// percent is the percentage of all namespaces that the stage selects, by a hash of the names of the policy and of the
-	// namespace. A higher percentage includes the namespaces of a lower one. Must be from 1 to 100.
+	// namespace. A higher percentage includes the namespaces of a lower one. Must be from 1 to 100. Exactly one of percent
+	// and namespaceSelector is required.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -1108,7 +1110,7 @@ type MoveFailures struct {
 	Sample []FailedMove `json:"sample,omitempty"`
 }
 
-// FailedMove is an object that failed.
+// FailedMove is an object that Berth could not move to other clusters, or that did not run there in time.
 type FailedMove struct {
 	// object is the object, such as "deployments.apps shop/web".
 	// +required

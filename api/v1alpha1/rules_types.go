@@ -185,7 +185,7 @@ type Rule struct {
 	// +optional
 	Spread *RuleSpread `json:"spread,omitempty"`
 
-	// limit is the number of eligible clusters that are chosen. If unset, all are. Must be from 1 to 1000.
+	// limit is the maximum number of eligible clusters that are chosen. If unset, all are. Must be from 1 to 1000.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -461,7 +461,7 @@ type RuleSpread struct {
 	// +kubebuilder:validation:Maximum=100
 	MinDomains int32 `json:"minDomains,omitempty"`
 
-	// maxDomains is how many domains are used. If unset, all are. Must be from 1 to 100.
+	// maxDomains is the maximum number of domains that are used. If unset, all are. Must be from 1 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
