@@ -43,7 +43,7 @@ type Controller struct {
 	// data replicates what policies read under data, and predicates what predicates read. Both may have the same types, each with other
 	// fields and in another form.
 	data, predicates *feed
-	// wake has Start set the watches again. It is notified when a policy changed, and when no decision by an earlier version is left.
+	// wake makes Start set the watches again. It is notified when a policy changed, and when no decision by an earlier version is left.
 	wake notify.Signal
 	// stale is the result of the last check of the age of data. It is nil before the first check.
 	stale atomic.Pointer[staleness]
@@ -101,19 +101,19 @@ func (c *Controller) State(resource schema.GroupVersionResource, fields *project
 	return c.data.state(resource, fields)
 }
 
-// PredicateState does the same as State for a type that predicates read.
+// PredicateState returns what State does, for a type that predicates read.
 func (c *Controller) PredicateState(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
 	return c.predicates.state(resource, fields)
 }
 
-// Settled reports whether, for every type that policies and their predicates read, the replica is complete or known to
-// be unavailable.
+// Settled reports whether, for every type that policies and their predicates read, all objects are replicated, or the type is known to be
+// unavailable.
 func (c *Controller) Settled() bool {
 	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.wanted(c.registry)) })
 }
 
-// SettledFor does the same as Settled for what one version of a policy reads. If the registry had the binding, or one that covers it,
-// before the call, the data also remains for as long as the registry has that.
+// SettledFor reports what Settled does, for the types that one version of a policy reads. If the registry had the binding, or one that
+// covers it, before the call, the data also remains for as long as the registry has that.
 func (c *Controller) SettledFor(b *policy.Binding) bool {
 	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.reads(b)) })
 }

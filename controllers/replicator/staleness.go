@@ -65,7 +65,7 @@ func (c *Controller) Stale(p *placement.Policy) error {
 	return nil
 }
 
-// followAge checks the age of all data periodically until ctx ends.
+// followAge calls checkAge at intervals until ctx ends.
 func (c *Controller) followAge(ctx context.Context) {
 	ticker := time.NewTicker(stalenessInterval)
 	defer ticker.Stop()

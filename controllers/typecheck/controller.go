@@ -67,7 +67,7 @@ const (
 	recentPeriod = time.Minute
 	// namespaceDelay is how long changes of namespaces are collected before policies are compared with them.
 	namespaceDelay = 2 * time.Second
-	// comparison is the namespace of requests to compare a policy again.
+	// comparison is the namespace of requests to have Finder look at a policy again (see compare).
 	comparison = "comparison"
 )
 
@@ -94,7 +94,7 @@ type Deps struct {
 	// Finder finds what else is probably wrong with a policy. If it is nil, only types are checked.
 	Finder *findings.Finder
 	Clock  clock.PassiveClock
-	// Changed is called with a policy after each check of it, and after comparisons that find something else than before. It must not block.
+	// Changed is called with a policy after each check of it, and after each compare that finds something else. It must not block.
 	Changed func(policy string)
 }
 
@@ -108,8 +108,8 @@ type Controller struct {
 	// unbound has the policies that can't be checked before their bindings are known.
 	unbound sets.Set[string]
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request] // Nil before the controller is started.
-	served  notify.Signal                                           // Has all policies checked again.
-	// recent caches what comparisons read from the API server.
+	served  notify.Signal                                           // Has the policies in checked checked again.
+	// recent caches what comparisons (see compare) read from the API server.
 	recent recent
 }
 
@@ -132,7 +132,7 @@ func New(d Deps) *Controller {
 	return c
 }
 
-// ServedChanged checks all policies again because the API server serves other types than before.
+// ServedChanged has all policies with a result of a check checked again, because the API server serves other types than before.
 func (c *Controller) ServedChanged() { c.served.Notify() }
 
 // PolicyLoaded enqueues a policy whose check waits for its bindings, which may be known now.
@@ -200,7 +200,7 @@ func (c *Controller) allPolicies(context.Context, client.Object) []reconcile.Req
 	return out
 }
 
-// Reconcile checks one policy, compares one again, or checks all policies whose schemas changed, as the request says.
+// Reconcile checks one policy, compares one (see compare), or checks all policies whose schemas changed, as the request says.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if req.Name == "" {
 		result, err := c.poll(ctx)
@@ -291,8 +291,8 @@ func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, 
 	return reconcile.Result{}, nil
 }
 
-// find returns the findings of Finder in a policy, and in namespaces whether they depend on which namespaces exist. For a generation that
-// was compared before, what find reads from the API server may be as old as recentPeriod.
+// find returns the findings of Finder in a policy. The result namespaces reports whether they depend on which namespaces exist. For a
+// generation that was checked before, or an older policy that was not, what find reads from the API server may be as old as recentPeriod.
 func (c *Controller) find(ctx context.Context, obj *placementv1.PlacementPolicy) (list []findings.Finding, namespaces bool) {
 	if c.Finder == nil {
 		return nil, false
@@ -325,7 +325,7 @@ func (c *Controller) finder(isRecent bool) *findings.Finder {
 	return &out
 }
 
-// compareLater enqueues a comparison of the policy with a name, after some time.
+// compareLater enqueues a comparison (see compare) of the policy with a name, after some time. Without a Finder, it does nothing.
 func (c *Controller) compareLater(name string, after time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -334,8 +334,8 @@ func (c *Controller) compareLater(name string, after time.Duration) {
 	}
 }
 
-// compare finds again what Finder finds in a policy, which depends on existing objects such as namespaces and clusters, without the check
-// of its types.
+// compare has Finder look at a policy again, because its findings depend on existing objects such as namespaces and clusters. It stores
+// them, calls Changed if they differ, and enqueues the next comparison. It does not check types.
 func (c *Controller) compare(ctx context.Context, name string) error {
 	obj := &placementv1.PlacementPolicy{}
 	if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, obj); err != nil {
@@ -357,8 +357,8 @@ func (c *Controller) compare(ctx context.Context, name string) error {
 	return nil
 }
 
-// NamespaceChanged has the policies compared again whose findings depend on which namespaces exist. before and after are the labels of a
-// namespace; nil means that it did not, or does not, exist.
+// NamespaceChanged enqueues comparisons of the policies whose findings depend on which namespaces exist. before and after are the labels of
+// a namespace; nil means that it did not, or does not, exist.
 func (c *Controller) NamespaceChanged(_ string, before, after map[string]string) {
 	if maps.Equal(before, after) && (before == nil) == (after == nil) {
 		return

@@ -52,7 +52,7 @@ type recent struct {
 // clusters has the results of findings.Clusters.
 type clusters struct {
 	all  []map[string]any // The existing clusters.
-	idle []string         // See findings.Clusters.
+	idle []string         // Messages about sources of clusters in the manager's configuration that select nothing.
 }
 
 // replicasPath has the results of findings.Scales.
