@@ -115,7 +115,7 @@ type Controller struct {
 	certificate Certificate
 	tokens      Tokens
 	options     Options
-	wake        notify.Signal // Has Reconcile called.
+	wake        notify.Signal // Its Notify makes Reconcile run.
 
 	states      states[string]    // The state of the rules by policy.
 	quotaStates states[quota.Key] // The state of the rules by quota or LimitedResource.
@@ -292,8 +292,8 @@ func (c *Controller) clientConfig(path string, to access) admissionregistrationv
 	return out
 }
 
-// applyPolicies writes the configuration of the webhooks that validate PlacementPolicies and quotas themselves. If Berth is down, the API
-// server admits the objects: users must be able to correct a policy then, and the policy controller handles a policy that does not compile.
+// applyPolicies writes the configuration of the webhooks that validate PlacementPolicies, quotas, and LimitedResources themselves. If Berth
+// is down, the API server admits these: users must be able to correct a policy then, and Berth handles a policy that does not compile.
 func (c *Controller) applyPolicies(ctx context.Context, owners []metav1.OwnerReference, to access) error {
 	policies := c.validatingOwn("policies", PathPolicies, to, admissionregistrationv1.ClusterScope, "placementpolicies")
 	return c.applyValidating(ctx, PoliciesName, owners, []admissionregistrationv1.ValidatingWebhook{policies, c.quotaSpecs(to)})

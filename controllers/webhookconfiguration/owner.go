@@ -53,8 +53,8 @@ type Owners struct {
 var errNoOwner = errors.New("the ClusterRole that would own it is missing, or can't be read")
 
 // mayCreate returns an error that wraps errNoOwner if a configuration must not be created because owners, what read returned, is empty
-// although it needs one. Either they are not created yet, or Berth is being uninstalled and this replica is about to end. A configuration
-// without an owner would remain after the uninstallation and cause denied requests.
+// although it needs one. Either the ClusterRoles are not created yet, or Berth is being uninstalled and this replica is about to end. A
+// configuration without an owner would remain after the uninstallation and cause denied requests.
 func (o Owners) mayCreate(configuration string, owners []metav1.OwnerReference) error {
 	switch {
 	case len(owners) > 0 || len(o.Labels) == 0 && o.Name == "":
@@ -69,9 +69,9 @@ func (o Owners) mayCreate(configuration string, owners []metav1.OwnerReference) 
 	}
 }
 
-// OLMLabels returns the labels that OLM v0 sets on the ClusterRoles that it creates for a ClusterServiceVersion. OLM
-// deletes them with the ClusterServiceVersion. The configurations themselves must not have these labels: OLM would
-// treat them as webhooks of the ClusterServiceVersion, and fail it when it finds content that it does not know.
+// OLMLabels returns the labels by which Owners finds the ClusterRoles that OLM v0 created for a ClusterServiceVersion. OLM deletes these
+// with the ClusterServiceVersion. The webhook configurations must not have the labels: OLM would treat them as webhooks of the
+// ClusterServiceVersion, and mark it as failed when it finds content that it does not know.
 func OLMLabels(namespace, clusterServiceVersion string) map[string]string {
 	return map[string]string{
 		"olm.owner": clusterServiceVersion, "olm.owner.namespace": namespace, "olm.owner.kind": "ClusterServiceVersion",
@@ -149,7 +149,7 @@ type Adopter struct {
 	client client.Client
 	live   client.Reader
 	owners Owners
-	done   atomic.Bool // What Done returns.
+	done   atomic.Bool // Whether adoption is over; see Done.
 }
 
 var (

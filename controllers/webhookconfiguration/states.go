@@ -40,7 +40,7 @@ func (s *states[K]) get(k K) status.WebhookState {
 	return s.current[k]
 }
 
-// set replaces all states and publishes those that changed. Subscribers are called without the lock, so they may call
+// set replaces all states, and publishes the keys of next whose state changed. Subscribers are called without the lock, so they may call
 // get.
 func (s *states[K]) set(next map[K]status.WebhookState) {
 	s.mu.Lock()
