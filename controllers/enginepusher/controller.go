@@ -57,7 +57,7 @@ type Deps struct {
 // Controller pushes data and modules to remote engines. Create it with New, and add it to a manager as a Runnable.
 type Controller struct {
 	Deps
-	// wake has Start compute again what policies need. It is notified of each change in the registry.
+	// wake makes Start compute again what policies need. It is notified of each change in the registry.
 	wake notify.Signal
 	// changes publishes the policies for which the result of State or Failure may have changed.
 	changes notify.Topic[string]

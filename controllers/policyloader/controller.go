@@ -237,7 +237,7 @@ type version struct {
 type entry struct {
 	uid     types.UID
 	used    []*version // The versions that decide: one, or that of the reached stages and that of all other namespaces.
-	earlier *version   // What rollout.Earlier names, or the newest version if that replaced it; nil if no version was in force.
+	earlier *version   // The version that was in force everywhere last, even if it is the newest (see rollout.Earlier); nil for none.
 	known   []*version // The versions of used, earlier, and those of the last load.
 	until   time.Time  // When the version that waits for its data comes into force at the latest; zero if none waits.
 }
@@ -586,7 +586,7 @@ func (l *loading) await(c rollout.Choice, next *placement.PolicyState) *placemen
 	return nil
 }
 
-// settled reports whether the data that the versions of a state read are complete.
+// settled reports whether all data that the versions of a state read is replicated or known to be unavailable.
 func (l *loading) settled(s *placement.PolicyState) bool {
 	return !slices.ContainsFunc(s.InForce(), func(b *policy.Binding) bool { return !l.Settled(b) })
 }

@@ -91,7 +91,7 @@ type Controller struct {
 // report is a report that exists.
 type report struct {
 	hash    [sha256.Size]byte // The hash of the content that this process applied last; zero if it applied none.
-	version string            // The resourceVersion of the report since then.
+	version string            // The resourceVersion of the report when this process last applied it, or listed it.
 }
 
 // request is a namespace whose report has to be updated; "" stands for the objects without a namespace. If all is set, it is the request to

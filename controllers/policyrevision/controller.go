@@ -68,7 +68,7 @@ type Controller struct {
 	// garbage collector would not find the policy, and would delete the revision.
 	Owned bool
 
-	// changed has the names of the policies whose numbered revisions may have changed.
+	// changed publishes the names of the policies whose numbered revisions may have changed.
 	changed notify.Topic[string]
 }
 

@@ -95,7 +95,7 @@ type Controller struct {
 	Deps
 	meter   *quota.Meter      // Measures the counted objects.
 	watches *watches.Consumer // Watches the counted types.
-	wake    notify.Signal     // Has the watched types computed again.
+	wake    notify.Signal     // Its Notify makes start compute the watched types again.
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[quota.Key] // Nil while this replica is not the leader.
