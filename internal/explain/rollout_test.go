@@ -78,10 +78,10 @@ func TestRollout(t *testing.T) {
 		line       int
 		mismatches []explain.Mismatch
 	}{
-		"reached":     {1, 2, "revision 4 decides, which is the version in the spec: namespace shop is in stage canary, which is reached" + soaks, "eu-1", 5, nil},
-		"not reached": {0, 2, "revision 2 decides: namespace shop is in stage canary, which is not reached" + soaks, "us-1", 6, nil},
+		"reached":     {1, 2, "revision 4 decides, which is the version in the spec: namespace shop is in stage canary, which the rollout has reached" + soaks, "eu-1", 5, nil},
+		"not reached": {0, 2, "revision 2 decides: namespace shop is in stage canary, which the rollout has not reached" + soaks, "us-1", 6, nil},
 		"no version": {0, 0, "", "", 0, []explain.Mismatch{
-			{Policy: "region", Part: "rollout", Reason: "no version decides: namespace shop is in stage canary, which is not reached, and there is no version before" + soaks},
+			{Policy: "region", Part: "rollout", Reason: "no version decides: namespace shop is in stage canary, which the rollout has not reached, and there is no version before" + soaks},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ var ErrNotStored = errors.New("the revision is not stored")
 
 // ChoiceFacts is what Choose needs to know of a policy.
 type ChoiceFacts struct {
-	Staged   bool      // Whether the policy has spec.rollout. Only then, the next three fields are used.
+	Staged   bool      // Whether the policy has spec.rollout. Only then, Digest, Revision, and Position are used.
 	Digest   string    // What Digest returns for the spec.
 	Revision int64     // spec.rollout.revision; 0 if it is not set.
 	Position Position  // The position of status.rollout.
@@ -257,7 +257,7 @@ func (f *ChoiceFacts) lastInForce() (last Ref, lost error) {
 }
 
 // Stores reports what the leader stores after a choice by the facts: last, whether Newest becomes LastInForce, and numbered, whether
-// Newest is stored under its number. Of a policy with spec.rollout, it stores what is in force under numbers, too.
+// Newest is stored under its number. Of a policy with spec.rollout, the leader also stores what is in force under numbers.
 func (f *ChoiceFacts) Stores(c Choice) (last, numbered bool) {
 	decides := f.Versions[Newest].Err == nil
 	return decides && c.Target == Newest && c.InForce.Complete && !c.Waits, decides && f.Staged
@@ -385,14 +385,14 @@ func (a Assignment) Explain(namespace string, labels map[string]string) string {
 
 // stageOf describes which stage a namespace belongs to, and whether the stage is reached.
 func (a Assignment) stageOf(namespace string, labels map[string]string) string {
-	stage, reached := a.stages.Of(namespace, labels), "is not reached"
+	stage, reached := a.stages.Of(namespace, labels), "has not reached"
 	switch {
 	case namespace == "":
 		return "objects without a namespace follow after the last stage"
 	case stage == a.stages.Len():
 		return fmt.Sprintf("namespace %s is in no stage and follows after the last one", namespace)
 	case stage < a.InForce.Reached:
-		reached = "is reached"
+		reached = "has reached"
 	}
-	return fmt.Sprintf("namespace %s is in stage %s, which %s", namespace, a.spec.Stages[stage].Name, reached)
+	return fmt.Sprintf("namespace %s is in stage %s, which the rollout %s", namespace, a.spec.Stages[stage].Name, reached)
 }

@@ -63,8 +63,8 @@ type Counts struct {
 	Namespaces int            // The number of namespaces that have matched objects.
 	Moved      int            // The number of objects that are as the version that decides them requires.
 	Failed     map[string]int // By namespace, the number of objects that can't be decided or moved.
-	Denied     map[string]int // By namespace, the number of other objects that the version that decides them denies.
-	Pending    int            // The number of other objects that Berth has to patch or evict.
+	Denied     map[string]int // By namespace, the number of objects not in Failed that the version that decides them denies.
+	Pending    int            // The number of objects, not in Failed or Denied, that Berth has to patch or evict.
 }
 
 // failures returns the number of failed objects, the number of denied objects beyond those of s.DeniedBefore, and whether both together
@@ -182,7 +182,7 @@ func (f *Facts) Settled(s *placementv1.RolloutStatus) bool {
 	return f.Spec.Revision != 0 || s != nil && s.State == placementv1.RolloutComplete && !f.supersedes(s)
 }
 
-// listed returns the numbers of the MaxRevisions newest stored revisions, with those that decide by s, the newest first.
+// listed returns the numbers of at most MaxRevisions stored revisions, the newest first: those that decide by s, and the newest others.
 func (f *Facts) listed(s *placementv1.RolloutStatus) (out []int64) {
 	for _, r := range f.Stored {
 		out = append(out, r.Number)
@@ -201,7 +201,7 @@ func (f *Facts) supersedes(s *placementv1.RolloutStatus) bool {
 	return !position.Concerns(f.Candidate) || !position.Complete && len(s.Stages) != len(f.Spec.Stages)
 }
 
-// rolledBack returns the status of a policy with spec.rollout.revision; s while the leader does not have that revision in force.
+// rolledBack returns the status of a policy with spec.rollout.revision; s while the leader does not have it in force, or it is not stored.
 func (f *Facts) rolledBack(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	stored, ok := f.find(Revision{Number: f.Spec.Revision})
 	if f.InForce.Revision != f.Spec.Revision || !ok {

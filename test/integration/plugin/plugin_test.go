@@ -218,7 +218,7 @@ var _ = Describe("A policy in the midst of a rollout", func() {
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = rego("silver") })
 		Eventually(planned).WithContext(ctx).Should(Equal(map[string]string{canary: "silver", rest: "gold"}))
 		Eventually(state).WithContext(ctx).Should(Equal(placementv1.RolloutSoaking))
-		Expect(explained(canary)).To(MatchRegexp(`revision \d+ decides, which is the version in the spec: namespace %s is in stage canary, which is reached`, canary))
+		Expect(explained(canary)).To(MatchRegexp(`revision \d+ decides, which is the version in the spec: namespace %s is in stage canary, which the rollout has reached`, canary))
 		Expect(explained(rest)).To(ContainSubstring("revision 1 decides: namespace %s is in no stage and follows after the last one", rest))
 		Expect(f.MustKubectl(ctx, "", "berth", "violations", name)).To(And(ContainSubstring(`should be silver`), ContainSubstring(`should be gold`)))
 
