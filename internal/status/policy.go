@@ -164,7 +164,7 @@ func (f Facts) compiles() *metav1.Condition {
 	if f.State.Err == nil {
 		message := "the policy's text compiles"
 		if r := f.State.Binding.Remote; r != nil {
-			message = "the policy is decided by " + r.Document.String()
+			message = "the policy's decisions come from " + r.Document.String()
 		}
 		if len(f.State.Warnings) > 0 {
 			message += "; " + strings.Join(f.State.Warnings, "; ")
@@ -192,7 +192,7 @@ func (f Facts) unmatched() *metav1.Condition {
 	case c != nil && c.Impossible != "":
 		return isFalse(placementv1.ReasonNothingMatched, "the policy can't match anything: "+c.Impossible)
 	case c != nil && !c.Covered:
-		return isFalse(placementv1.ReasonNotServed, "the policy matches nothing until the API server serves it: "+strings.Join(c.Unserved, "; "))
+		return isFalse(placementv1.ReasonNotServed, "the policy matches nothing until the API server serves a type that it names: "+strings.Join(c.Unserved, "; "))
 	default:
 		return nil
 	}
@@ -372,8 +372,8 @@ func targets(err error) (reason, message string) {
 
 // read is a type that a policy or its predicates read, or that is pushed to its remote engine.
 type read struct {
-	resource schema.GroupVersionResource
-	Replica
+	resource schema.GroupVersionResource // The type.
+	Replica                              // The state of Berth's copy of its objects, or of the pushed ones.
 }
 
 // reads returns the types that a bound policy reads or that are pushed to its remote engine, followed by the types that
@@ -724,15 +724,15 @@ func (f Facts) waitingText(unapproved int) string {
 	if w.Paced > 0 {
 		out += fmt.Sprintf("; %d of them wait because spec.remediation.budget bounds how many are patched a minute or moved at the same time", w.Paced)
 		if group := policy.Budget.Group; group != "" {
-			out += fmt.Sprintf(", counting the objects and bounds of all policies of its group %s", group)
+			out += fmt.Sprintf(", counting the objects and bounds of all policies of spec.remediation.budget.group %s", group)
 		}
 		if n := w.Late; n > 0 {
-			out += fmt.Sprintf("; in their namespaces, the %d objects count that do not run in their new clusters, until they run or are deleted: "+
-				"see status.failures", n)
+			out += fmt.Sprintf("; %d objects that do not run in their new clusters count as being moved in their namespaces, until they run or are "+
+				"deleted: see status.failures", n)
 		}
 	}
 	if w.Settling > 0 {
-		out += fmt.Sprintf("; %d of them wait until all objects are decided and it is known which of them are ready", w.Settling)
+		out += fmt.Sprintf("; %d of them wait until all objects are decided and it is known which objects are ready", w.Settling)
 	}
 	if w.Unavailable > 0 {
 		var of string
@@ -803,7 +803,7 @@ func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 		s.out.Paused = &placementv1.PausedChange{Change: pause.Change, Before: int32(pause.Before), Namespaces: pause.Scope}
 		harm, harmNote = pause.Message(name, true), pause.Message(name, false)
 		if pause.Objects() == 0 {
-			harm = "an earlier leader paused remediation; its objects are being decided again"
+			harm = "an earlier leader paused remediation; the policy's objects are being decided again"
 			harmNote = harm
 		}
 	}

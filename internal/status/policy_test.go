@@ -685,8 +685,8 @@ func TestBudgetInStatus(t *testing.T) {
 
 	facts.State.Policy.Budget.Group, facts.Waiting.Late, facts.Waiting.UnavailableFor = "moves", 2, "other"
 	told := meta.FindStatusCondition(status.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionCompliant).Message
-	if part := "moved at the same time, counting the objects and bounds of all policies of its group moves; in their namespaces, the 2 objects count that do not run in their new clusters, " +
-		"until they run or are deleted: see status.failures; 2 of them wait because 5 objects are unavailable, and " +
+	if part := "moved at the same time, counting the objects and bounds of all policies of spec.remediation.budget.group moves; 2 objects that do not run in their new clusters count as " +
+		"being moved in their namespaces, until they run or are deleted: see status.failures; 2 of them wait because 5 objects are unavailable, and " +
 		"spec.remediation.budget.maxUnavailable of policy other, which also decides them, allows 4: the first is"; !strings.Contains(told, part) {
 		t.Errorf("%q does not say %q", told, part)
 	}

@@ -66,7 +66,7 @@ type QuotaReach struct {
 	// UnknownDeviceClasses are device classes that do not exist.
 	UnknownDeviceClasses []string
 	Unserved             []schema.GroupResource // The counted types that the API server does not serve as namespaced types.
-	Served               bool                   // Whether it serves at least one of the counted types as a namespaced type.
+	Served               bool                   // Whether the API server serves at least one of the counted types as a namespaced type.
 	// Doubts are messages about names and amounts that are probably mistakes, with the path of the field.
 	Doubts []string
 }
@@ -302,9 +302,9 @@ func (t LimitedType) matched(name string) *metav1.Condition {
 	case !t.Served:
 		return isFalse(placementv1.ReasonNotServed, "nothing is limited until the API server serves "+name+" in namespaces")
 	case t.Impossible != "":
-		return isFalse(placementv1.ReasonNothingMatched, "the rule can't limit anything: "+t.Impossible)
+		return isFalse(placementv1.ReasonNothingMatched, "no request can be limited by the rule: "+t.Impossible)
 	default:
-		return isTrue(placementv1.ReasonMatched, "the rule can limit "+name)
+		return isTrue(placementv1.ReasonMatched, "requests for "+name+" can be limited by the rule")
 	}
 }
 
@@ -328,7 +328,7 @@ func (t LimitedType) ready(name string, hook WebhookState, generation int64) *me
 		return isFalse(placementv1.ReasonNotServed,
 			"the API server serves no "+name+" in namespaces: nothing is limited until it does; check spec.apiGroup and spec.resource, which is a plural name")
 	case t.Impossible != "":
-		return isFalse(placementv1.ReasonNothingMatched, "the rule can't limit anything: "+t.Impossible)
+		return isFalse(placementv1.ReasonNothingMatched, "the LimitedResource can't limit anything: "+t.Impossible)
 	case hook.Generation != generation:
 		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not include the LimitedResource yet")
 	case hook.Rejected != "":

@@ -82,7 +82,7 @@ func TestComputeRemote(t *testing.T) {
 		message map[string]string
 	}{
 		"Sound": {message: map[string]string{
-			"Compiled": "the policy is decided by https://opa.example:8181/v1/data/placement", "Replicated": "the engine https://opa.example:8181 answers; the engine gets no data from Berth",
+			"Compiled": "the policy's decisions come from https://opa.example:8181/v1/data/placement", "Replicated": "the engine https://opa.example:8181 answers; the engine gets no data from Berth",
 		}},
 		"Warnings": {
 			change:  func(f *status.Facts) { f.State.Warnings = []string{"the modules do not compile"} },
