@@ -99,7 +99,7 @@ var ReservedSecrets = []string{"berth-webhook-cert", "berth-webhook-token", "ber
 // ModulePrefix is the prefix of the IDs of all modules that Berth pushes to engines.
 const ModulePrefix = "placement.berth.dev/"
 
-// secretsOf sets NamesSecrets and MatchesSecrets for a policy with spec.match.
+// secretsOf sets NamesSecrets and MatchesSecrets for a policy whose spec.match is match.
 func (r *Remote) secretsOf(match placementv1.Match) {
 	for _, rule := range match.ResourceRules {
 		if !slices.Contains(rule.APIGroups, "") && !slices.Contains(rule.APIGroups, "*") {

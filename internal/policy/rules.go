@@ -76,7 +76,7 @@ func (m *Module) RuleName(name string) string {
 }
 
 // InputWithoutChoice returns the fields of `input` that decisions depend on apart from the choice among the eligible clusters, which
-// depends on the path of the object (rules.ObjectPath). It returns nil if more than that choice depends on the path.
+// depends on the path of the object (rules.ObjectPath). It returns nil if more depends on the path, or if the policy has no rules.
 func (m *Module) InputWithoutChoice() *projection.FieldSet {
 	if m.rendered == nil || !m.rendered.ChoosesLast || m.Candidates != "" {
 		return nil

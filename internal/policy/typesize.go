@@ -98,7 +98,7 @@ func (s *typeSizes) rule(rule *ast.Rule) {
 	}
 }
 
-// add adds to the size of the rules at a path.
+// add adds to rules[path], which is at most largest.
 func (s *typeSizes) add(path string, size int) { s.rules[path] = plus(s.rules[path], size) }
 
 // body adds the steps to check the expressions of a body.

@@ -38,7 +38,7 @@ type Dependencies struct {
 	// the decision.
 	Input, Data *projection.FieldSet
 	// InputWithoutPath are the fields of `input` that the contract's rules read, apart from the fields that only the rule
-	// language.RuleObjectPath reads. It is nil if no contract rule uses that rule.
+	// language.RuleObjectPath reads. It is nil if no contract rule uses that rule, or if they are not known.
 	InputWithoutPath *projection.FieldSet
 	// CacheableRules are rules without arguments that read less of `input` than Input, in the order of the text.
 	CacheableRules []CacheableRule

@@ -107,7 +107,7 @@ const (
 )
 
 // closure returns how deeply a reader reads each field, directly or through the readers that it uses, by the number of the field. data
-// reports whether one of these readers reads data. It returns nil if that takes more than the remaining steps. It does not follow the
+// reports whether one of these readers reads data. depths is nil if that takes more than the remaining steps. It does not follow the
 // reader without, and met reports whether it would have.
 func (a *fieldAnalyser) closure(u, without *reader, steps *int) (depths []byte, data, met bool) {
 	out := make([]byte, len(a.nodes))

@@ -100,7 +100,7 @@ type place struct {
 type places struct {
 	fields []place  // the fields that the value may be
 	texts  []string // the strings that it may be
-	other  bool     // whether it may also be anything else without unread fields
+	other  bool     // whether it may also be another value, of which no more reads have to be recorded
 }
 
 var anything = places{other: true}

@@ -442,6 +442,7 @@ func (s *fieldScope) call(terms []*ast.Term) places {
 	return anything
 }
 
+// isText reports whether a term is a constant string.
 func isText(t *ast.Term) bool {
 	_, ok := t.Value.(ast.String)
 	return ok

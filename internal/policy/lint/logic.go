@@ -156,7 +156,7 @@ func single(term *ast.Term) bool {
 	return ok
 }
 
-// contradicts reports whether no value of the subject satisfies both comparisons.
+// contradicts reports whether no value satisfies both comparisons, which must have the same subject.
 func (c comparison) contradicts(other comparison) bool {
 	for _, pair := range [][2]comparison{{c, other}, {other, c}} {
 		x, y := pair[0], pair[1]
