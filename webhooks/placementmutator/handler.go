@@ -65,7 +65,7 @@ type Handler struct {
 	// can't be decided the same way.
 	FailurePolicy placementv1.FailurePolicy
 	// Remediation reports in ok whether a request is a patch by Berth's own remediation. permits reports whether the patch may make the
-	// changes of verdicts, of which some need an approval; if it is nil, the patch may make no change that needs one.
+	// changes of verdicts, at least one of which needs an approval; if it is nil, the patch may make no change that needs one.
 	Remediation func(*admissionv1.AdmissionRequest) (ok bool, permits func([]*placement.Verdict) bool)
 	// Parents reads the objects whose subresources are requested.
 	Parents *Parents

@@ -38,7 +38,7 @@ import (
 	"github.com/berth-dev/berth/internal/review"
 )
 
-// Parents reads the objects whose subresources requests update from the API server, without a cache.
+// Parents reads from the API server, without a cache, the objects whose subresources requests update.
 type Parents struct {
 	Client dynamic.Interface
 	Scales Scales
@@ -63,8 +63,8 @@ func (h *Handler) decideSubresource(ctx context.Context, req admission.Request) 
 	u, err := h.updateOf(ctx, req)
 	resource := schema.GroupVersionResource(req.Resource)
 	if errors.Is(err, errUnknownScale) {
-		return admission.Allowed("").WithWarnings(fmt.Sprintf("kubectl scale of %s is not decided by Berth: %v", resource.GroupResource(), err)),
-			metrics.AnswerAllowed
+		warning := fmt.Sprintf("Berth does not decide this kubectl scale of %s: %v; tell the administrator of Berth", resource.GroupResource(), err)
+		return admission.Allowed("").WithWarnings(warning), metrics.AnswerAllowed
 	}
 	if err != nil {
 		return h.undecidable(req, u.after, err)

@@ -253,8 +253,8 @@ func asWarnings(mistakes field.ErrorList) []string {
 	return out
 }
 
-// boundTo returns the API groups to which the policy before an update bound the types that it reads, if the update does not change rego and
-// replicate; nil otherwise.
+// boundTo returns the API groups to which the policy before an update bound the types that it reads, if the update changes neither its Rego
+// nor replicate; nil otherwise.
 func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) policy.Bindings {
 	if v.Bound == nil || old == nil || !policy.SameRegoAndReplicate(old.Spec, spec) {
 		return nil
@@ -375,7 +375,7 @@ func refuseRule(old, obj *placementv1.PlacementPolicy, r *policy.Remote, path *f
 	pkg := *r.Document
 	pkg.Path, pkg.RawPath = strings.TrimSuffix(at, "/"+rule), ""
 	return field.ErrorList{field.Invalid(path.Child("remote", "url"), obj.Spec.Remote.URL, fmt.Sprintf(
-		"names the rule %s, and Berth asks for the package that has it: write %s. Berth reads its rules %s", rule, pkg.String(),
+		"names the rule %s, but must name the package that has it: write %s. Berth reads the package's rules %s", rule, pkg.String(),
 		strings.Join(language.ContractRules, ", ")))}
 }
 

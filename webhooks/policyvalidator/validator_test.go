@@ -504,7 +504,7 @@ func TestEnginesAreProbed(t *testing.T) {
 	}
 	rule := p.DeepCopy()
 	rule.Spec.Remote.URL = "https://opa.federation.svc.cluster.local:8181/v1/data/io/k8s/federation/annotations"
-	const want = "names the rule annotations, and Berth asks for the package that has it: write https://opa.federation.svc.cluster.local:8181/v1/data/io/k8s/federation."
+	const want = "names the rule annotations, but must name the package that has it: write https://opa.federation.svc.cluster.local:8181/v1/data/io/k8s/federation."
 	if _, err := v.ValidateUpdate(t.Context(), p, rule); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v", err)
 	}

@@ -64,8 +64,8 @@ func (h *Handler) warnOfCoverage(ctx context.Context, applied client.Object) []s
 	return h.gaps(applied, limits, quotas, labelsOf)
 }
 
-// gaps compares the LimitedResources with the quotas of each namespace, and returns a warning for each pair of which the quota does not
-// cover what the LimitedResource denies, at most maxGaps. labelsOf has the labels of all namespaces, by name.
+// gaps compares the LimitedResources with the quotas of each namespace, and returns a warning for each pair whose quota does not cover
+// what its LimitedResource denies, at most maxGaps. labelsOf has the labels of all namespaces, by name.
 func (h *Handler) gaps(applied client.Object, limits []*limit, quotas *holding, labelsOf map[string]map[string]string) []string {
 	_, limitApplied := applied.(*placementv1.LimitedResource)
 	var out []string

@@ -71,8 +71,8 @@ func (h *Handler) WarningsOfExisting(ctx context.Context, object client.Object) 
 	return append(h.warnOfResourceQuotas(ctx, q.QuotaSpec(), counted, options), h.warnOfPods(ctx, q.QuotaSpec(), counted, options)...)
 }
 
-// warnOfResourceQuotas warns of ResourceQuotas that limit a name which spec.hard has, too. counted are the namespaces that the quota
-// counts.
+// warnOfResourceQuotas warns of ResourceQuotas that limit a name which spec.hard has, too, if neither has scopes. counted are the
+// namespaces that the quota counts.
 func (h *Handler) warnOfResourceQuotas(ctx context.Context, spec *placementv1.QuotaSpec, counted sets.Set[string], options []client.ListOption) []string {
 	list := &corev1.ResourceQuotaList{}
 	if err := h.Live.List(ctx, list, options...); err != nil {
