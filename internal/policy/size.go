@@ -109,8 +109,8 @@ func checkBounds(file string, module *ast.Module, most int) error {
 	}
 	after := func(x any) { count(x, -1) }
 	if ast.NewBeforeAfterVisitor(before, after).Walk(module); tooDeep {
-		return oneError(file, place, codeSize, fmt.Sprintf(
-			"terms are nested more than %d deep, or comprehensions and every-expressions more than %d: write parts of them as rules of their own", maxDepth, maxBodies))
+		return oneError(file, place, codeSize, fmt.Sprintf("terms are nested more than %d deep, or comprehensions and every-expressions more than %d: "+
+			"write parts of them as rules of their own", maxDepth, maxBodies))
 	}
 	if rules > most {
 		return oneError(file, nil, codeSize, fmt.Sprintf("there are %d rules, at most %d are compiled: put tables into spec.data", rules, most))

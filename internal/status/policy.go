@@ -192,7 +192,7 @@ func (f Facts) unmatched() *metav1.Condition {
 	case c != nil && c.Impossible != "":
 		return isFalse(placementv1.ReasonNothingMatched, "the policy can't match anything: "+c.Impossible)
 	case c != nil && !c.Covered:
-		return isFalse(placementv1.ReasonNotServed, "the policy matches nothing until the API server serves a type that it names: "+strings.Join(c.Unserved, "; "))
+		return isFalse(placementv1.ReasonNotServed, "nothing is matched until the API server serves a type of spec.match: "+strings.Join(c.Unserved, "; "))
 	default:
 		return nil
 	}
