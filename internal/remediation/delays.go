@@ -38,42 +38,28 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// bounds holds the limits on the patches of one policy, or of all policies together, and what counts for these limits. The Scheduler's
-// mutex protects it.
+// bounds holds the limits on the patches of one policy, or of all policies together, and what counts for them. Scheduler.mu protects it.
 type bounds struct {
-	// name is the name of the policy; "" for all policies together.
-	name string
+	name string // The name of the policy; "" for all policies together.
 	// usage is what counts for the pace and the bounds of moves. Policies of a group share it.
 	*usage
-	// version is the policy's version in force; nil if there is none, or none known yet.
-	version *placement.Policy
-	// limits are those of the newest known version.
-	limits placementv1.RemediationBudget
-	// generation is that of the newest known version; -1 after the policy was deleted.
-	generation int64
+	version    *placement.Policy             // The policy's version in force; nil if there is none, or none known yet.
+	limits     placementv1.RemediationBudget // The budget of the newest known version.
+	generation int64                         // The generation of the newest known version; -1 after the policy was deleted.
 	// unavailable are the matched objects that are not ready, or that are being moved by a patch that replaces pods.
 	unavailable tally[struct{}]
-	// settled is the value that Scheduler.epoch had when all matched objects had been observed; 0 if they were not. It is out of date if
-	// the epoch has increased since.
-	settled int
-	// resuming reports whether an earlier leader may have been moving those matched objects that are not ready.
-	resuming bool
+	// settled is the Scheduler.epoch in which all matched objects had been observed; 0 if they were not. It counts only in that epoch.
+	settled  int
+	resuming bool // Whether an earlier leader may have been moving those matched objects that are not ready.
 	// left are the known moves of an earlier leader to other clusters, until it is known where these objects run. Keys have no version.
-	left map[Key]Move
-	// rolled are the types of matched objects whose rollouts are observed.
-	rolled []schema.GroupVersionResource
-	// lastMaxUnavailable is what maxUnavailable returned when a matched object was last decided.
-	lastMaxUnavailable int
-	// failed are the objects, by unversioned key, whose patch or rollout failed.
-	failed tally[Failure]
-	// pause is the ID of the pause that such failures caused; "" for none.
-	pause string
-	// paused says where the pause stops patches.
-	paused containment.Scope
-	// probes are the recent patches that failed for reasons that other objects may share.
-	probes failing
-	// data delays patches while the policy's data keeps changing.
-	data holding
+	left               map[Key]Move
+	rolled             []schema.GroupVersionResource // The types of matched objects whose rollouts are observed.
+	lastMaxUnavailable int                           // What maxUnavailable returned when a matched object was last decided.
+	failed             tally[Failure]                // The objects, by unversioned key, whose patch or rollout failed.
+	pause              string                        // The ID of the pause that failed patches or rollouts caused; "" for none.
+	paused             containment.Scope             // Where the pause stops patches.
+	probes             failing                       // The recent patches that failed for reasons that other objects may share.
+	data               holding                       // Delays patches while the policy's data keeps changing.
 }
 
 // newBounds returns bounds that behave as if the last patch had been at the time last.
@@ -85,8 +71,7 @@ func newBounds(name string, last time.Time) *bounds {
 
 // usage is what counts for the pace and the limits of moves of one policy, of the policies of a group, or of all policies.
 type usage struct {
-	// members are the bounds of the policies that share the usage.
-	members []*bounds
+	members []*bounds // The bounds of the policies that share the usage.
 	// last is the time of the last patch, and earlier that of the patch before. granted is when Schedule last granted an object a patch.
 	last, earlier, granted time.Time
 	// moving are the objects that are being moved. late are those of them that have failed because they did not run in time.
@@ -143,8 +128,8 @@ func (t tally[V]) set(key Key, member bool) {
 	}
 }
 
-// next returns the earliest time of the next patch by MaxPerMinute; zero if that is not limited. An object that is granted a patch counts
-// from the last patch, others also from the last grant.
+// next returns the earliest time of the next patch by MaxPerMinute; zero if that is not limited. Unless granted, the patch must also keep
+// the interval to the last grant.
 func (b *bounds) next(granted bool) time.Time {
 	perMinute := time.Duration(b.limits.MaxPerMinute)
 	if perMinute <= 0 {
@@ -171,8 +156,7 @@ func pauseID(generation int64, now time.Time) string {
 	return strconv.FormatInt(generation, 10) + "-" + strconv.FormatInt(now.UnixMilli(), 36)
 }
 
-// blocked returns which limit of the pace or of moves keeps an object back; the zero block if none does. granted reports whether the object
-// was granted a patch.
+// blocked returns which limit of the pace or of moves keeps an object back; the zero block if none does. granted: it was granted a patch.
 func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
 	// A moved object takes no other slot. One that has failed takes a slot of its namespace alone, so that no tenant stops the others.
 	self, elsewhere := count(b.moving.has(key)), len(b.late.objects)-b.late.namespaces[key.Namespace]
@@ -186,8 +170,7 @@ func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
 	return block{}
 }
 
-// maxUnavailable returns how many of the policy's matched objects may be unavailable: at least 1, since with 0, no object could ever be
-// moved.
+// maxUnavailable returns how many of the policy's matched objects may be unavailable: at least 1, or no object could ever be moved.
 func (b *bounds) maxUnavailable(objects Matches) int {
 	most := ptr.Deref(b.limits.MaxUnavailable, intstr.FromString("100%"))
 	out, err := intstr.GetScaledValueFromIntOrPercent(&most, objects.Matched(b.name, b.rolled), false)
@@ -198,8 +181,7 @@ func (b *bounds) maxUnavailable(objects Matches) int {
 	return max(out, 1)
 }
 
-// count updates whether an object counts as moving, late, and unavailable. It reports whether other objects may now be patched because of
-// that.
+// count updates whether an object counts as moving, late, and unavailable. freed reports whether this may let other objects be patched.
 func (b *bounds) count(key Key, m *movement, unavailable bool) (freed bool) {
 	moved, was, late := b.moving.has(key), b.unavailable.has(key), b.late.has(key)
 	moves := b.name == "" && len(m.patching)+len(m.following) > 0 || slices.ContainsFunc(b.members, m.movesFor)
@@ -253,12 +235,9 @@ func backoff(before, first, most time.Duration) time.Duration { return min(max(2
 
 // holding delays the patches of a policy while its data keeps changing: longer with each change.
 type holding struct {
-	// revised is set from a change of the data until the next object is patched.
-	revised bool
-	// acted is when an object was first patched for the last change of the data.
-	acted time.Time
-	// hold is how long after acted the patches for the next change wait.
-	hold time.Duration
+	revised bool          // Set from a change of the data until the next object is patched.
+	acted   time.Time     // When an object was first patched for the last change of the data.
+	hold    time.Duration // How long after acted the patches for the next change wait.
 }
 
 // until returns when patches for the newest change of the data may begin; zero if they may begin now.
@@ -283,16 +262,11 @@ func (h *holding) act(now time.Time) {
 // streak is a series of failed patches, without a success between them, that fail for reasons that objects may share. After it, one patch
 // at a time, the probe, tests whether patches succeed again.
 type streak struct {
-	// members are the objects that failed; in failing.namespaces, the namespaces, as keys without names.
-	members sets.Set[Key]
-	// failed is when a probe failed last.
-	failed time.Time
-	// pace is how long all patches wait after failed.
-	pace time.Duration
-	// probed is when the running probe began; zero if none runs.
-	probed time.Time
-	// probe is the object of the running probe.
-	probe Key
+	members sets.Set[Key] // The objects that failed; in failing.namespaces, the namespaces, as keys without names.
+	failed  time.Time     // When a failure last set pace: the first one, or one after the pace before had passed.
+	pace    time.Duration // How long all patches wait after failed.
+	probed  time.Time     // When the running probe began; zero if none runs.
+	probe   Key           // The object of the running probe.
 }
 
 // fail adds a failure. most limits the pace. Failures of patches that ran at the same time lengthen the pace only once.
@@ -307,7 +281,7 @@ func (s *streak) fail(now time.Time, member Key, most time.Duration) {
 	}
 }
 
-// end ends the probe if it is of the given object, without a result.
+// end ends the running probe without a result if it is that of the given object.
 func (s *streak) end(key Key) {
 	if s.probe == key {
 		s.probed, s.probe = time.Time{}, Key{}
@@ -328,12 +302,9 @@ func (s *streak) until(now time.Time, key Key) time.Time {
 // failing holds the failures of a policy's patches whose reasons objects may share. Failures in one namespace delay the other patches
 // there, and failures in many namespaces delay all patches.
 type failing struct {
-	// objects has a streak of failed objects for each namespace.
-	objects map[string]*streak
-	// namespaces is the streak of namespaces in which objects failed.
-	namespaces streak
-	// reported is the time of the last log message about a failure.
-	reported time.Time
+	objects    map[string]*streak // A streak of failed objects for each namespace.
+	namespaces streak             // The streak of namespaces in which objects failed.
+	reported   time.Time          // The time of the last log message about a failure.
 }
 
 // of returns the streaks that delay an object, each with the key that is a member if the object failed.
@@ -438,11 +409,9 @@ const (
 
 // Decided is an object with what was decided on it.
 type Decided struct {
-	Object *unstructured.Unstructured
-	// Verdicts are those of all policies that match the object.
-	Verdicts []*placement.Verdict
-	// Decisions are what the verdicts are based on.
-	Decisions []*PolicyDecision
+	Object    *unstructured.Unstructured
+	Verdicts  []*placement.Verdict // The verdicts of all policies that match the object.
+	Decisions []*PolicyDecision    // What the verdicts are based on.
 }
 
 var dataSeed = maphash.MakeSeed()
@@ -468,40 +437,30 @@ func DataOf(decisions []*PolicyDecision) uint64 {
 
 // history holds the recent patches of one object.
 type history struct {
-	// times are the times of the patches within patchWindow.
-	times []time.Time
+	times []time.Time // The times of the patches within patchWindow.
 	// object is a hash of the object's UID. before and version are hashes of its resource versions before and after the last patch.
 	object, before, version uint64
-	// last is the last patch.
-	last patched
-	// earlier are patches before the last one that made other changes, the newest first, at most maxEarlier.
-	earlier []patched
-	// rounds are the patches that did not last within roundWindow.
-	rounds []round
+	last                    patched   // The last patch.
+	earlier                 []patched // Patches before the last one that made other changes, the newest first, at most maxEarlier.
+	rounds                  []round   // The patches that did not last within roundWindow.
 }
 
 // patched is a patch of an object.
 type patched struct {
-	// changes are the changes that the patch made, as encodeChanges returns them.
-	changes unique.Handle[string]
-	// data is what DataOf returned for the decisions that required the patch.
-	data uint64
-	at   time.Time // When the patch was made.
-	// judged reports whether it is known that the patch did not last.
-	judged bool
+	changes unique.Handle[string] // The changes that the patch made, as encodeChanges returns them.
+	data    uint64                // What DataOf returned for the decisions that required the patch.
+	at      time.Time             // When the patch was made.
+	judged  bool                  // Whether it is known that the patch did not last.
 }
 
 // round is a patch that did not last.
 type round struct {
-	at time.Time // When it was found that the patch did not last.
-	// changes are the changes that are required again, or instead, as encodeChanges returns them.
-	changes unique.Handle[string]
-	// stability says why the patch did not last.
-	stability Stability
+	at        time.Time             // When it was found that the patch did not last.
+	changes   unique.Handle[string] // The changes that are required again, or instead, as encodeChanges returns them.
+	stability Stability             // Why the patch did not last.
 }
 
-// patched adds a patch that changed an object to its history. It reports whether the object was patched too often, at least maxPatches
-// times within patchWindow.
+// patched adds a patch that changed an object to its history. It reports whether there were at least maxPatches within patchWindow.
 func (s *Scheduler) patched(now time.Time, key Key, patch Patch, due Due) bool {
 	if now.Sub(s.swept) >= patchWindow {
 		s.swept = now
@@ -541,15 +500,11 @@ func (s *Scheduler) ForgetPatches(forgotten func(Key) bool) {
 // Judgment is the result of Judge.
 type Judgment struct {
 	Stability Stability
-	// TooOften reports whether the object was patched too often within a minute. It must then not be patched, even if Stability is
-	// Settling.
+	// TooOften reports whether the object was patched too often within a minute, and must not be patched even if Stability is Settling.
 	TooOften bool
-	// Due are the verdicts that require changes that Berth stops making because they do not last; nil if it does not stop.
-	Due Due
-	// Began reports whether Judge found only now that patches of the object do not last.
-	Began bool
-	// Again is the delay after which an object that must not be patched must be judged again.
-	Again time.Duration
+	Due      Due           // The verdicts that require changes that Berth stops making because they do not last; nil if it does not stop.
+	Began    bool          // Whether Judge found only now that patches of the object do not last.
+	Again    time.Duration // The delay after which an object that must not be patched must be judged again.
 }
 
 // Judge reports whether patches of an object last. If they do not last for any field that is required to change, the object must not be
@@ -599,8 +554,7 @@ func (s *Scheduler) Judge(now time.Time, key Key, d Decided) (out Judgment) {
 	return out
 }
 
-// count adds a round for a patch that did not last. d and required are the newest decision. written reports whether a client wrote the
-// object since the last patch.
+// count adds a round for a patch that did not last. d and required are the newest decision. written: a client wrote since the last patch.
 func (h *history) count(now time.Time, d Decided, required Due, written bool) {
 	data := DataOf(d.Decisions)
 	changes, sameData := required.changes(), h.last.data == data && data != 0
@@ -655,17 +609,14 @@ func (p patched) common(changes []placement.Change) (out []placement.Change) {
 
 // protectedPod is a Pod whose eviction a PodDisruptionBudget did not allow.
 type protectedPod struct {
-	policies []string // The names of the policies that require the eviction.
-	// at is when the eviction was tried last.
-	at time.Time
-	// delay is how long after that the Pod waits.
-	delay time.Duration
+	policies []string      // The names of the policies that require the eviction.
+	at       time.Time     // When the eviction was tried last.
+	delay    time.Duration // How long the Pod waits after at.
 }
 
 // repeat describes the evictions of Pods of one controller whose new Pods may require the same changes again.
 type repeat struct {
-	// age is how old a Pod that was created after the first eviction must be before it is evicted.
-	age time.Duration
+	age time.Duration // How old a Pod that was created after the first eviction must be before it is evicted.
 	// since is the time of the first eviction, and last that of the newest one.
 	since, last time.Time
 	made        patched // The changes for which the Pods are evicted.
@@ -696,9 +647,8 @@ func (s *Scheduler) evictionDelay(now time.Time, key Key, pod *unstructured.Unst
 	return out
 }
 
-// evicted records that a Pod was evicted at a time, which must not be later than the request. If the Pod was created after an eviction of
-// another Pod of its controller for the same changes, evicted returns how old the controller's next Pods must be before they are evicted;
-// otherwise 0.
+// evicted records that a Pod was evicted at a time, which must not be later than the request. It returns how old the controller's next Pods
+// must be before they are evicted; 0 unless the Pod was created after an eviction of another one for the same changes.
 func (s *Scheduler) evicted(at time.Time, key Key, pod *unstructured.Unstructured, due Due) (age time.Duration) {
 	delete(s.protected, key)
 	maps.DeleteFunc(s.repeats, func(_ types.UID, r repeat) bool { return r.over(at) })

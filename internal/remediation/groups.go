@@ -54,13 +54,11 @@ type policyGroups struct {
 	// groups are the groups of equal objects, by the content of the fields that the policy reads. choosing are the groups with an open
 	// decision, by the content of the fields that the open decision depends on.
 	groups, choosing map[string]*group
-	// rest has the members that are in no other group.
-	rest *group
+	rest             *group // The members that are in no other group.
 	// single finds the first object of each kind in rest, by a hash of the fields that the policy reads. To save memory, a group is created
 	// only for the second equal object.
 	single map[uint64]*membership
-	// swept is the revision of the data in the last sweep.
-	swept uint64
+	swept  uint64 // The revision of the data in the last sweep.
 	// decided reports whether a decision on data has been recorded since the last sweep. It tells whether data that is missing now was
 	// there meanwhile, because the revision of missing data is always 0.
 	decided bool
@@ -68,15 +66,13 @@ type policyGroups struct {
 
 // group is a set of objects that are equal in all fields that the policy reads, or in all fields that its open decision depends on.
 type group struct {
-	in       *policyGroups      // The groups of the policy.
-	key      string             // The key in policyGroups.groups or policyGroups.choosing.
-	input    map[string]any     // The fields of one member that the policy reads.
-	decision placement.Decision // The decision on all members, unless chooses is set.
-	// chooses reports whether the group has an open decision. decision is then not used.
-	chooses bool
-	open    placement.OpenDecision // The open decision; nil unless chooses is set.
-	// revision is that of the data when the evaluation of the decision began. If the data changed meanwhile, the revision never occurs
-	// again.
+	in       *policyGroups          // The groups of the policy.
+	key      string                 // The key in policyGroups.groups or policyGroups.choosing.
+	input    map[string]any         // The fields of one member that the policy reads.
+	decision placement.Decision     // The decision on all members, unless chooses is set.
+	chooses  bool                   // Whether the group has an open decision. decision is then not used.
+	open     placement.OpenDecision // The open decision; nil unless chooses is set.
+	// revision is that of the data when the evaluation of the decision began. If the data changed meanwhile, it never occurs again.
 	revision uint64
 	members  []*membership // The memberships of the objects in the group.
 }
@@ -91,11 +87,9 @@ type object struct {
 type membership struct {
 	object *object
 	group  *group
-	index  int // The index in group.members.
-	// hash is the key of the membership in policyGroups.single; 0 if it is not in there.
-	hash uint64
-	// chosen are the clusters that an open decision chose for the object; nil in groups without an open decision.
-	chosen *chosen
+	index  int     // The index in group.members.
+	hash   uint64  // The key of the membership in policyGroups.single; 0 if it is not in there.
+	chosen *chosen // The clusters that an open decision chose for the object; nil in groups without an open decision.
 }
 
 // chosen are the clusters that an open decision chose for the object with a path.
@@ -118,21 +112,17 @@ type PolicyDecision struct {
 	// calling Evaluated if Lookup returned the PolicyDecision.
 	Decision placement.Decision
 	Err      error // Why the policy could not decide.
-	// Known reports whether Decision is set without an evaluation: an equal object was decided on the same data, or only clusters were
-	// chosen.
+	// Known reports whether Decision needs no evaluation: an equal object was decided on the same data, or only clusters were chosen.
 	Known bool
 
 	policy   *placement.Policy
 	fields   *projection.FieldSet // The fields that the policy reads.
 	revision uint64               // The revision of the data before the evaluation; 0 if data was missing.
-	// input is the object as the policy gets it; nil if Lookup did not create the PolicyDecision.
-	input map[string]any
-	// key encodes the fields of input that the policy reads, or that open depends on; nil if the decision must not be shared with other
-	// objects.
-	key []byte
-	// open is the open decision that was completed to Decision for path; nil if there is none.
-	open placement.OpenDecision
-	path string // The path of the object, if open is not nil.
+	input    map[string]any       // The object as the policy gets it; nil if Lookup did not create the PolicyDecision.
+	// key encodes the fields of input that the policy reads, or that open depends on; nil if other objects must not share the decision.
+	key  []byte
+	open placement.OpenDecision // The open decision that was completed to Decision for path; nil if there is none.
+	path string                 // The path of the object, if open is not nil.
 }
 
 // NewPolicyDecision returns a PolicyDecision that is not shared with other objects. Call it before evaluating the policy, so that Record
@@ -374,9 +364,9 @@ func (in *policyGroups) stale(revision uint64) bool {
 }
 
 // Sweep updates a policy's groups to the newest data. It calls evaluate for each group whose decision is based on older data. input has the
-// fields of one member that the policy reads. It calls again with the objects that must be decided again: the members of groups whose
-// decision changed or whose evaluation failed, and the objects in no group. For a group with an open decision, these are only the members
-// for which other clusters may be chosen.
+// fields of one member that the policy reads. Sweep passes to the function again the objects that must be decided again: the members of
+// groups whose decision changed or whose evaluation failed, and the objects in no group. Of a group with an open decision, it passes only
+// the members for which other clusters may be chosen.
 //
 // Only one goroutine at a time may call Sweep, after each change of data. If no data that the policy reads has changed, it does nothing.
 func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error), again func([]Key)) {

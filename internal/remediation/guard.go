@@ -85,19 +85,16 @@ func RemovesAllClusters(v *placement.Verdict) bool {
 
 // Pause describes why remediation of a policy is paused.
 type Pause struct {
-	// Change is the ID of the change that is not carried out. A release names it.
-	Change string
-	// Scope says in which namespaces the change is not carried out.
-	Scope containment.Scope
+	Change string            // The ID of the change that is not carried out. A release names it.
+	Scope  containment.Scope // In which namespaces the change is not carried out.
 	// Denied, Emptied, and Undecided are how many objects the change would newly leave denied, without clusters, and undecided. Matched is
 	// the number of all matched objects.
 	Denied, Emptied, Undecided, Matched int
 	// Before is the number of objects that were already denied, without clusters, or undecided before the change.
 	Before int
 	// Percent is the limit of spec.remediation.blastRadius that the change exceeds, in percent of the matched objects.
-	Percent int32
-	// Examples are the names of some objects that the change would harm, sorted. Only Ledger.Report sets it.
-	Examples []string
+	Percent  int32
+	Examples []string // The names of some objects that the change would harm, sorted. Only Ledger.Report sets it.
 }
 
 // Everywhere reports whether remediation is paused in all namespaces. It returns false for nil.
@@ -134,27 +131,19 @@ func (p *Pause) Message(policy string, named bool) string {
 
 // guard counts, for one policy, the objects that changes harm, and pauses remediation if they are too many. The Ledger's mutex protects it.
 type guard struct {
-	// bound is the limit of the policy's version that was recorded last.
-	bound      placementv1.BlastRadius
-	generation int64 // The generation of that version.
-	// harmed are the objects that were unharmed before a change and are harmed now.
-	harmed tally[harmed]
-	// kinds are the numbers of the objects in harmed, by kind of harm.
-	kinds [undecided + 1]int
-	// fresh are the objects that were added to harmed since the last call of judge.
-	fresh []Key
-	// swept is when sweep last removed old objects from harmed.
-	swept time.Time
-	// unwell is the number of matched objects with a harm, including those that had it before the change.
-	unwell int
-	// open is the number of assessments of the policy that are not concluded.
-	open int
+	bound      placementv1.BlastRadius // The limit of the policy's version that was recorded last.
+	generation int64                   // The generation of the policy's version that was recorded last.
+	harmed     tally[harmed]           // The objects that were unharmed before a change and are harmed now.
+	kinds      [undecided + 1]int      // The numbers of the objects in harmed, by kind of harm.
+	fresh      []Key                   // The objects that were added to harmed since the last call of judge.
+	swept      time.Time               // When sweep last removed old objects from harmed.
+	unwell     int                     // The number of matched objects with a harm, including those that had it before the change.
+	open       int                     // The number of assessments of the policy that are not concluded.
 	// began is when the present series of assessments began, each of which began before or soon after the end of another. ended is when the
 	// last assessment was concluded.
 	began, ended time.Time
-	// long reports whether the present series of assessments is so long that nothing should wait for its end.
-	long  bool
-	pause *Pause // Nil if remediation is not paused.
+	long         bool   // Whether the present series of assessments is so long that nothing should wait for its end.
+	pause        *Pause // Nil if remediation is not paused.
 	// allowed is how many objects may be harmed beyond the limit, because they were harmed before the change for which an earlier leader
 	// paused.
 	allowed int
@@ -168,26 +157,21 @@ type guard struct {
 
 // harmed is an object that a change harms.
 type harmed struct {
-	harm harm // How it is harmed now.
-	// since is when judge first counted the object; zero before that.
-	since time.Time
+	harm  harm      // How it is harmed now.
+	since time.Time // When judge first counted the object; zero before that.
 }
 
 // Assessment is the set of objects that must be decided again because of one change. Patches for its policies are held until all objects
 // that these policies may match are decided. It is safe for concurrent use.
 type Assessment struct {
-	ledger *Ledger
-	// accounts are those of the policies that still wait for objects, by name.
-	accounts map[string]*account
-	since    time.Time // When it began.
+	ledger   *Ledger
+	accounts map[string]*account // By name, the policies that still wait for objects.
+	since    time.Time           // When it began.
 	// pending are the objects that have not been decided, each with the names of the policies that match it, or with unknown.
-	pending map[Key][]string
-	// waits are the numbers of pending objects by policy.
-	waits map[string]int
-	// complete reports whether all objects have been added.
-	complete bool
-	// occasion is the change that is assessed.
-	occasion *occasion
+	pending  map[Key][]string
+	waits    map[string]int // The numbers of pending objects by policy; by "" those whose policies are unknown.
+	complete bool           // Whether all objects have been added.
+	occasion *occasion      // The change that is assessed.
 }
 
 // unknown are the policies that match a pending object if these are not known yet.
@@ -223,7 +207,7 @@ func (a *Assessment) Add(keys ...Key) {
 	}
 }
 
-// add adds an object that the given policies match.
+// add makes an object pending. policies are those that match it, or unknown.
 func (a *Assessment) add(key Key, policies []string) {
 	a.pending[key] = policies
 	for _, name := range policies {
@@ -339,15 +323,12 @@ func (l *Ledger) Holds(policy, namespace string) (assessed time.Time, paused boo
 
 // AssessmentResult is the result of ConcludeAssessments.
 type AssessmentResult struct {
-	// Released are the objects that must be decided again because of a new plan or an approval.
-	Released []Key
-	// Freed reports whether Ledger.Holds may hold back fewer patches than before.
-	Freed bool
+	Released []Key // The objects that must be decided again because of a new plan or an approval.
+	Freed    bool  // Whether Ledger.Holds may hold back fewer patches than before.
 	// Paused are the policies for which remediation was paused, in all namespaces or in more than before. Resumed are those whose pause
 	// ended.
 	Paused, Resumed []string
-	// Changed are the policies whose pause or plan changed, or of which an assessment ended.
-	Changed []string
+	Changed         []string // The policies whose pause or plan changed, or of which an assessment ended.
 	// Unsaved are the policies with an approved plan that the caller must store before it is carried out. See Ledger.Unsaved.
 	Unsaved []string
 	// Unconcluded reports whether an assessment is still open: the caller must call ConcludeAssessments again after AssessmentLimit.
@@ -400,9 +381,8 @@ func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool
 	return len(of.accounts) == 0
 }
 
-// ExceedsBlastRadius returns whether a change pauses remediation, and in which namespaces. harmed are the numbers of objects that the
-// change harms, by namespace, and matched is the number of all matched objects. allowed is the number of objects that it may harm beyond
-// the limit, of which all fields must be set.
+// ExceedsBlastRadius returns whether a change pauses remediation, and in which namespaces. All fields of limit must be set. harmed are the
+// numbers of objects that the change harms, by namespace, matched that of all matched objects, and allowed how many more than limit may be.
 func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed map[string]int, matched, allowed int) (scope containment.Scope, pauses bool) {
 	if limit.Percent >= 100 {
 		return nil, false
@@ -438,8 +418,8 @@ func (l *Ledger) conclude(name string, a *account, assessed bool, now time.Time,
 	out.Freed = out.Freed || a.open == 0 && (a.pause == nil || assessed || narrower)
 }
 
-// judge begins, continues, or ends the pause. next is a pause with the present numbers, which judge completes. over reports whether they
-// exceed the limit, and wider whether a pause now includes objects that were not paused before.
+// judge begins, continues, or ends the pause. next is a pause with the present numbers, which judge completes. over reports whether the
+// numbers exceed the limit, and wider whether the pause now includes objects that were not paused before.
 func (g *guard) judge(now time.Time, next *Pause) (over, wider bool) {
 	before := g.pause
 	next.Scope, over = ExceedsBlastRadius(g.bound, g.harmed.namespaces, next.Matched, g.allowed)
@@ -537,7 +517,7 @@ func (l *Ledger) Resume(policy, change string, before int, scope containment.Sco
 }
 
 // Settle ends what Resume and Continue began for a policy. decided reports whether all of its objects are decided. Once they are, and no
-// assessment of the policy is open, the pause may end, and so does the wait for the rest of an approved plan. If overdue is true, that wait
+// assessment of the policy is open, the pause may end, and the wait for the rest of an approved plan ends. If overdue is true, that wait
 // ends although some objects are not decided, and the approval remains for them. Settle returns false if the caller must call it again
 // later. The caller must call ConcludeAssessments afterwards.
 func (l *Ledger) Settle(policy string, decided, overdue bool) bool {

@@ -79,30 +79,20 @@ func (l *locked) lock() (unlock func()) {
 // Ledger records what policies decided on existing objects, as one finding for each policy and object. It is safe for concurrent use.
 // Callers of unexported methods hold mu.
 type Ledger struct {
-	// Groups are the groups of objects with equal decisions.
-	Groups *Groups
+	Groups *Groups // The groups of objects with equal decisions.
 	locked
-	accounts map[string]*account // By name of the policy.
-	// matched are the objects that policies match.
-	matched map[Key]matchedObject
-	// lists count the matched objects, by the text of their lists of clusters.
-	lists map[string]*listCount
-	// assessments are the open assessments.
-	assessments []*Assessment
+	accounts    map[string]*account   // By name of the policy.
+	matched     map[Key]matchedObject // The objects that policies match.
+	lists       map[string]*listCount // The numbers of matched objects, by the text of their lists of clusters.
+	assessments []*Assessment         // The open assessments.
 	// late are the objects that were not decided when an assessment ended, each with the names of the policies of the assessment.
-	late map[Key]sets.Set[string]
-	// blamed holds why objects are decided again that are in no assessment.
-	blamed map[Key][]blame
-	// skipped are the objects that can't be decided for now.
-	skipped sets.Set[Key]
-	// contested are the objects that other clients change back after patches. Their findings are unsettled.
-	contested map[Key]contest
-	// planned is when ConcludeAssessments last made plans without an assessment.
-	planned time.Time
-	// violations publishes the namespaces in which violations may have changed.
-	violations notify.Topic[string]
-	// recorded publishes the objects whose findings were recorded.
-	recorded notify.Topic[Key]
+	late       map[Key]sets.Set[string]
+	blamed     map[Key][]blame      // Why objects that are in no assessment are decided again.
+	skipped    sets.Set[Key]        // The objects that can't be decided for now.
+	contested  map[Key]contest      // The objects that other clients change back after patches. Their findings are unsettled.
+	planned    time.Time            // When ConcludeAssessments last made plans without an assessment.
+	violations notify.Topic[string] // Publishes the namespaces in which violations may have changed.
+	recorded   notify.Topic[Key]    // Publishes the objects whose findings were recorded.
 }
 
 // matchedObject is an object that policies match.
@@ -115,13 +105,10 @@ type matchedObject struct {
 
 // account holds what is known of one policy.
 type account struct {
-	objects map[Key]finding // The findings of the policy on the objects that it matches.
-	// types are the numbers of matched objects by type.
-	types map[schema.GroupVersionResource]int
-	// remediated is the number of patches and evictions for the policy.
-	remediated int64
-	// obstacle is an object that could not be patched, and why.
-	obstacle obstacle
+	objects    map[Key]finding                     // The findings of the policy on the objects that it matches.
+	types      map[schema.GroupVersionResource]int // The numbers of matched objects by type.
+	remediated int64                               // The number of patches and evictions for the policy.
+	obstacle   obstacle                            // An object that could not be patched, and why.
 	planning
 	guard
 }
@@ -142,31 +129,25 @@ type contest struct {
 // finding is what one policy decided on one object.
 type finding struct {
 	// effect is what the policy would do to the object; the zero Handle for nothing, by no rule. Findings with equal effects share one.
-	effect unique.Handle[effect]
-	// failure is why the policy could not decide the object; "" if it decided.
-	failure string
+	effect  unique.Handle[effect]
+	failure string // Why the policy could not decide the object; "" if it decided.
 	// unsettled reports whether the object is no longer patched because patches do not last. unseen reports whether the object was patched
 	// or evicted since, and has not been decided in its new version.
 	unsettled, unseen bool
 	harm              harm // How the policy leaves the object without a placement.
 	// move is the ID of the move that the policy requires; zero for none. If the object can't be decided, it remains that of the plan.
-	move moveID
-	// planned is how move relates to the plan of the policy.
-	planned planRelation
-	// why is the occasion of move; nil if the object or its namespace changed, and if there is no move.
-	why *occasion
-	// version is the resource version of the object when it was decided.
-	version string
+	move    moveID
+	planned planRelation // How move relates to the plan of the policy.
+	why     *occasion    // The occasion of move; nil if the object or its namespace changed, and if there is no move.
+	version string       // The resource version of the object when it was decided.
 }
 
 // effect is what one policy would do to an object, and which of its rules decides that.
 type effect struct {
-	// violation describes how the object violates the policy; "" if it does not.
-	violation string
+	violation string // Describes how the object violates the policy; "" if it does not.
 	// denied reports whether the policy denies the object. enforced reports whether the policy is in mode Enforce.
 	denied, enforced bool
-	// rule is the name of the rule of spec.rules that decides the object; "" for none.
-	rule string
+	rule             string // The name of the rule of spec.rules that decides the object; "" for none.
 	// changes are the required changes, as encodeChanges returns them. conflicts are the names of the policies that set another value for a
 	// key, sorted, each followed by a space.
 	changes, conflicts string
@@ -266,8 +247,8 @@ func (l *Ledger) account(name string) *account {
 	return a
 }
 
-// Record replaces all findings on an object with a UID and a resource version by those of the verdicts. It returns the names of the
-// policies whose findings changed.
+// Record replaces all findings on an object with a UID and a resource version by those of the verdicts, and returns the names of the
+// policies whose findings changed. unsettled reports whether the object is no longer patched because patches do not last.
 func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*placement.Verdict, unsettled bool) (changed []string) {
 	patched, approved := rulingOf(verdicts), rulingOf(released(verdicts))
 	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
@@ -491,10 +472,8 @@ type Violation struct {
 
 // Violations are the violations of all policies in one namespace. An object counts once for each policy that it violates.
 type Violations struct {
-	// Total is the number of violations by outcome. It includes those that are not listed.
-	Total map[Outcome]int
-	// First are the first violations in the order of objects and policies.
-	First []Violation
+	Total map[Outcome]int // The number of violations by outcome. It includes those that are not listed.
+	First []Violation     // The first violations in the order of objects and policies.
 }
 
 // Violations returns the violations in a namespace, and lists at most limit of them; "" stands for objects without a namespace. It leaves
@@ -538,38 +517,26 @@ type Report struct {
 	// Denied is the number of objects that the policy would deny now, Moved the number of those that it would change, and Failed the number
 	// of those that it could not decide. Violations is their sum.
 	Denied, Moved, Failed, Violations int
-	// FailedMessage names the first object that the policy could not decide, and says why.
-	FailedMessage string
-	// Sample are the first violations, in the order of objects.
-	Sample []placementv1.Violation
-	// Conflicted is the number of objects with a key for which another policy sets another value.
-	Conflicted int
-	// Conflicts are the names of those other policies.
-	Conflicts []string
-	// Rules are the numbers of objects by the name of the rule of spec.rules that decides them. Objects that no rule decides are not
-	// counted.
+	FailedMessage                     string                  // Names the first object that the policy could not decide, and says why.
+	Sample                            []placementv1.Violation // The first violations, in the order of objects.
+	Conflicted                        int                     // The number of objects with a key for which another policy sets another value.
+	Conflicts                         []string                // The names of the policies that set those other values.
+	// Rules are the numbers of objects by the name of the rule of spec.rules that decides them, without those that no rule decides.
 	Rules map[string]int
 	// Unsettled are the names of objects that Berth stopped patching because what the policies decide changes after each patch. Contested
 	// are those that it stopped patching because other clients change them back, with the names of the clients. Both are sorted.
 	Unsettled, Contested []string
-	// Obstacle names an object that has to be moved and could not be patched, and says why; "" if there is none.
-	Obstacle string
-	// Unauthorized reports whether the object could not be patched because Berth lacks the permission.
-	Unauthorized bool
-	// Remediated is the number of patches and evictions for the policy since this leader began. It includes only those whose object has
-	// been decided since.
+	Obstacle             string // Names an object that has to be moved and could not be patched, and says why; "" if there is none.
+	Unauthorized         bool   // Whether the object of Obstacle could not be patched because Berth lacks the permission.
+	// Remediated is the number of patches and evictions for the policy since this leader began, of objects that have been decided since.
 	Remediated int64
-	// Pause describes why remediation is paused; nil if it is not.
-	Pause *Pause
+	Pause      *Pause // Describes why remediation is paused; nil if it is not.
 	// Assessing reports whether objects are being decided again because of a change. Meanwhile, the numbers mix findings from before and
 	// after the change. It is false in a series of changes that lasts longer than AssessmentLimit.
-	Assessing bool
-	// Plan is the newest plan; nil if no object ever had to be moved.
-	Plan *Plan
-	// Approval is the newest approval of any plan of the policy; nil if there is none.
-	Approval *Approval
-	// Outstanding is the number of objects that have to be moved, whether or not they are in the plan.
-	Outstanding int
+	Assessing   bool
+	Plan        *Plan     // The newest plan; nil if no object ever had to be moved.
+	Approval    *Approval // The newest approval of any plan of the policy; nil if there is none.
+	Outstanding int       // The number of objects that have to be moved, whether or not they are in the plan.
 }
 
 // Limits for a policy's status: of the objects and transitions that it lists, and of the bytes of a message.
@@ -755,8 +722,7 @@ func ComplianceOf(verdicts []*placement.Verdict) Compliance {
 	return out
 }
 
-// listCount counts the objects that have one text as their list of clusters. So recording an object takes the same time for any number of
-// clusters.
+// listCount counts the objects that have one text as their list of clusters, so that recording takes the same time for long lists.
 type listCount struct {
 	text   string // The list, as a text of package clusterlist.
 	counts ComplianceCounts
@@ -806,8 +772,7 @@ func (c ComplianceCounts) plus(other ComplianceCounts) ComplianceCounts {
 
 // ClusterCount is the number of objects in a cluster, by compliance.
 type ClusterCount struct {
-	// Cluster is the name of the cluster. It is empty for all clusters that are not counted individually; an object in several of these
-	// counts once for each.
+	// Cluster is the name of the cluster; "" for all clusters that are not counted individually: an object counts once for each of these.
 	Cluster string
 	Objects ComplianceCounts
 }

@@ -43,18 +43,14 @@ import (
 type Rollout struct {
 	UID        types.UID // The UID of the object.
 	Generation int64     // The generation of the object when it was observed.
-	// Ready reports whether the rollout is complete and the object is ready.
-	Ready bool
-	// Failure is why the rollout failed; "" if it did not.
-	Failure string
+	Ready      bool      // Whether the rollout is complete and the object is ready.
+	Failure    string    // Why the rollout failed; "" if it did not.
 	// Version is the resource version of the object about which a multi-cluster system reports. Ready then reports whether the object runs
 	// in its clusters. It is empty if Ready comes from the object's own status.
 	Version string
-	// Serves reports whether the object is available although it is not ready: it still runs in clusters that it leaves. It is set only for
-	// reports.
-	Serves bool
-	// Missing is a message that says what is missing until the object runs in its clusters. It is set only for reports.
-	Missing string
+	// Serves reports whether the object is available although not ready: it still runs in clusters that it leaves. Only reports set it.
+	Serves  bool
+	Missing string // A message that says what is missing until the object runs in its clusters. Only reports set it.
 }
 
 // rolls reports whether the pods of an object are replaced automatically when its pod template changes.
@@ -68,8 +64,7 @@ func rolls(obj *unstructured.Unstructured) bool {
 	return strategy != "OnDelete"
 }
 
-// RolloutOf returns the progress of an object by kstatus. The object must have the fields of RolloutFields. An object with a malformed
-// status is not ready.
+// RolloutOf returns the progress by kstatus of an object that has the fields of RolloutFields. With a malformed status, it is not ready.
 func RolloutOf(obj *unstructured.Unstructured) Rollout {
 	out := Rollout{UID: obj.GetUID(), Generation: obj.GetGeneration()}
 	pod := obj.GroupVersionKind().GroupKind() == podKind
@@ -98,8 +93,7 @@ var notRolled = []schema.GroupResource{
 	{Group: "batch", Resource: "jobs"}, {Group: "batch", Resource: "cronjobs"},
 }
 
-// Observes reports whether remediation of a policy may replace or evict pods of a type of objects, so that it must know which objects are
-// ready.
+// Observes reports whether remediation of a policy may replace or evict pods of objects of a type, and so must know which are ready.
 func Observes(p *placement.Policy, resource schema.GroupResource) bool {
 	return p.WatchesRollouts() && (!slices.Contains(notRolled, resource) || EvictsFrom(p, resource))
 }
@@ -108,31 +102,23 @@ func Observes(p *placement.Policy, resource schema.GroupResource) bool {
 type movement struct {
 	// patching has the claims of the policies for which the object is being patched, or was granted a patch, by their bounds.
 	patching map[*bounds]claim
-	// began is when Ask allowed the last patch.
-	began time.Time
-	// granted is the object's place in line from when Schedule grants it a patch until Ask is called; nil otherwise.
-	granted *waiter
+	began    time.Time // When Ask allowed the last patch.
+	granted  *waiter   // The object's place in line from when Schedule grants it a patch until Ask is called; nil otherwise.
 	// following has the bounds of the policies for which the object counts as moved, from the end of the patch until the object is ready.
 	// The value reports whether the object counts as unavailable meanwhile.
 	following map[*bounds]bool
-	// patched has the UID, the generation, and the resource version of the object after the patch.
-	patched Rollout
-	// reported is set if only the report of a multi-cluster system tells whether the object is ready.
-	reported bool
-	// moved is when the object was moved to other clusters; zero if it was not.
-	moved time.Time
-	// deadline is when the move fails if the object is not ready by then; zero for never. If adopted is set, the object then no longer
-	// counts as moved instead.
+	patched   Rollout   // The UID, the generation, and the resource version of the object after the patch.
+	reported  bool      // Set if only the report of a multi-cluster system tells whether the object is ready.
+	moved     time.Time // When the object was moved to other clusters; zero if it was not.
+	// deadline is when the move fails if the object is not ready, or, if adopted is set, no longer counts as a move; zero for never.
 	deadline time.Time
 	// adopted is set while the object counts as moved only because an earlier leader may have been moving it. late is set once the move has
 	// failed because the object was not ready by the deadline.
 	adopted, late bool
-	// seen is the newest observed progress since the movement began. It may be newer than the end of the patch.
-	seen Rollout
+	seen          Rollout // The newest observed progress since the movement began. It may be newer than the end of the patch.
 	// unobserved is set if the rollout of the object is no longer observed. The object then does not count as moved after the patch.
 	unobserved bool
-	// evicted is set if the object is a Pod that was evicted. It counts as moved until there is no Pod with its UID.
-	evicted bool
+	evicted    bool // Set if the object is a Pod that was evicted. It counts as moved until there is no Pod with its UID.
 }
 
 // movesFor reports whether the object is being patched or moved for the policy of the bounds.
@@ -198,8 +184,7 @@ func byPolicy(a, b claim) int { return strings.Compare(a.name, b.name) }
 
 // Carrier describes the multi-cluster systems that carry an object to clusters. The zero value stands for none.
 type Carrier struct {
-	// Reports reports whether one of them reports where the object runs. Surges reports whether the object stays in its old clusters until
-	// it runs in the new ones.
+	// Reports is set if one of them reports where the object runs, Surges if the object stays in its old clusters until it runs in new ones.
 	Reports, Surges bool
 }
 
@@ -211,8 +196,7 @@ func (s *Scheduler) movementOf(key Key) *movement {
 	return s.moving[key]
 }
 
-// follow makes an object count as moved after its patch, for the policies whose claim says that. The deadline is by the shortest
-// moveTimeout of these policies.
+// follow makes an object count as moved after its patch, for the policies whose claim says that, at most for their shortest moveTimeout.
 func (s *Scheduler) follow(now time.Time, m *movement) {
 	var timeout time.Duration
 	for b, c := range m.patching {
@@ -311,8 +295,7 @@ func (s *Scheduler) ObserveAll(now time.Time, resource schema.GroupVersionResour
 	}
 }
 
-// Unsettle records that policies may match objects whose rollouts have not been observed. No policy may replace pods until Settle is called
-// for it.
+// Unsettle records that policies may match objects with unobserved rollouts. No policy may replace pods until Settle is called for it.
 func (s *Scheduler) Unsettle() {
 	defer s.lock()()
 	s.epoch++
@@ -428,14 +411,12 @@ func (s *Scheduler) takeOver(now time.Time, b *bounds, all bool) {
 	s.changed(b.name)
 }
 
-// adopt makes a movement that of an object whose rollout an earlier leader began, or may have begun if adopted is true. late is set if the
-// move has failed.
+// adopt makes a movement that of a rollout that an earlier leader began, or may have begun if adopted is true. late: the move has failed.
 func (m *movement) adopt(r Rollout, adopted, late bool) {
 	m.patched, m.reported, m.adopted, m.late = r, r.Version != "", adopted, late
 }
 
-// expire ends the wait of the movements whose deadline has come: adopted objects no longer count as moved, and the moves of other objects
-// have failed.
+// expire ends the wait of the movements whose deadline has come: adopted objects no longer count as moved; the moves of others have failed.
 func (s *Scheduler) expire(now time.Time) {
 	s.deadline = time.Time{}
 	for key, m := range s.moving {
@@ -477,18 +458,12 @@ func (s *Scheduler) resuming() (out []string) {
 
 // Left is the state of a policy's patches that an earlier leader left.
 type Left struct {
-	// Generation is the generation of the policy's version that was in force.
-	Generation int64
-	// Moving reports whether the leader may have been moving objects.
-	Moving bool
-	// Moves are the known moves to other clusters that had not ended.
-	Moves []Move
-	// Failed are the objects whose patch or rollout had failed.
-	Failed []Failure
-	// Pause is the ID of the pause because of such failures; "" for none.
-	Pause string
-	// PausedIn says in which namespaces the pause stops patches.
-	PausedIn containment.Scope
+	Generation int64             // The generation of the policy's version that was in force.
+	Moving     bool              // Whether the leader may have been moving objects.
+	Moves      []Move            // The known moves to other clusters that had not ended.
+	Failed     []Failure         // The objects whose patch or rollout had failed.
+	Pause      string            // The ID of the pause because of failed patches or rollouts; "" for none.
+	PausedIn   containment.Scope // In which namespaces the pause stops patches.
 }
 
 // Resume restores the state of a policy's patches that an earlier leader left. Call it before Ask.
@@ -584,36 +559,28 @@ type Waiting struct {
 	// how many wait until it is known which objects are ready, Stopped how many wait because too many patches failed, and Protected how
 	// many Pods wait because a PodDisruptionBudget does not allow their eviction.
 	Paced, Settling, Stopped, Protected int
-	// Closed is how many objects wait until a window opens.
-	Closed int
-	// Opens is when the first of these windows opens; zero if none ever does.
-	Opens time.Time
+	Closed                              int       // How many objects wait until a window opens.
+	Opens                               time.Time // When the first window for which objects wait opens; zero if none ever does.
 	// ClosedFor is the policy that has the window of Opens. It may be another policy that wants to patch the same objects.
 	ClosedFor string
 	// Unavailable is how many objects wait because other objects are unavailable. UnavailableNow is how many objects of the policy
 	// UnavailableFor are unavailable, and MaxUnavailable is how many of them may be.
 	Unavailable, UnavailableNow, MaxUnavailable int
-	// FirstUnavailable is one of the unavailable objects.
-	FirstUnavailable Key
+	FirstUnavailable                            Key // The first unavailable object of the policy UnavailableFor.
 	// UnavailableFor is the policy whose limit it is. It may be another policy that wants to patch the same objects.
 	UnavailableFor string
-	// Rollouts is the number of patched objects whose rollout is not complete, and of evicted Pods that are not gone. It is not known while
-	// Resuming is set.
+	// Rollouts is the number of objects with an incomplete rollout after a patch, and of evicted Pods not gone; unknown while Resuming.
 	Rollouts int
-	// Resuming reports whether it is not known yet which objects an earlier leader was moving.
-	Resuming bool
+	Resuming bool // Whether it is not known yet which objects an earlier leader was moving.
 	// Moves are the moves to other clusters in which the object does not run yet, as far as a multi-cluster system reports that, sorted.
 	// While Resuming is set, they include all that the earlier leader left.
 	Moves []Move
 	// Late is the number of objects in Rollouts whose move has failed because they did not run in their new clusters in time. They count
 	// against the limits of their own namespace alone.
-	Late int
-	// Failures are the objects whose patch or rollout failed.
-	Failures []Failure
-	// Pause is the ID of the pause because of these failures; "" for none.
-	Pause string
-	// PausedIn says in which namespaces the pause stops patches.
-	PausedIn containment.Scope
+	Late     int
+	Failures []Failure         // The objects whose patch or rollout failed.
+	Pause    string            // The ID of the pause because of failed patches or rollouts; "" for none.
+	PausedIn containment.Scope // In which namespaces the pause stops patches.
 }
 
 // Paused reports whether the patches of the policy stopped in all namespaces because too many failed.
@@ -644,20 +611,16 @@ func (w *Waiting) PauseMessage(policy string, named bool) string {
 
 // Move is an object that was moved to other clusters, in which it does not run yet.
 type Move struct {
-	// Key is the object, without the version of its resource.
-	Key
-	// Since is when the object was moved. Deadline is when the move fails if the object does not run in its clusters by then; zero if it
-	// has failed.
+	Key // The object, without the version of its resource.
+	// Since is when the object was moved. Deadline is when the move fails if the object does not run in its clusters; zero if it has.
 	Since, Deadline time.Time
 }
 
 // Failure is an object whose patch the API server refused, or whose rollout failed after a patch.
 type Failure struct {
-	// Key is the object, without the version of its resource.
-	Key
-	Reason string // Why it failed.
-	// Rollout reports whether the rollout failed, and not the patch.
-	Rollout bool
+	Key            // The object, without the version of its resource.
+	Reason  string // Why it failed.
+	Rollout bool   // Whether the rollout failed, and not the patch.
 }
 
 // Waiting returns what the objects that a policy has to patch wait for at a time.

@@ -42,24 +42,16 @@ import (
 
 // Plan describes the moves that a policy required when all objects that a change concerns had been decided, before the first patch.
 type Plan struct {
-	// Digest identifies the set of moves: equal moves have the same digest, in any process.
-	Digest string
-	// Cause is why the plan was made.
-	Cause Cause
-	// Causes are texts that describe the cause.
-	Causes []string
-	// Generation is the generation of the policy that decided the objects.
-	Generation int64
-	// Since is when the plan was made.
-	Since time.Time
+	Digest     string    // Identifies the set of moves: equal moves have the same digest, in any process.
+	Cause      Cause     // Why the plan was made.
+	Causes     []string  // Texts that describe the cause.
+	Generation int64     // The generation of the policy that decided the objects.
+	Since      time.Time // When the plan was made.
 	// Moves is the number of moves in the plan, one for each object. Done is the number of those that are no longer required.
 	Moves, Done int
-	// Undecided is the number of objects that the policy could not decide when the plan was made.
-	Undecided int
-	// Approval is the approval of the plan; nil if the plan is not approved.
-	Approval *Approval
-	// Transitions are the most frequent changes in the plan.
-	Transitions []Transition
+	Undecided   int          // The number of objects that the policy could not decide when the plan was made.
+	Approval    *Approval    // The approval of the plan; nil if the plan is not approved.
+	Transitions []Transition // The most frequent changes in the plan.
 }
 
 // Transition is one change that a plan makes to several objects.
@@ -87,12 +79,9 @@ func (m PlannedMove) Evicts() bool { return evicts(m.Resource.GroupResource(), m
 
 // Approval is the approval of a plan of a policy.
 type Approval struct {
-	// Digest is the digest of the approved plan.
-	Digest string
-	// By is the user who approved the plan; "" if that is not known.
-	By string
-	// At is when the user approved the plan; zero if that is not known.
-	At time.Time
+	Digest string    // The digest of the approved plan.
+	By     string    // The user who approved the plan; "" if that is not known.
+	At     time.Time // When the user approved the plan; zero if that is not known.
 	// Known reports whether the policy has, or had, a plan with the digest since the approval. Used reports whether that plan was
 	// completed: an equal plan that is made later needs another approval.
 	Known, Used bool
@@ -101,9 +90,8 @@ type Approval struct {
 // ApprovedPlan contains all moves of an approved plan. The leader stores it before it makes the first move. A later leader finds only what
 // is left of the plan, and must know that this is part of what was approved.
 type ApprovedPlan struct {
-	Digest string // The digest of the plan.
-	// moves are the IDs of the moves, sorted.
-	moves []moveID
+	Digest string   // The digest of the plan.
+	moves  []moveID // The IDs of the moves, sorted.
 }
 
 // MoveBytes is the size of an encoded move.
@@ -118,8 +106,7 @@ func (p *ApprovedPlan) Encode() []byte {
 	return out
 }
 
-// DecodeApprovedPlan returns the plan whose moves Encode returned. It returns an error if the moves are incomplete, or do not have the
-// digest.
+// DecodeApprovedPlan returns the plan whose moves Encode returned, and an error if they are incomplete, or do not have the digest.
 func DecodeApprovedPlan(digest string, encoded []byte) (*ApprovedPlan, error) {
 	if len(encoded)%MoveBytes != 0 {
 		return nil, fmt.Errorf("the stored moves of plan %s are damaged: they have %d bytes, which is not a multiple of %d", digest, len(encoded), MoveBytes)
@@ -140,8 +127,7 @@ type moveID [16]byte
 // compareMoves orders the IDs of moves.
 func compareMoves(a, b moveID) int { return bytes.Compare(a[:], b[:]) }
 
-// digestOf sorts the IDs of moves, and returns their digest: the first 16 bytes of the SHA-256 hash over the sorted IDs, in hexadecimal
-// digits.
+// digestOf sorts the IDs of moves, and returns their digest: the first 16 bytes of the SHA-256 hash over them, in hexadecimal digits.
 func digestOf(ids []moveID) string {
 	slices.SortFunc(ids, compareMoves)
 	hash := sha256.New()
@@ -151,8 +137,7 @@ func digestOf(ids []moveID) string {
 	return hex.EncodeToString(hash.Sum(nil)[:MoveBytes])
 }
 
-// identify returns the ID of the move that makes encoded changes to an object. The version of the resource does not matter, because all
-// versions show the same object.
+// identify returns the ID of the move that makes encoded changes to an object. It is the same for all versions of the resource.
 func identify(key Key, uid types.UID, changes string) moveID {
 	var buffer [2 * keyBytes]byte
 	text := buffer[:0]
@@ -243,25 +228,19 @@ func (f *finding) plan(before finding, r ruling) {
 
 // planning is the state of the plan of one policy. The Ledger's mutex protects it.
 type planning struct {
-	// current is the newest plan, without Done; nil for none.
-	current *Plan
-	// content has all moves of current.
-	content *ApprovedPlan
-	// saved is the digest of the plan that is stored; "" for none.
-	saved string
+	current *Plan         // The newest plan, without Done; nil for none.
+	content *ApprovedPlan // All moves of current.
+	saved   string        // The digest of the plan that is stored; "" for none.
 	// moves counts the objects with a move: planned those whose move is part of the plan, and changed those for which the plan has another
 	// move. undecided counts the objects that can't be decided now, and unseen those that were patched and not decided since.
 	moves, planned, changed, undecided, unseen int
-	// refused reports whether Permit refused a move of the plan, so that the objects of the plan must be decided again once the plan may be
-	// carried out.
+	// refused reports whether Permit refused a move of the plan, so that its objects must be decided again once it may be carried out.
 	refused bool
 	// inForce is the occasion that a generation came into force, until objects have been assessed for it; nil for none. shared is the
 	// occasion of the last move that was found.
 	inForce, shared *occasion
-	// approval is the newest approval of any plan; nil for none.
-	approval *Approval
-	// unsaved is the digest of the plan that ConcludeAssessments last returned as unsaved; "" for none.
-	unsaved string
+	approval        *Approval // The newest approval of any plan; nil for none.
+	unsaved         string    // The digest of the plan that ConcludeAssessments last returned as unsaved; "" for none.
 	// continued is the approved plan that an earlier leader was carrying out; nil for none, and once a plan has other moves.
 	continued *ApprovedPlan
 	// continuing is set until it is known which moves of continued are left. partial is set if some objects may never be decided, so that
@@ -283,8 +262,7 @@ func (p *planning) track(before, now finding) {
 	p.settle()
 }
 
-// settle uses up the approval of an earlier leader's plan if no move of it is left: that leader may have made the last move without
-// reporting it.
+// settle uses up the approval of an earlier leader's plan if no move of it is left: that leader may not have reported the last move.
 func (p *planning) settle() {
 	if p.continued != nil && !p.continuing && !p.partial && p.undecided == 0 && p.moves == 0 && p.approval != nil {
 		p.approval, p.continued = p.approval.with(true, p.approval.Known), nil
@@ -520,8 +498,7 @@ func (l *Ledger) Continue(policy string, plan *ApprovedPlan) {
 	a.continued, a.continuing, a.saved = plan, true, plan.Digest
 }
 
-// MaxCauses is the maximum number of texts that describe a cause. maxFacts is that of the facts of causes that are joined, and
-// of the causes of one object.
+// MaxCauses is the maximum number of texts that describe a cause, maxFacts that of the facts of joined causes, and of an object's causes.
 const (
 	MaxCauses = 5
 	maxFacts  = 2 * MaxCauses
@@ -529,20 +506,16 @@ const (
 
 // Cause is why objects have to be decided again. The zero value stands for changes of objects or of namespaces.
 type Cause struct {
-	// Policy is set if another generation of the policy came into force.
-	Policy bool
-	// Data are the names of data that the policy reads and that changed, such as the types of objects.
-	Data sets.Set[string]
-	// Facts describe some of the changes of single objects.
-	Facts []Fact
+	Policy bool             // Set if another generation of the policy came into force.
+	Data   sets.Set[string] // The names of data that the policy reads and that changed, such as the types of objects.
+	Facts  []Fact           // Describe some of the changes of single objects.
 }
 
 // Fact describes the change of one object that a policy reads.
 type Fact struct {
 	// Resource is the type of the object, as in Cause.Data, and Namespace its namespace. Text describes the change on one line.
 	Resource, Namespace, Text string
-	// Cluster reports whether the object represents a cluster. All users who see where objects are placed may read the names and values of
-	// clusters.
+	// Cluster reports whether the object represents a cluster. All users who see placements may read the names and values of clusters.
 	Cluster bool
 }
 
@@ -612,13 +585,10 @@ func bounded(texts []string) []string {
 
 // occasion is one occurrence of a cause. The moves that it makes necessary share it.
 type occasion struct {
-	cause Cause // What happened.
-	// since is when the leader noticed the cause; zero if that is not known.
-	since time.Time
-	// generation is the generation of the policy that decided then.
-	generation int64
-	// of are the occasions that this one combines; nil for the occasion of an assessment or of a blame.
-	of []*occasion
+	cause      Cause       // What happened.
+	since      time.Time   // When the leader noticed the cause; zero if that is not known.
+	generation int64       // The generation of the policy that decided then.
+	of         []*occasion // The occasions that this one combines; nil for the occasion of an assessment or of a blame.
 }
 
 // blame is why an object is decided again for some policies, outside of an assessment or after its end.
@@ -627,8 +597,7 @@ type blame struct {
 	occasion *occasion
 }
 
-// Blame records why objects are decided again for policies, for objects that are in no assessment. The record lasts until the objects are
-// decided.
+// Blame records why objects that are in no assessment are decided again for policies. The record lasts until the objects are decided.
 func (l *Ledger) Blame(now time.Time, cause Cause, policies []string, keys ...Key) {
 	defer l.lock()()
 	b := blame{policies, &occasion{cause: cause, since: now}}
@@ -681,8 +650,7 @@ func (l *Ledger) occasionOf(key Key, policy string, generation int64, a *account
 	return a.shared
 }
 
-// causeOfStrays returns why moves that are not in the plan are required, and texts that describe it, beginning with the cause of the most
-// moves.
+// causeOfStrays returns why moves that are not in the plan are required, and texts for it, beginning with the cause of the most moves.
 func (a *account) causeOfStrays() (cause Cause, texts []string) {
 	moves := map[*occasion]int{}
 	for _, f := range a.objects {
@@ -718,8 +686,7 @@ func allFacts(Fact) bool { return true }
 type Reasons struct {
 	// Causes describe all causes. Shown describe only what all users who may read the object may see. Each has at most MaxCauses texts.
 	Causes, Shown []string
-	// Since is when the leader noticed the earliest of the causes; zero if that is not known.
-	Since time.Time
+	Since         time.Time // When the leader noticed the earliest of the causes; zero if that is not known.
 	// Plans are the digests of the plans that contain the move. ApprovedBy are the users who approved these plans.
 	Plans, ApprovedBy []string
 }

@@ -39,44 +39,28 @@ import (
 // eviction counts as a patch that replaces the one pod of the object. The Pod that takes its place is another object.
 type Scheduler struct {
 	locked
-	objects Matches // Tells which policies match an object: the Ledger.
-	// exempt reports whether patches for changes of a policy's data are never delayed.
-	exempt  func(policy string) bool
-	changes notify.Signal // Wakes the caller of Schedule.
+	objects Matches                  // Tells which policies match an object: the Ledger.
+	exempt  func(policy string) bool // Whether patches for changes of a policy's data are never delayed.
+	changes notify.Signal            // Wakes the caller of Schedule.
 
-	// began is when this replica began to lead.
-	began time.Time
-	// policies has the bounds of each policy that is known or still has moves or failures, by name.
-	policies map[string]*bounds
-	// all has the bounds of all policies together.
-	all *bounds
-	// line has the objects that wait for a patch.
-	line line
-	// dirty is set if an event since the last pass may let waiting objects go on.
-	dirty bool
-	// wake is when the time may let waiting objects go on; zero if only an event can.
-	wake time.Time
-	// news is what the next call of Schedule returns, except for Wake.
-	news Next
-	// moving has the objects that are being patched or moved, or were granted a patch.
-	moving map[Key]*movement
-	// unready has the newest progress of the objects that are not ready.
-	unready map[Key]Rollout
-	// counted has, for each object, the bounds that count it as moving or unavailable.
-	counted map[Key][]*bounds
+	began    time.Time          // When this replica began to lead.
+	policies map[string]*bounds // The bounds of each policy that is known or still has moves or failures, by name.
+	all      *bounds            // The bounds of all policies together.
+	line     line               // The objects that wait for a patch.
+	dirty    bool               // Set if an event since the last pass may let waiting objects go on.
+	wake     time.Time          // When the time may let waiting objects go on; zero if only an event can.
+	news     Next               // What the next call of Schedule returns, except for Wake.
+	moving   map[Key]*movement  // The objects that are being patched or moved, or were granted a patch.
+	unready  map[Key]Rollout    // The newest progress of the objects that are not ready.
+	counted  map[Key][]*bounds  // For each object, the bounds that count it as moving or unavailable.
 	// deadline is the earliest deadline of the movements. resumeUntil is when the Scheduler stops waiting to know what an earlier leader
 	// left. Zero stands for none.
 	deadline, resumeUntil time.Time
-	// refusals has the delay before the next patch of each object whose last patch was refused.
-	refusals map[Key]time.Duration
-	// protected has the Pods whose eviction a PodDisruptionBudget did not allow.
-	protected map[Key]protectedPod
-	// repeats has the recent evictions of the Pods of each controller, by UID of the controller.
-	repeats map[types.UID]repeat
-	// histories has the recent patches of each object.
-	histories map[Key]*history
-	// swept is when old histories were last removed.
-	swept time.Time
+	refusals              map[Key]time.Duration // The delay before the next patch of each object whose last patch was refused.
+	protected             map[Key]protectedPod  // The Pods whose eviction a PodDisruptionBudget did not allow.
+	repeats               map[types.UID]repeat  // The recent evictions of the Pods of each controller, by UID of the controller.
+	histories             map[Key]*history      // The recent patches of each object.
+	swept                 time.Time             // When old histories were last removed.
 	// epoch is a number that increases whenever it must be found out again which matched objects are ready. See Settled.
 	epoch int
 }
@@ -102,11 +86,9 @@ type Limits struct {
 
 // Next is what the caller of Schedule must do.
 type Next struct {
-	// Keys are objects that must be decided again now. They may be patched: Ask must be called for each, or Yield or Decided if it is not
-	// patched.
+	// Keys are objects that must be decided again now, and may be patched. For each, call Ask, or Yield or Decided if it is not patched.
 	Keys []Key
-	// Wake is when Schedule must be called again at the latest; zero if only after an event.
-	Wake time.Time
+	Wake time.Time // When Schedule must be called again at the latest; zero if only after an event.
 	// Unsettled are the policies for which it must become known which objects are ready before waiting objects may be patched. See Settled.
 	Unsettled []string
 	// Paused are the policies whose patches stopped in some namespace because too many failed. Changed are the policies whose rollouts or
@@ -114,8 +96,7 @@ type Next struct {
 	Paused, Changed []string
 }
 
-// NewScheduler returns a scheduler. exempt reports whether patches for changes of a policy's data are never delayed; it must not call the
-// Scheduler.
+// NewScheduler returns a scheduler. exempt reports whether patches for changes of a policy's data are never delayed; it must not call it.
 func NewScheduler(limits Limits, objects Matches, exempt func(policy string) bool) *Scheduler {
 	s := &Scheduler{
 		objects: objects, exempt: exempt, changes: notify.NewSignal(), policies: map[string]*bounds{}, all: newBounds("", time.Time{}),
@@ -252,8 +233,7 @@ func (s *Scheduler) freed() {
 	}
 }
 
-// Schedule grants patches to the objects that nothing keeps back any more. It returns these objects, and what else has changed since the
-// last call.
+// Schedule grants patches to the objects that nothing keeps back any more. It returns them, and what else changed since the last call.
 func (s *Scheduler) Schedule(now time.Time) Next {
 	defer s.lock()()
 	if passed(s.resumeUntil, now) {
@@ -345,8 +325,7 @@ func (s *Scheduler) postpone(open []*class) {
 	visit(func(c *class, in *streak, failed bool) { c.postponed = c.postponed || failed && fresh[in] })
 }
 
-// mayGoOn reports whether nothing keeps back the first object of a class. If something does until a known time, it lowers wake to that
-// time.
+// mayGoOn reports whether nothing keeps back the first object of a class. If something does until a known time, it lowers wake to that.
 func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
 	blocked := s.blocked(now, c.waiters[0], false)
 	s.wake = earliest(s.wake, blocked.until)
@@ -489,32 +468,23 @@ const (
 
 // Patch describes how a patch or an eviction ended.
 type Patch struct {
-	Ending Ending // How it ended.
-	// Object is the object before the patch or the eviction.
-	Object *unstructured.Unstructured
-	// Data is what DataOf returned for the decisions that required the patch.
-	Data uint64
-	// UID is that of the object, if Ending is Made or Overtaken.
-	UID types.UID
-	// Generation is that of the object after the patch, if Ending is Made or Overtaken.
-	Generation int64
-	// Version is the resource version of the object after the patch, if Ending is Made or Overtaken.
-	Version string
-	// Reason is the error message of a patch that failed.
-	Reason string
+	Ending     Ending                     // How it ended.
+	Object     *unstructured.Unstructured // The object before the patch or the eviction.
+	Data       uint64                     // What DataOf returned for the decisions that required the patch.
+	UID        types.UID                  // The UID of the object, if Ending is Made or Overtaken.
+	Generation int64                      // The generation of the object after the patch, if Ending is Made or Overtaken.
+	Version    string                     // The resource version of the object after the patch, if Ending is Made or Overtaken.
+	Reason     string                     // The error message of a patch that failed.
 }
 
 // Result is what the caller of Done must do or report.
 type Result struct {
-	// Retry is the delay before the object must be decided again; 0 if the scheduler or an event does that.
-	Retry time.Duration
-	// Report reports whether the failure should be logged at the normal level.
-	Report bool
+	Retry  time.Duration // The delay before the object must be decided again; 0 if the scheduler or an event does that.
+	Report bool          // Whether the failure should be logged at the normal level.
 	// Age is how old the next Pods of the evicted Pod's controller must be before they are evicted, because its new Pods require the same
 	// changes again; 0 if they do not.
-	Age time.Duration
-	// Unsettled reports whether the object was patched too often within a minute, so that Berth stops patching it.
-	Unsettled bool
+	Age       time.Duration
+	Unsettled bool // Whether the object was patched too often within a minute, so that Berth stops patching it.
 }
 
 // Done records the end of a patch that Ask allowed.
@@ -606,7 +576,7 @@ func (s *Scheduler) learn(now time.Time, key Key, b *bounds, ending Ending) (rep
 }
 
 // Decided records that an object was decided, so that other policies may match it now, and which verdicts require a patch. If none do, the
-// object does not wait any more. A policy that requires no patch of it loses its refusal, unless it may be the work of an earlier leader.
+// object does not wait any more. For a policy that requires no patch, a refused one no longer counts, unless it may be an earlier leader's.
 func (s *Scheduler) Decided(key Key, due Due) {
 	defer s.lock()()
 	names := Names(due)
@@ -740,7 +710,7 @@ func (s *Scheduler) regroup(b *bounds, group string) {
 	s.updateAll(before...)
 }
 
-// usesOf returns the usages for which patches for the claims count, among them that of all policies.
+// usesOf returns the usages in which a patch for the claims counts, among them that of all policies together.
 func (s *Scheduler) usesOf(claims []claim) sets.Set[*usage] {
 	out := sets.New(s.all.usage)
 	for _, c := range claims {
@@ -793,35 +763,30 @@ func (s *Scheduler) update(key Key, others ...*bounds) {
 type line struct {
 	byKey   map[Key]*waiter    // All waiting objects.
 	classes map[classID]*class // The same objects, in classes.
-	// last is the highest place that was given to an object.
-	last uint64
+	last    uint64             // The highest place that was given to an object.
 }
 
 // waiter is an object that waits.
 type waiter struct {
 	key    Key
-	claims []claim // What policies want to do with the object.
-	// place is the object's place in the order in which objects began to wait; 0 if it does not wait yet.
-	place uint64
-	// since is when the object began to wait.
-	since time.Time
-	class *class // Nil if the object does not wait yet.
+	claims []claim   // What policies want to do with the object.
+	place  uint64    // The object's place in the order in which objects began to wait; 0 if it does not wait yet.
+	since  time.Time // When the object began to wait.
+	class  *class    // Nil if the object does not wait yet.
 }
 
 // classID identifies a class of waiting objects: those of a namespace that the same rules keep back.
 type classID struct {
 	// claims encodes the policies that want to patch the objects, and what their rules depend on.
 	namespace, claims string
-	// own is the key of an object that is being moved, which is in a class of its own; otherwise zero.
-	own Key
+	own               Key // The key of an object that is being moved, which is in a class of its own; otherwise zero.
 }
 
 // class holds the waiting objects of a class, in the order in which they began to wait. It is never empty.
 type class struct {
-	id      classID
-	waiters []*waiter
-	// postponed is set during a pass if the objects of other classes go first.
-	postponed bool
+	id        classID
+	waiters   []*waiter
+	postponed bool // Set during a pass if the objects of other classes go first.
 }
 
 // at returns the index of a waiting object in the class, or the index at which it must be inserted.

@@ -45,8 +45,7 @@ var (
 // Due are the verdicts on an object that require a patch or an eviction.
 type Due []*placement.Verdict
 
-// DueOf returns the verdicts that require a patch or an eviction, including those that need an approval. It returns nil if a policy would
-// deny the patch.
+// DueOf returns the verdicts that require a patch or an eviction, also those that need an approval; nil if a policy would deny the patch.
 func DueOf(verdicts []*placement.Verdict) Due {
 	if Blocks(verdicts) {
 		return nil
@@ -72,8 +71,7 @@ func released(verdicts []*placement.Verdict) []*placement.Verdict {
 // possible reports whether remediation can make a change. A change that it can't make is only reported.
 func possible(c placement.Change) bool { return c.Immutable == "" }
 
-// ruling reports whether policies would deny a patch of an object (blocked), and whether they would only because they can't decide it
-// (failing).
+// ruling reports whether policies would deny a patch of an object (blocked), and would only because they can't decide it (failing).
 type ruling struct{ blocked, failing bool }
 
 // rulingOf returns the ruling of all verdicts on an object.
@@ -197,8 +195,7 @@ func Qualify(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	}
 }
 
-// qualifyEvictions sets Immutable of the changes that an eviction would make, for policies that allow evictions: to "", or to why the Pod
-// can't be evicted.
+// qualifyEvictions sets Immutable of the changes that an eviction makes, for policies that allow one: to "", or to why it is impossible.
 func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	// Without the rule scheduling, a policy only takes back what it set before. That is no reason to evict Pods.
 	evicting := slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.Evict || !v.Policy.Schedules })
@@ -221,8 +218,7 @@ func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verd
 	}
 }
 
-// deniesNew reports whether a policy that leaves a Pod as it is would deny a new Pod: its mode applies to new objects alone, or it leaves
-// no cluster.
+// deniesNew reports whether a policy that leaves a Pod as it is would deny a new one: by its mode for new objects, or for lack of clusters.
 func deniesNew(v *placement.Verdict) bool {
 	denied := func(c placement.Change) bool { return !possible(c) && !c.ChangesPods() }
 	return v.Policy.Mode == placementv1.ModeEnforce && (v.DeniesNew || slices.ContainsFunc(v.Changes, denied))
@@ -274,8 +270,7 @@ const (
 	permitSeparator = ":"
 )
 
-// FieldManagerFor returns the field manager for the patch of an object. It contains a digest of the moves that need an approval, if there
-// are any.
+// FieldManagerFor returns the field manager for the patch of an object, with a digest of the moves that need an approval, if any.
 func FieldManagerFor(key Key, uid types.UID, due Due) string {
 	var ids []moveID
 	for _, v := range due.needing(true) {
