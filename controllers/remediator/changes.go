@@ -58,8 +58,7 @@ const (
 
 // backlog collects the changes of policies and data that follow has not processed yet. It is safe for concurrent use.
 type backlog struct {
-	// due wakes Controller.follow when there are changes.
-	due notify.Signal
+	due notify.Signal // Wakes Controller.follow when there are changes.
 
 	mu      sync.Mutex
 	changes changes // What has been collected and not taken yet.
@@ -69,8 +68,7 @@ type backlog struct {
 type changes struct {
 	// policies are the versions of policies that came into force or went out of force, and whose objects have not been enqueued since.
 	policies []*placement.Policy
-	// types are the types of the replicated objects that changed.
-	types sets.Set[schema.GroupVersionResource]
+	types    sets.Set[schema.GroupVersionResource] // The types of the replicated objects that changed.
 	// predicateData is set once nodes or pods changed, and remoteRevision once the data of a remote engine changed, each predicateSettle
 	// after the change. all is set when every policy must be decided again.
 	predicateData, remoteRevision, all bool
@@ -144,8 +142,7 @@ func (c *Controller) after(name string, delay time.Duration, do func()) {
 	}
 }
 
-// FieldsReadChanged requests that all policies are decided again because some policy reads fields that the analysis of its rules did not
-// find.
+// FieldsReadChanged requests that all policies are decided again because some policy reads fields that the analysis of its rules missed.
 func (c *Controller) FieldsReadChanged() {
 	c.types.fieldsChanged()
 	c.rewatch.Notify()
@@ -157,20 +154,17 @@ func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 	c.backlog.add(func(b *changes) { b.types.Insert(resource) })
 }
 
-// PredicateDataChanged requests that the policies that evaluate predicates are decided again, once for all changes within
-// predicateSettle.
+// PredicateDataChanged requests that the policies with predicates are decided again, once for all changes within predicateSettle.
 func (c *Controller) PredicateDataChanged() {
 	c.collect("predicates", func(b *changes) { b.predicateData = true })
 }
 
-// RemoteRevisionChanged requests that the policies with a remote engine whose revision changed are decided again, once for all changes
-// within predicateSettle.
+// RemoteRevisionChanged requests that policies whose remote engine's revision changed are decided again, once within predicateSettle.
 func (c *Controller) RemoteRevisionChanged() {
 	c.collect("revisions", func(b *changes) { b.remoteRevision = true })
 }
 
-// collect adds a change to the backlog after predicateSettle; several changes of one name until then, once. It does nothing before the
-// start.
+// collect adds a change to the backlog after predicateSettle; several changes of one name until then, once. Before start, it does nothing.
 func (c *Controller) collect(name string, change func(*changes)) {
 	if c.objects.started() {
 		c.after(name, predicateSettle, func() { c.backlog.add(change) })
@@ -299,8 +293,7 @@ func (c *Controller) matchers(ctx context.Context, policies []*placement.Policy,
 	return out
 }
 
-// sweep evaluates every policy whose data changed again, once for each group of equal objects, and enqueues the objects whose decision
-// changes.
+// sweep evaluates each policy whose data changed, once for each group of equal objects, and enqueues the objects whose decision changes.
 func (c *Controller) sweep(ctx context.Context, changes *changes) {
 	var group errgroup.Group
 	group.SetLimit(sweepers)
@@ -326,8 +319,7 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 	_ = group.Wait()
 }
 
-// enqueueTogether enqueues the objects that must be decided again because of one change. If there are several, patches wait as described at
-// assess.
+// enqueueTogether enqueues the objects that must be decided again because of one change. If there are several, it does so by assess.
 func (c *Controller) enqueueTogether(cause remediation.Cause, policies []*placement.Policy, keys []remediation.Key) {
 	switch {
 	case len(keys) > 1:
@@ -454,8 +446,7 @@ const (
 	predicatesData = "the nodes or pods that the policy's predicates read"
 )
 
-// withFacts returns the cause with the facts. If there are any, their types replace the names of the changed data, except for
-// predicatesData.
+// withFacts returns the cause with the facts. If there are any, their types replace the names of the changed data except predicatesData.
 func withFacts(cause remediation.Cause, facts []remediation.Fact) remediation.Cause {
 	if len(facts) == 0 {
 		return cause
@@ -471,8 +462,7 @@ func withFacts(cause remediation.Cause, facts []remediation.Fact) remediation.Ca
 // dataChanges are the changes of the replicated data between two states.
 type dataChanges struct {
 	*embedded.Changes
-	// facts caches the []remediation.Fact about the changes for each version of a policy, by its *placement.Policy.
-	facts sync.Map
+	facts sync.Map // Caches the []remediation.Fact about the changes for each version of a policy, by its *placement.Policy.
 }
 
 // facts returns facts about the changes since the last sweep in the fields that a policy reads, for at most remediation.MaxCauses objects
@@ -594,8 +584,7 @@ func movedNote(action string, reasons remediation.Reasons) string {
 	return out
 }
 
-// logMove writes that an object was patched or evicted to the log of decisions and to the trace. began is used if the time of the cause is
-// not known.
+// logMove writes to the log of decisions and the trace that an object was patched or evicted. began counts if the cause has no known time.
 func (c *Controller) logMove(ctx context.Context, s *scope, outcome string, began time.Time, reasons remediation.Reasons) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Cause.StringSlice(reasons.Causes))

@@ -67,8 +67,7 @@ type Catalog interface {
 
 // Deliveries tells how the delivery of objects to multi-cluster systems goes.
 type Deliveries interface {
-	// Result returns the newest result of an object; the zero value if it is not delivered. Pending reports whether it may be delivered, and
-	// has not been yet.
+	// Result returns the newest result of an object; the zero value if it is not delivered. Pending: it may be delivered, and has not been.
 	Result(resource schema.GroupVersionResource, namespace, name string) delivery.Result
 	Pending(resource schema.GroupVersionResource, namespace, name string) bool
 	// Settled reports whether all existing objects that versions of a policy deliver have been delivered.
@@ -77,37 +76,26 @@ type Deliveries interface {
 
 // Deps holds the dependencies of a Controller.
 type Deps struct {
-	Client dynamic.Interface // Patches objects.
-	// Core is a client of the core API group, which evicts Pods.
-	Core     rest.Interface
-	Watches  *watches.Hub // Shares watches with other controllers.
-	Registry *placement.Registry
-	Decider  *placement.Decider
-	Catalog  Catalog
-	Ledger   *remediation.Ledger // Records what policies decided on existing objects.
-	// Scheduler decides when objects may be patched.
-	Scheduler *remediation.Scheduler
-	// Data is the data that the engine has replicated.
-	Data *embedded.Data
-	// Decisions is the log of decisions. It may be nil.
-	Decisions *decisionlog.Log
-	// Deliveries knows where delivered objects run.
-	Deliveries Deliveries
+	Client     dynamic.Interface // Patches objects.
+	Core       rest.Interface    // A client of the core API group, which evicts Pods.
+	Watches    *watches.Hub      // Shares watches with other controllers.
+	Registry   *placement.Registry
+	Decider    *placement.Decider
+	Catalog    Catalog
+	Ledger     *remediation.Ledger    // Records what policies decided on existing objects.
+	Scheduler  *remediation.Scheduler // Decides when objects may be patched.
+	Data       *embedded.Data         // The data that the engine has replicated.
+	Decisions  *decisionlog.Log       // The log of decisions. It may be nil.
+	Deliveries Deliveries             // Knows where delivered objects run.
 	Events     *events.Recorder
 	Metrics    *metrics.Metrics
 	Clock      clock.Clock
-	// Identity is Berth's own user. Match conditions see existing objects as if this user updated them.
-	Identity authenticationv1.UserInfo
-	// Tracing starts a trace for each decided object. It may be nil.
-	Tracing *tracing.Provider
-	// Ready reports whether everything that decisions need is loaded.
-	Ready func(context.Context) bool
-	// Changed is called with each policy whose account in the ledger changed.
-	Changed func(policy string)
-	// Policies reads PlacementPolicies from a cache.
-	Policies client.Reader
-	// Plans stores approved plans.
-	Plans *PlanStore
+	Identity   authenticationv1.UserInfo  // Berth's own user. Match conditions see existing objects as if this user updated them.
+	Tracing    *tracing.Provider          // Starts a trace for each decided object. It may be nil.
+	Ready      func(context.Context) bool // Whether everything that decisions need is loaded.
+	Changed    func(policy string)        // Called with each policy whose account in the ledger changed.
+	Policies   client.Reader              // Reads PlacementPolicies from a cache.
+	Plans      *PlanStore                 // Stores approved plans.
 }
 
 // Controller patches existing objects that differ from what the policies decide for them. Create it with New.
@@ -119,19 +107,16 @@ type Controller struct {
 	rollouts    *watches.Consumer
 	types       *typeCache // The types that are watched, with the fields.
 	remoteQueue *remoteQueue
-	backlog     *backlog // The changes of policies and data that follow has to process.
-	// rewatch wakes the method watch when the set of watched types or fields may change.
-	rewatch notify.Signal
+	backlog     *backlog      // The changes of policies and data that follow has to process.
+	rewatch     notify.Signal // Wakes the method watch when the set of watched types or fields may change.
 	// resumed is closed once this leader has read from the policies' status which of them an earlier leader paused.
 	resumed chan struct{}
 	// releases carries out what administrators request by annotations of policies: approvals, and the end of pauses.
 	releases *releases
-	// swept is the state of the data at the beginning of the last completed sweep.
-	swept atomic.Pointer[embedded.State]
+	swept    atomic.Pointer[embedded.State] // The state of the data at the beginning of the last completed sweep.
 	// lately caches the newest changes of data since swept that facts has read; nil if it has read none.
-	lately atomic.Pointer[dataChanges]
-	// scheduled holds the names of the calls that the method after has scheduled.
-	scheduled sync.Map
+	lately    atomic.Pointer[dataChanges]
+	scheduled sync.Map // The names of the calls that the method after has scheduled.
 }
 
 // New returns a controller.
@@ -182,31 +167,23 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 // scope holds what is known of one object while it passes the phases gather, decide, record, and act.
 type scope struct {
-	// key identifies the object. Reconcile sets it.
-	key remediation.Key
-	// object is the newest version of the object. gather sets it.
-	object *unstructured.Unstructured
-	// fields is the field set to which object is cut. gather sets it.
-	fields *projection.FieldSet
-	// outcome contains the verdicts of all policies that match the object. decide sets it.
-	outcome *placement.Outcome
+	key     remediation.Key            // Identifies the object. Reconcile sets it.
+	object  *unstructured.Unstructured // The newest version of the object. gather sets it.
+	fields  *projection.FieldSet       // The field set to which object is cut. gather sets it.
+	outcome *placement.Outcome         // The verdicts of all policies that match the object. decide sets it.
 	// mu protects decisions and responses, because policies are evaluated concurrently.
-	mu sync.Mutex
-	// decisions are what the verdicts are based on, one for each policy. decide sets them.
-	decisions []*remediation.PolicyDecision
-	// due are the verdicts that require a patch. record sets it.
-	due remediation.Due
+	mu        sync.Mutex
+	decisions []*remediation.PolicyDecision // What the verdicts are based on, one for each policy. decide sets them.
+	due       remediation.Due               // The verdicts that require a patch. record sets it.
 	// task is the task of the remoteQueue that runs the phases; nil if a worker of the controller does.
-	task *remoteTask
-	// responses are the responses of remote engines to the task, by policy.
-	responses map[*placement.Policy]*remediation.PolicyDecision
+	task      *remoteTask
+	responses map[*placement.Policy]*remediation.PolicyDecision // The responses of remote engines to the task, by policy.
 	// waits is set if this pass leaves the decision to a task of the remoteQueue, or to a later one. decide sets it. asked is set once act
 	// has asked the Scheduler for a patch.
 	waits, asked bool
 	// delay is the delay after which the object must be decided again even if nothing changes; 0 for never. Every phase may set it.
 	delay time.Duration
-	// err is the error for which the object could not be decided. decide sets it.
-	err error
+	err   error // The error for which the object could not be decided. decide sets it.
 }
 
 // retryWithin lowers delay to the given one, so that the object is decided again by then. It ignores 0.
@@ -259,8 +236,7 @@ func (c *Controller) pass(ctx context.Context, s *scope) {
 	}
 }
 
-// pending returns how many existing objects of the types that versions of a policy match are in the workqueue, and how many have no
-// recorded decision yet.
+// pending counts the existing objects of the types that versions of a policy match: those in the workqueue, and those without a recorded decision.
 func (c *Controller) pending(versions ...*placement.Policy) (queued, unrecorded int) {
 	for _, p := range versions {
 		q, u := c.objects.pending(c.types.matched(p))

@@ -230,8 +230,7 @@ func (c *Controller) rolls(p *placement.Policy, resource schema.GroupVersionReso
 	return templated && remediation.Observes(p, resource.GroupResource())
 }
 
-// delivering returns the policies that may deliver objects of a type. reported reports whether a multi-cluster system reports where these
-// objects run.
+// delivering returns the policies that may deliver objects of a type. reported: a multi-cluster system reports where these objects run.
 func (c *Controller) delivering(resource schema.GroupVersionResource) (policies []*placement.Policy, reported bool) {
 	kind := schema.GroupKind{Group: resource.Group, Kind: c.Catalog.Kind(resource)}
 	for _, p := range c.selecting(resource) {
@@ -358,16 +357,11 @@ const maxPartMoves = 40_000
 // PlanStore stores approved plans until they are carried out, as ControllerRevisions in Berth's own namespace. Only one goroutine may call
 // save and remove, after load has returned.
 type PlanStore struct {
-	// Client reads and writes without a cache.
-	Client client.Client
-	// Namespace is the namespace of the ControllerRevisions.
-	Namespace string
-	// Owned reports whether each ControllerRevision gets an owner reference to its policy, for garbage collection. Both must be in the same
-	// cluster.
-	Owned bool
+	Client    client.Client // Reads and writes without a cache.
+	Namespace string        // The namespace of the ControllerRevisions.
+	Owned     bool          // Whether each ControllerRevision gets an owner reference to its policy, which must be in the same cluster.
 
-	// stored are the names of the policies that may have a stored plan. load creates it.
-	stored sets.Set[string]
+	stored sets.Set[string] // The names of the policies that may have a stored plan. load creates it.
 }
 
 // storedPlan is the approved plan of a policy, or the part of it that is the data of one ControllerRevision.

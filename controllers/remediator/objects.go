@@ -58,8 +58,7 @@ type objectCache struct {
 
 // typeTable holds the objects of one type.
 type typeTable struct {
-	// fields is the field set to which the objects are cut.
-	fields  *projection.FieldSet
+	fields  *projection.FieldSet // The field set to which the objects are cut.
 	objects map[remediation.Key]*cachedObject
 	// queued is the number of objects in the workqueue, and unrecorded the number of objects on which no decision was recorded yet.
 	queued, unrecorded int
@@ -445,10 +444,8 @@ type typeCache struct {
 	// scheduled holds the types of which some object has a record of scheduling fields that policies overwrote. Those fields are needed
 	// even when no policy sets scheduling fields any more.
 	scheduled sets.Set[schema.GroupVersionResource]
-	// needed caches the fields of each type that decisions need.
-	needed map[schema.GroupVersionResource]*projection.FieldSet
-	// byPolicy caches what the method matched returns.
-	byPolicy map[*placement.Policy][]schema.GroupVersionResource
+	needed    map[schema.GroupVersionResource]*projection.FieldSet // Caches the fields of each type that decisions need.
+	byPolicy  map[*placement.Policy][]schema.GroupVersionResource  // Caches what the method matched returns.
 }
 
 // matched returns the types whose objects a policy remediates and that the API server serves.
@@ -495,8 +492,7 @@ func (t *typeCache) servedChanged() {
 	clear(t.byPolicy)
 }
 
-// addScheduled records that an object of a type has a record of scheduling fields that policies overwrote. It reports whether that was not
-// known before.
+// addScheduled records that an object of a type has a record of scheduling fields that policies overwrote. It reports whether this is new.
 func (t *typeCache) addScheduled(resource schema.GroupVersionResource) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

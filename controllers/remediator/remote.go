@@ -77,20 +77,16 @@ func isTemporary(v *placement.Verdict) bool {
 // first-in, first-out queue, so a slow engine delays no others. The remoteQueue is safe for concurrent use.
 type remoteQueue struct {
 	objects *objectCache // Enqueues objects for the workers.
-	// reconcile passes the object of a task through the phases. It returns the delay before the object must be decided again even if
-	// nothing changes, or 0.
+	// reconcile passes a task's object through the phases. It returns the delay before the object must be decided again anyway, or 0.
 	reconcile func(context.Context, *remoteTask) time.Duration
-	// failures is the backoff of objects that could not be decided.
-	failures workqueue.TypedRateLimiter[remediation.Key]
+	failures  workqueue.TypedRateLimiter[remediation.Key] // The backoff of objects that could not be decided.
 
 	// ctx is the context of the tasks. When it ends, tasks that still wait never run. It is set before any task is added.
-	ctx context.Context
-	// slots holds a *semaphore.Weighted for each endpoint, which limits the concurrent queries to it.
-	slots sync.Map
+	ctx   context.Context
+	slots sync.Map // A *semaphore.Weighted for each endpoint, which limits the concurrent queries to it.
 
-	mu sync.Mutex
-	// tasks holds the task of each object that waits or runs.
-	tasks map[remediation.Key]*remoteTask
+	mu    sync.Mutex
+	tasks map[remediation.Key]*remoteTask // The task of each object that waits or runs.
 	// queues holds the queue of each set of engines that has waiting or running tasks, by the text that endpointsOf returns.
 	queues map[string]*taskQueue
 	// undecided holds, for each object, the names of the policies that could not decide it for a temporary reason.
@@ -99,21 +95,17 @@ type remoteQueue struct {
 
 // taskQueue is a queue that has waiting or running tasks.
 type taskQueue struct {
-	// waiting are the tasks that have not begun to run, the oldest first. Some may have been dropped.
-	waiting []*remoteTask
-	// running is the number of goroutines that run tasks of the queue.
-	running int
+	waiting []*remoteTask // The tasks that have not begun to run, the oldest first. Some may have been dropped.
+	running int           // The number of goroutines that run tasks of the queue.
 }
 
 // remoteTask decides and patches an object in a taskQueue. While it waits it holds no copy of the object.
 type remoteTask struct {
-	key remediation.Key // The object.
-	// endpoints is what endpointsOf returns for the object.
-	endpoints string
+	key       remediation.Key // The object.
+	endpoints string          // What endpointsOf returns for the object.
 	// running is set once the task runs, and decided once commit has accepted its decision.
 	running, decided bool
-	// again is set if the object must be enqueued once the task has ended.
-	again atomic.Bool
+	again            atomic.Bool // Set if the object must be enqueued once the task has ended.
 }
 
 // newRemoteQueue returns an empty queue, whose ctx must be set before it is used.
@@ -126,8 +118,7 @@ func newRemoteQueue(objects *objectCache, reconcile func(context.Context, *remot
 }
 
 // takeOver adds a task for an object if engines at the endpoints decide it, and drops a task for other endpoints, whose decision then does
-// not count. It reports whether the queue decides the object, so that a worker must not: also if a task has decided the object and has not
-// ended.
+// not count. It reports whether the queue decides the object, also by a task that has not ended, so that a worker must not.
 func (r *remoteQueue) takeOver(key remediation.Key, endpoints string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
