@@ -795,7 +795,7 @@ func TestMoving(t *testing.T) {
 		t.Errorf("output %s, error %v, want %s", stdout, err, want)
 	}
 	for object, want := range map[string]string{
-		"deploy/web":    "\n  Berth moved it to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy moving reports that it runs in its new clusters; it fails at 2026-01-01T12:10:00Z\n",
+		"deploy/web":    "\n  Berth moved it to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy moving reports that it runs in its new clusters; the move fails at 2026-01-01T12:10:00Z\n",
 		"deploy/nobody": "\n  the API server refused the last patch of it: denied\\n::error::forged\n",
 	} {
 		if stdout, _, err = command(t, "explain", object, "-n", "shop", from); err != nil || !strings.Contains(stdout, want) {

@@ -864,7 +864,7 @@ func TestMoves(t *testing.T) {
 	}{
 		"none": {"{}", true, nil},
 		"under way": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z", deadline: "2026-01-01T12:10:00Z"}]}`, true,
-			[]string{"Berth moved it to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy region reports that it runs in its new clusters; it fails at 2026-01-01T12:10:00Z"}},
+			[]string{"Berth moved it to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy region reports that it runs in its new clusters; the move fails at 2026-01-01T12:10:00Z"}},
 		"failed": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}], failures: {objects: 1, sample: [{` + object + `, reason: RolloutFailed, message: too late}]}}`, true,
 			[]string{"the last move of it failed: too late"}},
 		"failed, and was released": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}]}`, true,

@@ -53,7 +53,7 @@ type Wait struct {
 	Group string
 	// Mode is the policy's remediation mode. It is used only for Update.
 	Mode placementv1.RemediationMode
-	// Pause is the ID of the pause because of failures; empty if it is not known.
+	// Pause is the ID of the pause after failed patches or rollouts; empty if it is not known. It is used only for WaitingAfterFailures.
 	Pause string
 }
 
@@ -108,7 +108,7 @@ func (w Wait) phrase() string {
 	case Running:
 		text := fmt.Sprintf("until a system of spec.delivery of %s reports that it runs in its new clusters", of)
 		if !w.Until.IsZero() {
-			text += "; it fails at " + w.Until.UTC().Format(time.RFC3339)
+			text += "; the move fails at " + w.Until.UTC().Format(time.RFC3339)
 		}
 		return text
 	case Soak:
