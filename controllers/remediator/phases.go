@@ -229,7 +229,7 @@ func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 	if !judged.Began {
 		return true
 	}
-	why := "what the policies decide changes after each patch"
+	why := "the decision keeps changing after Berth's patch"
 	if judged.Stability == remediation.Contested {
 		by := "another client"
 		// The cached object does not have the field managers.
@@ -299,7 +299,7 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 		c.emit(s, made, "%s", movedNote(s.due.String(), reasons))
 		c.logMove(ctx, s, outcome, began, reasons)
 		if result.Unsettled {
-			c.emit(s, events.RemediationStopped, "%s: what the policies decide keeps changing after each patch, so Berth stops patching this object", s.due.Policies())
+			c.emit(s, events.RemediationStopped, "%s: the decision keeps changing after Berth's patch, so Berth does not patch this object for a while", s.due.Policies())
 		}
 		if result.Age > 0 {
 			c.emit(s, events.RemediationStopped, "%s: its controller keeps creating Pods that violate the decision; "+
