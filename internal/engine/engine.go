@@ -53,7 +53,7 @@ type StaleError struct {
 }
 
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("the API server has not confirmed its copy of %s since %s, which is longer than spec.maxStaleness, %s; check the "+
+	return fmt.Sprintf("the API server has not confirmed Berth's copy of %s since %s, which is longer than spec.maxStaleness, %s; check the "+
 		"connection to the API server and whether it serves the type",
 		e.Resource.GroupResource(), e.Confirmed.UTC().Format(time.RFC3339), e.Max)
 }

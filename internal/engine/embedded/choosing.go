@@ -358,6 +358,7 @@ func (t *candidatesTable) get(key candidatesKey) *candidates {
 	return t.kept[key]
 }
 
+// put keeps the candidates of a key. If there are maxCandidates already, it drops these first.
 func (t *candidatesTable) put(key candidatesKey, value *candidates) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

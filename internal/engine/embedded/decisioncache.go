@@ -159,7 +159,7 @@ func (m *decisionCache) find(revision uint64, key []byte) (r *cachedDecision, yo
 	return m.old[string(key)], false
 }
 
-// put stores a decision. Revisions only grow, so decisions of older revisions are of no use.
+// put stores a decision. It drops the decisions of older revisions, and ignores a decision that is older than those in the cache.
 func (m *decisionCache) put(revision uint64, key []byte, r *cachedDecision) {
 	size := len(key) + r.size()
 	m.mu.Lock()

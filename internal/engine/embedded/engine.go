@@ -226,7 +226,7 @@ type evaluationState struct {
 	*snapshot
 	// nodes is the snapshot that predicates are evaluated on; nil for a policy that does not call predicates on nodes.
 	nodes *predicates.Snapshot
-	// tolerated are the names of the clusters that have no taints in data.clusters which mark them as not ready, sorted.
+	// tolerated are the names of the clusters of which data.clusters leaves out the taints that mark them as not ready, sorted.
 	tolerated []any
 }
 
@@ -495,7 +495,7 @@ func evaluateQuery(ctx context.Context, query *rego.PreparedEvalQuery, options .
 		return nil, err
 	}
 	if len(results) != 1 {
-		return nil, fmt.Errorf("evaluation gave %d results, want 1", len(results))
+		return nil, fmt.Errorf("OPA returned %d results for the policy instead of one: this is a bug of Berth", len(results))
 	}
 	wrapped, _ := results[0].Bindings[resultVariable].(map[string]any)
 	rules := make(map[string]any, len(wrapped))

@@ -41,7 +41,7 @@ type Inspectable interface {
 type Inspection struct {
 	evaluator *evaluator
 	input     ast.Value        // the object
-	caller    *predicateCaller // evaluates predicates, and has the state of the data
+	caller    *predicateCaller // evaluates predicates, and holds the snapshots of the data on which everything is evaluated
 }
 
 var _ Inspectable = (*evaluator)(nil)

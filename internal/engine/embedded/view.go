@@ -104,7 +104,7 @@ type transaction struct {
 	id       uint64
 	snapshot *snapshot
 	view     *view
-	// tolerated are the names of the clusters that have no taints in data.clusters which mark them as not ready.
+	// tolerated are the names of the clusters of which data.clusters leaves out the taints that mark them as not ready.
 	tolerated []any
 }
 
@@ -113,8 +113,8 @@ func (t *transaction) ID() uint64 { return t.id }
 
 var transactions atomic.Uint64
 
-// transaction returns a transaction that reads the snapshot through the view. In data.clusters, the clusters with the names in tolerated
-// have no taints that mark them as not ready.
+// transaction returns a transaction that reads the snapshot through the view. data.clusters leaves out the taints that mark the clusters
+// with the names in tolerated as not ready.
 func (v *view) transaction(snap *snapshot, tolerated []any) *transaction {
 	return &transaction{transactions.Add(1), snap, v, tolerated}
 }
@@ -156,8 +156,8 @@ func (*view) Read(_ context.Context, txn storage.Transaction, path storage.Path)
 	return nil, &storage.Error{Code: storage.NotFoundErr, Message: path.String() + ": document does not exist"}
 }
 
-// lookup returns the document at a path below a node; nil if there is none. The tolerated clusters have no taints that mark them as not
-// ready.
+// lookup returns the document at a path below a node; nil if there is none. In data.clusters, it leaves out the taints that mark the
+// tolerated clusters as not ready.
 func (t *transaction) lookup(n *node, rest []string) ast.Value {
 	if len(t.tolerated) > 0 && n.clusters != nil && !n.ambiguous {
 		return lookupPath(t.snapshot.clusters(n.clusters).tolerating(t.tolerated), rest)

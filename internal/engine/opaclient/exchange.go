@@ -285,7 +285,7 @@ func (c *Client) readBody(ctx context.Context, response *http.Response, r Reques
 	return body, nil
 }
 
-// isJSON reports whether a media type is JSON or empty.
+// isJSON reports whether the value of a Content-Type header is empty, or names JSON or a type based on it: application/problem+json.
 func isJSON(contentType string) bool {
 	if contentType == "" {
 		return true
@@ -294,8 +294,8 @@ func isJSON(contentType string) bool {
 	return err == nil && (media == typeJSON || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
 }
 
-// Query evaluates a document with an input that EncodeInput encoded, and returns the body of the response. found is false
-// if the engine answers that it has no such document, as OPA's v0 data API does.
+// Query evaluates a document with an input that EncodeInput encoded, and returns the body of the response. v0 reports whether the document
+// is one of OPA's v0 data API. If that API has no such document, found is false without an error; in the v1 API, found is true.
 func (c *Client) Query(ctx context.Context, document *url.URL, v0 bool, input []byte) (answer []byte, found bool, err error) {
 	answer, err = c.Send(ctx, Request{Method: http.MethodPost, URL: document, Body: input})
 	var said *Rejection

@@ -141,7 +141,7 @@ func (c *change) body() []byte {
 	return c.patch.Bytes()
 }
 
-// fillType replaces the content of a type by some objects, in the mirror and by operations of c. ambiguous is that of placesOf.
+// fillType replaces the content of a type by some objects, in the mirror and by operations of c. ambiguous: see placesOf.
 func (m *mirror) fillType(c *change, r schema.GroupVersionResource, ambiguous bool, objects []keyedRecord) {
 	m.removeType(c, r)
 	t := &table{places: placesOf(r, ambiguous), resource: r.GroupResource(), objects: map[string]map[string]*record{}}

@@ -218,7 +218,7 @@ func (s *objects) notifyChanged(types map[schema.GroupVersionResource]bool) {
 }
 
 // load replaces the content of a type by the objects of all portions, one transaction for each portion. With several portions, the manifest
-// lists the type as incomplete until the last. ambiguous is that of placesOf.
+// lists the type as incomplete until the last. ambiguous reports whether the engine needs several types with the plural name.
 func (s *objects) load(ctx context.Context, r schema.GroupVersionResource, ambiguous bool, all [][]keyedRecord) error {
 	if err := s.ensureParents(ctx, r); err != nil {
 		return err

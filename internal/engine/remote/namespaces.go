@@ -52,7 +52,7 @@ type namespaceState struct {
 	// faults is the number of consecutive faults. From faultsToOpen on, the circuit breaker of the namespace is open.
 	faults int
 	until  time.Time     // when the circuit breaker lets the next request through
-	pause  time.Duration // how long it stays open this time
+	pause  time.Duration // how long the circuit breaker stays open this time
 	used   uint64        // the value of namespaces.uses at the last use
 }
 
