@@ -83,7 +83,7 @@ type Entry struct {
 	User string `json:"user,omitempty"`
 	// Plans are the digests of the plans that contained the move.
 	Plans []string `json:"plans,omitempty"`
-	// ApprovedBy are the users who approved these plans.
+	// ApprovedBy are the users who approved the plans in Plans.
 	ApprovedBy []string `json:"approvedBy,omitempty"`
 	// DurationSeconds is the time from when the cause became known, or the request arrived, until the decision was applied.
 	DurationSeconds float64 `json:"durationSeconds"`

@@ -179,7 +179,7 @@ func New(r events.EventRecorder) *Recorder {
 	return &Recorder{recorder: r}
 }
 
-// QuotaDenied emits an Event on the quota or LimitedResource by that a request in a namespace was denied; it does nothing if by is nil. The
+// QuotaDenied emits an Event on by, the quota or LimitedResource by which a request in a namespace was denied; none if by is nil. The
 // Event is not on the denied object, because that was not created. Controllers that create objects, such as that of ReplicaSets, emit
 // Events about the denial themselves. The Event on an object without a namespace contains neither the namespace nor the message.
 func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
