@@ -36,9 +36,9 @@ import (
 // clusterField is the field that lists the clusters of a placement object. It is nil for an object of another kind.
 type clusterField struct {
 	kind *clusterlist.Kind // Where objects of this kind list their clusters.
-	// object is the content of the object, with the list as it is now.
+	// object is the content of the object as it was read, before merging writes another list.
 	object map[string]any
-	list   clusterlist.List // The list as it is now.
+	list   clusterlist.List // The list in object.
 	// form is the form (clusterlist.List.Form) of the list that the developer requested.
 	form string
 	// annotation is the value of the clusters annotation, which means nothing for a placement object; nil if there is none.

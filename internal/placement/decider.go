@@ -168,7 +168,7 @@ type Policy struct {
 	BlastRadius placementv1.BlastRadius
 	// Budget limits the patches of existing objects. All fields with a default are set.
 	Budget placementv1.RemediationBudget
-	// Windows are the periods in which existing objects may be patched.
+	// Windows are the periods in which existing objects may be patched; at any time if there are none.
 	Windows window.Windows
 	// Evict reports whether remediation evicts running Pods whose scheduling differs from the decision.
 	Evict bool

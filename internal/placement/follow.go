@@ -88,7 +88,8 @@ type clusterCopy struct {
 	kept bool
 }
 
-// copiedClusters returns the clusterCopy of an object. ok is false if the object has no controller, or no valid list.
+// copiedClusters returns the clusterCopy of an object. ok is false if the object has no controller or no valid list, is a placement object,
+// or lost a part of the list to a policy.
 func copiedClusters(r *Request, current *intent) (c clusterCopy, ok bool) {
 	requested := current.wanted[fieldAnnotations]
 	text, listed := requested[placementv1.ClustersAnnotation]

@@ -46,8 +46,8 @@ func (p *Policy) PatchesExisting() bool { return p.Automatic() || p.NeedsApprova
 // WatchesRollouts reports whether remediation of the policy must know which objects are ready, because it may change their pod templates.
 func (p *Policy) WatchesRollouts() bool { return p.Schedules && p.PatchesExisting() }
 
-// keepsUnread reports whether an update of an existing object leaves its placement as it is if it changes nothing that the policy reads or
-// writes: existing objects are left to their owners, or are moved only after an approval, in windows, or at a pace.
+// keepsUnread reports whether an update that changes nothing that the policy reads or writes leaves the placement of an existing object as
+// it is: existing objects are left to their owners, or are moved only after an approval, in windows, or at a pace.
 func (p *Policy) keepsUnread() bool {
 	switch p.Remediation {
 	case placementv1.RemediationManual, placementv1.RemediationApproved:

@@ -120,7 +120,7 @@ func (c Change) Subject() string {
 func (c Change) Action() string {
 	switch {
 	case c.RecordsOnly():
-		return c.qualified("record that a policy decided %s", c.Subject())
+		return c.qualified("note in the record that a policy decided %s", c.Subject())
 	case c.To == nil:
 		return c.qualified("remove %s", c.Subject())
 	case *c.To == podscheduling.Present && strings.HasPrefix(c.Key, podscheduling.Tolerations+"/") && c.Field == fieldScheduling:

@@ -225,9 +225,9 @@ func (m *merger) stored() *intent {
 }
 
 // heldAllowance returns the list that counts for a policy that is held or cannot decide: what the policy allowed when it last changed the
-// object. If the record does not have that, a held policy counts with the object's current clusters and those that it allows now. So it
-// moves nothing, and no other policy adds a cluster that it forbids. counts is false if the policy is neither held nor failed, or has no
-// list to count.
+// object. If the record does not have that, a held policy counts with the object's current clusters and those that the policy allows now.
+// So it moves nothing, and no other policy adds a cluster that it forbids. counts is false if the policy is neither held nor failed, or has
+// no list to count.
 func (m *merger) heldAllowance(v *Verdict, stood []string, had bool) (s policyAllowance, counts bool) {
 	switch held := m.request.held(v); {
 	case !held && v.Err == nil:

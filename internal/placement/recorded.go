@@ -108,13 +108,13 @@ func (i *intent) recordedValue(r *record, field, key string, entry overwritten) 
 func (i *intent) unreadable(r *record, field, key string) error {
 	switch {
 	case field == fieldScheduling && len(i.pods.path) == 0:
-		return fmt.Errorf("the path of the pod spec is not known for objects of kind %s", i.object.GetKind())
+		return fmt.Errorf("it is not known where objects of kind %s have their pod spec: the manager's configuration says it, under podTemplates", i.object.GetKind())
 	case field == fieldScheduling:
 		return i.pods.err
 	case field != fieldAnnotations || key != placementv1.ClustersAnnotation:
 		return nil
 	case i.clusters == nil && r.Form != "":
-		return fmt.Errorf("the path of the cluster list is not known for objects of kind %s", i.object.GetKind())
+		return fmt.Errorf("it is not known where objects of kind %s list clusters: the manager's configuration says it, under placements", i.object.GetKind())
 	case i.clusters == nil:
 		return nil
 	}

@@ -75,7 +75,7 @@ type StagedVersions struct {
 	Candidate string
 	// Stages are the stages of the newest spec.
 	Stages *rollout.Stages
-	// Before is the version that decides in all other stages; nil if none does.
+	// Before is the version that decides wherever PolicyState.Policy does not yet; nil if none does.
 	Before *Policy
 	// BeforeBinding is the data that Before reads; nil if Before is nil.
 	BeforeBinding *policy.Binding
@@ -158,10 +158,10 @@ type PolicyChange struct {
 type registryState struct {
 	states  []namedState          // The states of all policies, sorted by name.
 	inForce []*Policy             // The versions that decide, sorted by name.
-	index   *match.Index[*Policy] // Finds those versions by object.
+	index   *match.Index[*Policy] // Finds the versions that decide by the object that they match.
 	// decisions is the number of decisions that began with this state and have not ended.
 	decisions atomic.Int64
-	// end ends one of these decisions.
+	// end ends a decision that began with this state.
 	end func()
 }
 
