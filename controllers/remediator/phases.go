@@ -299,7 +299,8 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 		c.emit(s, made, "%s", movedNote(s.due.String(), reasons))
 		c.logMove(ctx, s, outcome, began, reasons)
 		if result.Unsettled {
-			c.emit(s, events.RemediationStopped, "%s: the decision keeps changing after Berth's patch, so Berth does not patch this object for a while", s.due.Policies())
+			c.emit(s, events.RemediationStopped, "%s: the decision keeps changing after Berth's patch, so Berth does not patch this object for a while",
+				s.due.Policies())
 		}
 		if result.Age > 0 {
 			c.emit(s, events.RemediationStopped, "%s: its controller keeps creating Pods that violate the decision; "+

@@ -85,7 +85,7 @@ func newUsage(last time.Time) *usage {
 
 // tally is a set of objects with values of a type, and their number in each namespace.
 type tally[V any] struct {
-	objects    map[Key]V      // By key.
+	objects    map[Key]V      // The objects in the set, with their values.
 	namespaces map[string]int // The numbers of objects, by namespace.
 }
 

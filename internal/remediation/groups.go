@@ -66,7 +66,7 @@ type policyGroups struct {
 
 // group is a set of objects that are equal in all fields that the policy reads, or in all fields that its open decision depends on.
 type group struct {
-	in       *policyGroups          // The groups of the policy.
+	in       *policyGroups          // All groups of the policy's version, with this one.
 	key      string                 // The key in policyGroups.groups or policyGroups.choosing.
 	input    map[string]any         // The fields of one member that the policy reads.
 	decision placement.Decision     // The decision on all members, unless chooses is set.

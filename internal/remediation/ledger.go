@@ -81,7 +81,7 @@ func (l *locked) lock() (unlock func()) {
 type Ledger struct {
 	Groups *Groups // The groups of objects with equal decisions.
 	locked
-	accounts    map[string]*account   // By name of the policy.
+	accounts    map[string]*account   // What is known of each policy, by its name.
 	matched     map[Key]matchedObject // The objects that policies match.
 	lists       map[string]*listCount // The numbers of matched objects, by the text of their lists of clusters.
 	assessments []*Assessment         // The open assessments.
@@ -117,12 +117,12 @@ type account struct {
 type obstacle struct {
 	key          Key    // The object.
 	why          string // Why the patch failed.
-	unauthorized bool   // Whether Berth lacks the permission.
+	unauthorized bool   // Whether the patch failed because Berth lacks the permission for it.
 }
 
 // contest describes who changes an object back after patches.
 type contest struct {
-	by       string   // The clients, as text.
+	by       string   // The clients that change the object back, as text.
 	policies []string // The names of the policies whose changes do not last.
 }
 

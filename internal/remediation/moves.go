@@ -48,9 +48,9 @@ type Rollout struct {
 	// Version is the resource version of the object about which a multi-cluster system reports. Ready then reports whether the object runs
 	// in its clusters. It is empty if Ready comes from the object's own status.
 	Version string
-	// Serves reports whether the object is available although not ready: it still runs in clusters that it leaves. Only reports set it.
+	// Serves reports whether an object that is not ready still runs in clusters that it leaves. Only reports of multi-cluster systems set it.
 	Serves  bool
-	Missing string // A message that says what is missing until the object runs in its clusters. Only reports set it.
+	Missing string // What is missing until the object runs in its clusters, as text. Only reports of multi-cluster systems set it.
 }
 
 // rolls reports whether the pods of an object are replaced automatically when its pod template changes.
@@ -110,7 +110,7 @@ type movement struct {
 	patched   Rollout   // The UID, the generation, and the resource version of the object after the patch.
 	reported  bool      // Set if only the report of a multi-cluster system tells whether the object is ready.
 	moved     time.Time // When the object was moved to other clusters; zero if it was not.
-	// deadline is when the move fails if the object is not ready, or, if adopted is set, no longer counts as a move; zero for never.
+	// deadline is when an object that is not ready fails its move, or, if adopted is set, no longer counts as moved; zero for never.
 	deadline time.Time
 	// adopted is set while the object counts as moved only because an earlier leader may have been moving it. late is set once the move has
 	// failed because the object was not ready by the deadline.
@@ -184,7 +184,7 @@ func byPolicy(a, b claim) int { return strings.Compare(a.name, b.name) }
 
 // Carrier describes the multi-cluster systems that carry an object to clusters. The zero value stands for none.
 type Carrier struct {
-	// Reports is set if one of them reports where the object runs, Surges if the object stays in its old clusters until it runs in new ones.
+	// Reports is set if a system reports where the object runs, Surges if the object stays in its old clusters until it runs in the new ones.
 	Reports, Surges bool
 }
 
@@ -612,14 +612,14 @@ func (w *Waiting) PauseMessage(policy string, named bool) string {
 // Move is an object that was moved to other clusters, in which it does not run yet.
 type Move struct {
 	Key // The object, without the version of its resource.
-	// Since is when the object was moved. Deadline is when the move fails if the object does not run in its clusters; zero if it has.
+	// Since is when the object was moved. Deadline is when the move fails unless the object runs in its clusters; zero if it has failed.
 	Since, Deadline time.Time
 }
 
 // Failure is an object whose patch the API server refused, or whose rollout failed after a patch.
 type Failure struct {
 	Key            // The object, without the version of its resource.
-	Reason  string // Why it failed.
+	Reason  string // Why the patch or the rollout failed.
 	Rollout bool   // Whether the rollout failed, and not the patch.
 }
 

@@ -508,7 +508,7 @@ const (
 type Cause struct {
 	Policy bool             // Set if another generation of the policy came into force.
 	Data   sets.Set[string] // The names of data that the policy reads and that changed, such as the types of objects.
-	Facts  []Fact           // Describe some of the changes of single objects.
+	Facts  []Fact           // Some of the changes of single objects that are the cause.
 }
 
 // Fact describes the change of one object that a policy reads.
