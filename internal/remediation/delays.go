@@ -230,7 +230,7 @@ const (
 	reportInterval = time.Minute
 )
 
-// backoff returns the delay after the delay before: twice as long, but at least first and at most most.
+// backoff returns the delay that follows the delay before: twice as long, at least first, and at most most.
 func backoff(before, first, most time.Duration) time.Duration { return min(max(2*before, first), most) }
 
 // holding delays the patches of a policy while its data keeps changing: longer with each change.

@@ -381,8 +381,8 @@ func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool
 	return len(of.accounts) == 0
 }
 
-// ExceedsBlastRadius returns whether a change pauses remediation, and in which namespaces. All fields of limit must be set. harmed are the
-// numbers of objects that the change harms, by namespace, matched that of all matched objects, and allowed how many more than limit may be.
+// ExceedsBlastRadius returns whether a change pauses remediation, and in which namespaces. harmed are the numbers of objects that it harms,
+// by namespace, and matched is that of all matched objects. It may harm allowed objects more than limit, whose fields are all set.
 func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed map[string]int, matched, allowed int) (scope containment.Scope, pauses bool) {
 	if limit.Percent >= 100 {
 		return nil, false
@@ -487,8 +487,8 @@ func (g *guard) report() *Pause {
 	return &out
 }
 
-// Assessed reports whether no assessment of a policy is open, and all objects have been decided for which one ended early. It ignores
-// objects that can't be decided for now, and a series of assessments that lasts longer than AssessmentLimit.
+// Assessed reports whether no assessment of a policy is open, and all objects that were undecided when one ended have been decided since. It
+// ignores objects that can't be decided for now, and a series of assessments that lasts longer than AssessmentLimit.
 func (l *Ledger) Assessed(policy string) bool {
 	defer l.lock()()
 	return l.allDecided(policy)
