@@ -128,7 +128,7 @@ type Bounds struct {
 }
 
 // Choose returns the names of the candidates that are chosen for an object, and of the domains that are used for it: the best ones, as many
-// as the bounds allow. Neither list has a particular order.
+// as the bounds allow, in no particular order. With fewer than MinDomains domains, candidates is nil.
 func (d *Domains) Choose(object string, b Bounds) (candidates, domains []string) {
 	r := newRanker(object)
 	defer r.release()

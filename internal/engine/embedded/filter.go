@@ -69,8 +69,8 @@ func (f *decisionCheck) requireFeasible(ctx context.Context, q predicates.Query)
 	return report, nil
 }
 
-// clusters removes infeasible clusters from the decision. The candidates are the clusters that the decision names. If it names none, they
-// are those that it prefers, or else all clusters.
+// clusters limits the decision to feasible clusters: to those among the clusters that it names. If it names none, it gets the feasible ones
+// among those that it prefers, or else among all clusters.
 func (f *decisionCheck) clusters(ctx context.Context) error {
 	preferred, others, prefers := f.decision.Preferred()
 	q := predicates.Query{Kind: predicates.Clusters, Names: f.decision.Clusters}

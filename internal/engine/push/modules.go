@@ -221,7 +221,7 @@ func (m *modules) staleModules(w needs) []string {
 
 // edit is a change of one module in the engine.
 type edit struct {
-	// policy is the module's policy; empty for a deletion. text is the new text; empty to delete the module.
+	// policy is the policy that needs the module; empty for a deletion that is to be made. text is the new text; empty to delete the module.
 	policy, id, text string
 }
 
