@@ -288,8 +288,17 @@ soak: $(assets) $(engine) ## Run what is random or searches with a large budget:
 # The packages with tests whose rounds or sizes the budget scales.
 RANDOM_PACKAGES = $(shell grep --recursive --files-with-matches --include=*_test.go 'budget\.\(Rounds\|Size\)\b' api cmd controllers internal test webhooks | xargs dirname | sort -u | sed 's,^,./,')
 
+# How long make churn changes things, as in 8h, and how often in a second.
+CHURN ?= 20m
+CHURN_RATE ?= 20
+
+.PHONY: churn
+churn: $(assets) ## Change clusters, policies, and workloads for CHURN, and kill leaders and API servers; fails if replicas grow, or decide otherwise than a new one.
+	BERTH_CHURN=$(CHURN) BERTH_CHURN_RATE=$(CHURN_RATE) go test -count=1 -vet=off $(TEST_LINK) -timeout=0 ./test/integration/scaling \
+	  -args -ginkgo.focus='Under churn' -ginkgo.timeout=100h -ginkgo.v
+
 .PHONY: release-check
-release-check: soak ## Run what a release has to pass beside .ci/run: make soak, the race detector on all packages, older API servers, repeated benchmarks.
+release-check: soak churn ## Run what a release has to pass beside .ci/run: make soak, the race detector on all packages, older API servers, repeated benchmarks.
 	$(MAKE) --no-print-directory test-race test-compat
 	$(MAKE) --no-print-directory bench-check BUDGET=$(SOAK_BUDGET)
 
