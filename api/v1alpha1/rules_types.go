@@ -390,7 +390,7 @@ type ObjectValue struct {
 	Default *string `json:"default,omitempty"`
 }
 
-// Preference is a requirement that a cluster need not meet. Clusters that meet it get its weight as a part of their score.
+// Preference is a requirement that a cluster or node need not meet. Those that meet it get its weight as a part of their score.
 type Preference struct {
 	Requirement `json:",inline"`
 

@@ -45,12 +45,7 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 		// State was read first, then whether the objects are assessed, and then the counts. So if the objects are decided, it is by the
 		// versions in State, and the counts have them.
 		facts.Busy = f.Resuming || !c.Remediator.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Settled()
-		switch {
-		case f.Report.Pause.Everywhere() || f.Waiting.Paused():
-			facts.Paused = "remediation of the policy is paused; see the Paused condition"
-		case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
-			facts.Paused = "existing objects can't be read; see the Compliant condition"
-		}
+		facts.Paused = whyPaused(f)
 		if !facts.Settled(obj.Status.Rollout) {
 			if facts.Counts, facts.Rest, err = c.stageCounts(ctx, s.Policy, s.Staged.Stages, f); err != nil {
 				return 0, err
@@ -67,6 +62,18 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 		again = max(at.Sub(facts.Now), settle)
 	}
 	return again, nil
+}
+
+// whyPaused returns why the rollout can't go on; "" if it can.
+func whyPaused(f *status.Facts) string {
+	switch {
+	case f.Report.Pause.Everywhere() || f.Waiting.Paused():
+		return "remediation of the policy is paused; see the Paused condition"
+	case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
+		return "existing objects can't be read; see the Compliant condition"
+	default:
+		return ""
+	}
 }
 
 // stageCounts returns the numbers of existing objects that a policy matches in each stage. rest describes the namespaces and cluster-scoped

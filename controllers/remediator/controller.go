@@ -236,7 +236,8 @@ func (c *Controller) pass(ctx context.Context, s *scope) {
 	}
 }
 
-// pending counts the existing objects of the types that versions of a policy match: those in the workqueue, and those without a recorded decision.
+// pending counts the existing objects of the types that versions of a policy match: those in the workqueue, and those without a recorded
+// decision.
 func (c *Controller) pending(versions ...*placement.Policy) (queued, unrecorded int) {
 	for _, p := range versions {
 		q, u := c.objects.pending(c.types.matched(p))

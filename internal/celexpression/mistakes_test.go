@@ -26,7 +26,7 @@ import (
 
 func TestMistakes(t *testing.T) {
 	for expression, want := range map[string]string{
-		`object.spec.containers.exists(c, c.resources.requests['cpu'] > '2')`: `c.resources.requests["cpu"] is compared with the text "2", and as a text, 10 is less than 2. If the field is a number, write the other one ` +
+		`object.spec.containers.exists(c, c.resources.requests['cpu'] > '2')`: `c.resources.requests["cpu"] is compared with the text "2", and as a text, 10 is less than 2. If the field is a number, write the number ` +
 			`without quotes; if it is a text, compare quantity(c.resources.requests["cpu"]).compareTo(quantity("2")) with 0`,
 		`object.spec.replicas > 2 && '2026-01-01' < object.metadata.name`:                               "",
 		`quantity(object.spec.cpu).compareTo(quantity('2')) > 0`:                                        "",

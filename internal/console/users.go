@@ -384,7 +384,7 @@ func (u *Users) makeRoom(name string) bool {
 	})
 }
 
-// removeOldest forgets the user whose last request is the oldest, of those for whom may reports true. It reports false if there is none.
+// removeOldest forgets the user whose last request is the oldest, of those for which may reports true. It reports false if there is none.
 // The caller holds mu.
 func (u *Users) removeOldest(may func(*user) bool) bool {
 	var oldest userID

@@ -839,7 +839,8 @@ func TestPresentInOthers(t *testing.T) {
 	}
 }
 
-// TestOutdated checks that an object does not run while KubeFleet has not noticed the last change of the object. It leaves a cluster all the same.
+// TestOutdated checks that an object does not run while KubeFleet has not noticed the last change of the object. It leaves a cluster all
+// the same.
 func TestOutdated(t *testing.T) {
 	c := carriers()["kubeFleet"]
 	const outdated = "KubeFleet has not noticed the last change of the object"

@@ -94,7 +94,7 @@ func TestLimits(t *testing.T) {
 		// The quota of the namespace is for another class.
 		"Name": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods")}, "LimitedResource expensive denies each pod of class gold in namespace pay, " +
 			"because no enforced quota there with pods in spec.hard covers the class. Create such a quota for it, or set a class that one covers"},
-		"OneOfTwoNames": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "count/pods"), hardIn("pay", "gold", "pods")}, "has count/pods in spec.hard"},
+		"OneOfTwoNames": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "count/pods"), hardIn("pay", "gold", "pods")}, "there with count/pods in spec.hard covers the class"},
 		"NameOfClass":   {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods"), hardIn("pay", "gold", "pods")}, ""},
 		"NameOfAll":     {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods"), hardIn("pay", "", "pods")}, ""},
 		// Some pods of the class are covered.

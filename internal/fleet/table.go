@@ -161,7 +161,7 @@ type Member struct {
 	*Object
 	// Here is the number of the object's replicas in the place; nil if it is not known.
 	Here *int64 `json:"here,omitempty"`
-	// Change says whether the object is about to leave the place, or not there yet; empty if it stays.
+	// Change is set if the object is about to leave the place, or is not there yet; it is empty if the object stays.
 	Change Change `json:"change,omitempty"`
 }
 

@@ -487,8 +487,8 @@ func (g *guard) report() *Pause {
 	return &out
 }
 
-// Assessed reports whether no assessment of a policy is open, and all objects that were undecided when one ended have been decided since. It
-// ignores objects that can't be decided for now, and a series of assessments that lasts longer than AssessmentLimit.
+// Assessed reports whether no assessment of a policy is open, and all objects that were undecided when one ended have been decided since.
+// It ignores objects that can't be decided for now, and a series of assessments that lasts longer than AssessmentLimit.
 func (l *Ledger) Assessed(policy string) bool {
 	defer l.lock()()
 	return l.allDecided(policy)

@@ -37,7 +37,7 @@ func (s State) Since(earlier State) *Changes { return &Changes{from: earlier, to
 // Changes are the differences between two states. They keep both states in memory. They are safe for concurrent use.
 type Changes struct {
 	from, to State
-	// records has, by type (schema.GroupVersionResource), a function that returns the type's changed records. All policies share its result.
+	// records has, by type (GroupVersionResource), a function that returns the type's changed records. All policies share its result.
 	records sync.Map
 }
 

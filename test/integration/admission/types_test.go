@@ -49,7 +49,7 @@ var _ = Describe("the types of a policy", Label("versions"), func() {
 			}
 		},
 		Entry("a misspelt field", `annotations["a"] := input.metadata.lables.tier`,
-			`.rego:3:21: input.metadata.lables.tier is undefined`, "did you mean input.metadata.labels.tier?", "the rule annotations can't have a value"),
+			`.rego:3:21: input.metadata.lables.tier is undefined`, "did you mean input.metadata.labels.tier?", "this definition of the rule annotations never has a value"),
 		Entry("a field that another kind has", `annotations["a"] := input.spec.containers[0].image`, `input.spec has no field "containers"`),
 		Entry("a comparison of a number with a string", `errors contains "no" if input.spec.replicas > "3"`,
 			`.rego:3:25: input.spec.replicas > "3" compares a number with a string`),

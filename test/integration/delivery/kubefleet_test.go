@@ -181,7 +181,7 @@ func takeUp(ctx context.Context, namespace, owner, index string) {
 
 // KubeFleet 0.3.1 collects changes for 15 seconds before it makes a snapshot of a workload, and reports on the one before until then
 // (shouldCreateNewResourceSnapshotNow in pkg/utils/controller/resource_snapshot_resolver.go).
-var _ = Describe("A workload whose last change KubeFleet has not taken up", func() {
+var _ = Describe("A workload whose last change KubeFleet has not noticed", func() {
 	const outdated = "KubeFleet has not noticed the last change of the object"
 
 	It("does not count as running", func(ctx SpecContext) {

@@ -534,7 +534,7 @@ var _ = Describe("A change of a spec is judged as that of a ResourceQuota", Labe
 		quota := newObject(scopedQuota, f.NewNamespace(ctx, nil), parse(`{hard: {pods: "1"}, scopes: [BestEffort]}`))
 		Expect(f.Client.Create(ctx, quota)).To(Succeed())
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hard":{"cpu":"1"}}}`))
-		Expect(f.Client.Patch(ctx, quota, patch)).To(MatchError(And(ContainSubstring("spec.scopes: Invalid value:"), ContainSubstring("goes with pods alone"))))
+		Expect(f.Client.Patch(ctx, quota, patch)).To(MatchError(And(ContainSubstring("spec.scopes: Invalid value:"), ContainSubstring("the scope applies to pods alone"))))
 	})
 })
 

@@ -387,7 +387,7 @@ func (c *churn) calm(ctx context.Context) {
 	}).WithContext(ctx).WithTimeout(2*framework.Timeout).Should(BeZero(), "workloads that a policy does not match, or that violate it")
 }
 
-// expectFreshDecisions compares every workload with what a new process decides, which reads everything anew.
+// expectFreshDecisions compares every workload with what a new process decides, which reads everything again.
 func (c *churn) expectFreshDecisions(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(ctx context.Context) (string, error) {
