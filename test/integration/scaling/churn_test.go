@@ -372,8 +372,8 @@ func (c *churn) calm(ctx context.Context) {
 		group.Go(func() error { return c.createWorkload(ctx, i) })
 	}
 	Expect(group.Wait()).To(Succeed())
-	Eventually(func(ctx context.Context) (int64, error) {
-		var matched, violations int64
+	Eventually(func(ctx context.Context) (int32, error) {
+		var matched, violations int32
 		for i := range churnPolicies {
 			p, err := f.Policy(ctx, c.policyName(i))
 			if err != nil || p.Status.ObservedGeneration != p.Generation || p.Status.Matched == nil || p.Status.Violations == nil {
