@@ -128,8 +128,8 @@ func (o *approveOptions) choose(policy *placementv1.PlacementPolicy) (awaited, e
 		}
 	}
 	if len(waiting) > 0 {
-		return awaited{}, fmt.Errorf("placementPolicy %s does not wait for an approval of %s, but of %s: look at it with kubectl berth plan %s, and approve that",
-			policy.Name, o.id, waiting[0].id, policy.Name)
+		return awaited{}, fmt.Errorf("placementPolicy %s does not wait for an approval of %s, but of %s: look at the latter with kubectl berth plan "+
+			"%s, and approve it", policy.Name, o.id, waiting[0].id, policy.Name)
 	}
 	return awaited{}, fmt.Errorf("placementPolicy %s does not wait for an approval: %s", policy.Name, notWaiting(policy))
 }
@@ -169,7 +169,7 @@ func notWaiting(policy *placementv1.PlacementPolicy) string {
 	case policy.Spec.Remediation.Mode != placementv1.RemediationApproved:
 		return fmt.Sprintf("spec.remediation.mode is %s", policy.Spec.WithDefaults().Remediation.Mode)
 	default:
-		return "no existing object has to be patched for it"
+		return "no existing object has to be patched for the policy"
 	}
 }
 

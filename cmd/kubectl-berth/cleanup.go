@@ -323,10 +323,10 @@ func (s *summary) print(t cleanup.Target, undone *placement.UndoResult) {
 		p.line("  %s%s", prefix, change.Action())
 	}
 	if undone.Template {
-		p.line("  keeps its pod template: its owner can still be rolled back to this template")
+		p.line("  the object keeps its pod template, because its owner can still be rolled back to this template")
 	}
 	if !undone.Trusted {
-		p.line("  its record is not Berth's: the record is removed, and all values stay")
+		p.line("  the object's record is not signed by Berth's key: the record is removed, and the object keeps all values")
 	}
 	if stays {
 		s.kept.Insert(t.String())

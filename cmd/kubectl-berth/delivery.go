@@ -103,7 +103,7 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 		return p.err
 	}
 	if outcome.Object == nil {
-		return skip("no policy matches it, so nothing is delivered")
+		return skip("no policy matches the object, so nothing is delivered")
 	}
 	if err := refusal(outcome.Verdicts); err != nil {
 		return err
@@ -129,12 +129,12 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 		}
 		before := len(policies)
 		if policies = delivery.WithoutDeliverersOf(controller.GroupKind, of, policies); before > 0 && len(policies) == 0 {
-			return skip(fmt.Sprintf("%s %s, which controls it, is delivered in its place", controller.Kind, controller.Name))
+			return skip(fmt.Sprintf("%s %s, which controls the object, is delivered in its place", controller.Kind, controller.Name))
 		}
 	}
 	routes, names := delivery.RoutesOf(policies, placed.GroupVersionKind().GroupKind())
 	if len(routes) == 0 {
-		return skip("no policy that is enforced for it has spec.delivery, so nothing is delivered")
+		return skip("no policy that is enforced for the object has spec.delivery, so nothing is delivered")
 	}
 	var delivered []delivery.Delivered
 	for _, route := range routes {
@@ -150,7 +150,7 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 		delivered = append(delivered, rendered...)
 	}
 	if len(delivered) == 0 {
-		return skip("no cluster is decided for it, so it has no delivered objects")
+		return skip("no cluster is decided for the object, so nothing is delivered")
 	}
 	return o.print(fmt.Sprintf("%s: clusters %s; policies %s%s", subjectOf(placed), cmp.Or(strings.Join(decision.Clusters, ", "), "none"),
 		strings.Join(names, ", "), clustersWait(s, object, outcome.Verdicts)), delivered)
@@ -161,7 +161,7 @@ func withoutClusters(waits string) string {
 	if waits != "" {
 		return "nothing is delivered yet" + waits
 	}
-	return "no policy decides its clusters, so nothing is delivered"
+	return "no policy decides the object's clusters, so nothing is delivered"
 }
 
 // clustersWait says what an existing object waits for before it gets the clusters that policies decide, for appending to a message; "" if
@@ -189,9 +189,9 @@ func refusal(verdicts []*placement.Verdict) error {
 		switch {
 		case v.Policy.Mode != placementv1.ModeEnforce:
 		case v.Err != nil:
-			return fmt.Errorf("PlacementPolicy %s can't decide it: %w", v.Policy.Name, v.Err)
+			return fmt.Errorf("PlacementPolicy %s can't decide the object: %w", v.Policy.Name, v.Err)
 		case len(v.Decision.Errors) > 0:
-			return fmt.Errorf("PlacementPolicy %s denies it: %s", v.Policy.Name, strings.Join(v.Decision.Errors, "; "))
+			return fmt.Errorf("PlacementPolicy %s denies the object: %s", v.Policy.Name, strings.Join(v.Decision.Errors, "; "))
 		}
 	}
 	return nil

@@ -211,12 +211,12 @@ func readSnapshot(path string) (*simulation.Snapshot, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	reader := input.Limit(file, maxSnapshot, fmt.Errorf("it has more than %s, which is too much for one snapshot: leave out --from to read "+
+	reader := input.Limit(file, maxSnapshot, fmt.Errorf("the file has more than %s, which is too much for one snapshot: leave out --from to read "+
 		"the cluster itself", input.Size(maxSnapshot)))
 	if strings.HasSuffix(path, ".gz") {
 		uncompressed, err := gzip.NewReader(file)
 		if err != nil {
-			return nil, fmt.Errorf("it is not compressed as its name says: %w", err)
+			return nil, fmt.Errorf("the name of the file ends with .gz, but its content is not compressed with gzip: %w", err)
 		}
 		reader = uncompressedUpTo(uncompressed, info.Size())
 	}
@@ -236,7 +236,7 @@ func readSnapshot(path string) (*simulation.Snapshot, error) {
 // bytes.
 func uncompressedUpTo(reader io.Reader, compressed int64) io.Reader {
 	limit := min(max(compressed*maxRatio, minSnapshot), maxSnapshot)
-	return input.Limit(reader, limit, fmt.Errorf("it has more than %s when it is decompressed, which is too much for a file of %s: if you "+
+	return input.Limit(reader, limit, fmt.Errorf("the file has more than %s when it is decompressed, which is too much for a file of %s: if you "+
 		"trust it, decompress it with gunzip, and name that file",
 		input.Size(limit), input.Size(compressed)))
 }

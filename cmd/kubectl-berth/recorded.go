@@ -94,7 +94,7 @@ func (o *explainOptions) explainRecorded(ctx context.Context, args []string, mis
 			return err
 		}
 		if next.Events, err = eventsOn(ctx, client, obj); err != nil {
-			next.Missing = append(next.Missing, fmt.Sprintf("the Events on it: %v", err))
+			next.Missing = append(next.Missing, fmt.Sprintf("the Events on the object: %v", err))
 		}
 		next.Missing = append(next.Missing, o.lacking(next.Values)...)
 		all = append(all, next)

@@ -105,7 +105,7 @@ func (o *renderOptions) run(ctx context.Context) error {
 		case len(mistakes) > 0:
 			wrong++
 		case o.digest && !module.rendered:
-			errOut.line("PlacementPolicy %s: it has rego, so its status has no digest", obj.GetName())
+			errOut.line("PlacementPolicy %s: the policy has spec.rego, so its status has no digest of the module", obj.GetName())
 		case o.digest:
 			out.line("%s  %s", rules.Digest(module.text), obj.GetName())
 		default:
@@ -127,7 +127,7 @@ func (o *renderOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// policyModule is the Rego module of a policy.
+// policyModule is the Rego module of a policy: spec.rego, or what spec.rules are compiled to.
 type policyModule struct {
 	text string
 	// rendered reports whether the module was compiled from spec.rules; otherwise it is spec.rego.
@@ -141,7 +141,7 @@ func moduleOf(ctx context.Context, obj *unstructured.Unstructured) (module polic
 	case len(mistakes) > 0:
 		return policyModule{}, mistakes
 	case len(p.Spec.Rules) == 0 && p.Spec.Rego == "":
-		return policyModule{}, []string{"it has neither spec.rules nor spec.rego, so there is no module to print"}
+		return policyModule{}, []string{"the policy has neither spec.rules nor spec.rego, so there is no module to print"}
 	case len(p.Spec.Rules) == 0:
 		return policyModule{text: p.Spec.Rego}, nil
 	}

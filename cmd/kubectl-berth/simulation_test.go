@@ -515,12 +515,12 @@ schedulerName: berth
 		args           []string
 		stderr, failed string
 	}{
-		"without delivery":  {[]string{"-f", "web.yaml", from}, "Deployment shop/web: no policy that is enforced for it has spec.delivery, so nothing is delivered\n", ""},
-		"no policy matches": {[]string{"-f", "clusters.yaml", delivering}, "ClusterProfile fleet/eu-1: no policy matches it, so nothing is delivered\nClusterProfile fleet/us-1: no policy matches it, so nothing is delivered\n", ""},
-		"no clusters":       {[]string{"-f", "web.yaml", "--from=labels.yaml,web.yaml"}, "Deployment shop/web: no policy decides its clusters, so nothing is delivered\n", ""},
-		"own clusters":      {[]string{"-f", "own.yaml", "--from=labels.yaml,own.yaml"}, "Deployment shop/own: no policy decides its clusters, so nothing is delivered\n", ""},
-		"none is left":      {[]string{"-f", "web.yaml", "--from=fleet.yaml,web.yaml"}, "Deployment shop/web: no cluster is decided for it, so it has no delivered objects\n", ""},
-		"denied":            {[]string{"-f", "nobody.yaml", delivering}, "", "Deployment shop/nobody: PlacementPolicy region denies it: no owner"},
+		"without delivery":  {[]string{"-f", "web.yaml", from}, "Deployment shop/web: no policy that is enforced for the object has spec.delivery, so nothing is delivered\n", ""},
+		"no policy matches": {[]string{"-f", "clusters.yaml", delivering}, "ClusterProfile fleet/eu-1: no policy matches the object, so nothing is delivered\nClusterProfile fleet/us-1: no policy matches the object, so nothing is delivered\n", ""},
+		"no clusters":       {[]string{"-f", "web.yaml", "--from=labels.yaml,web.yaml"}, "Deployment shop/web: no policy decides the object's clusters, so nothing is delivered\n", ""},
+		"own clusters":      {[]string{"-f", "own.yaml", "--from=labels.yaml,own.yaml"}, "Deployment shop/own: no policy decides the object's clusters, so nothing is delivered\n", ""},
+		"none is left":      {[]string{"-f", "web.yaml", "--from=fleet.yaml,web.yaml"}, "Deployment shop/web: no cluster is decided for the object, so nothing is delivered\n", ""},
+		"denied":            {[]string{"-f", "nobody.yaml", delivering}, "", "Deployment shop/nobody: PlacementPolicy region denies the object: no owner"},
 		"not possible":      {[]string{"-f", "role.yaml", "--from=roles.yaml,clusters.yaml"}, "", "ClusterRole wide: SIG Multicluster: ClusterRole wide is cluster-scoped"},
 		"nothing is named":  {nil, "", "name an object"},
 		"both are named":    {[]string{"deploy/web", "-f", "web.yaml"}, "", "name an object"},
@@ -543,7 +543,7 @@ schedulerName: berth
 		}
 	}
 	explained, _, err := command(t, "explain", "-f", "own.yaml", "--from=labels.yaml,own.yaml")
-	if err != nil || !strings.Contains(explained, "Delivery\n  no policy decides its clusters, so Berth does not deliver it") {
+	if err != nil || !strings.Contains(explained, "Delivery\n  no policy decides the object's clusters, so Berth does not deliver the object") {
 		t.Errorf("explanation %s, error %v", explained, err)
 	}
 	if stdout, _, err := render("-f", "nobody.yaml", "-f", "web.yaml", delivering); err == nil || stdout != want {
@@ -584,7 +584,7 @@ func TestCheckQuotas(t *testing.T) {
 		"\n\nScopedQuota shop/gpus\n  warning: spec.hard[nvidia.com/gpu]: Berth counts nothing under this name (did you mean requests.nvidia.com/gpu?)\n\n",
 		"\n\nClusterScopedQuota all\n  warning: spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard.",
 		"\n\nLimitedResource shop/pods\n  warning: metadata.namespace has no effect: a LimitedResource is in no namespace. Select namespaces in spec.namespaceSelector\n" +
-			"  warning: spec.resource: the API server serves no Pod in namespaces (did you mean pods?): nothing is limited until it does\n\n",
+			"  warning: spec.resource: the API server serves no Pod in namespaces (did you mean pods?): nothing is limited until the API server does\n\n",
 		"\n\nScopedQuota wrong\n  error: unknown field \"spec.moed\"\n  error: spec.hard[",
 		"\n\nScopedQuotas gpus\n  error: there is no kind ScopedQuotas in placement.berth.dev/v1alpha1: " +
 			"the kinds of placement.berth.dev/v1alpha1 are ClusterScopedQuota, LimitedResource, PlacementPolicy, ScopedQuota\n",
@@ -599,7 +599,7 @@ func TestCheckQuotas(t *testing.T) {
 	}
 	for _, want := range []string{
 		"warning: LimitedResource pods denies in namespace shop what ScopedQuota q would cover (count/pods): a quota in mode Warn",
-		"warning: spec.hard: there is no StorageClass fast: no volume is provisioned of it until it is created\n",
+		"warning: spec.hard: there is no StorageClass fast: no volume of the class is provisioned until the class is created\n",
 		"warning: spec.hard: there is no DeviceClass gpus: ",
 		"warning: spec.hard[requests.example.com/gpu]: no node has the resource example.com/gpu now; there are nvidia.com/gpu\n",
 	} {
@@ -650,7 +650,7 @@ func TestCheckRules(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	want := `policy eu
-  warning: spec.rules[0].prefer: has no effect: better clusters are not chosen before others. Set limit, or maxDomains or maxClusters of spread, or weights
+  warning: spec.rules[0].prefer: has no effect: the rule chooses all eligible clusters, and not the best of them. Set limit, or maxDomains or maxClusters of spread, or weights
   warning: spec.match.resourceRules: the policy gives clusters to deployments.apps, and does not match cronjobs.batch, daemonsets.apps, jobs.batch, statefulsets.apps, which get none from it. To place these, too, add {apiGroups: [apps, batch], apiVersions: [v1], resources: [cronjobs, daemonsets, jobs, statefulsets]}
   warning: spec.rules[0].prefer[0].label: no cluster has the label "tier", so that this makes no cluster better than others
   reads clusterprofiles.multicluster.x-k8s.io
@@ -683,8 +683,8 @@ func TestRender(t *testing.T) {
 	digest := "sha256:" + hex.EncodeToString(sum[:]) + "  eu\n"
 	rego := "package wrong\n\ncluster := {\"a\"}\n"
 	const (
-		notRendered = "PlacementPolicy wrong: it has rego, so its status has no digest\n"
-		neither     = "PlacementPolicy neither: it has neither spec.rules nor spec.rego, so there is no module to print\n"
+		notRendered = "PlacementPolicy wrong: the policy has spec.rego, so its status has no digest of the module\n"
+		neither     = "PlacementPolicy neither: the policy has neither spec.rules nor spec.rego, so there is no module to print\n"
 	)
 	failures := func(policy string, mistakes []string) string {
 		var out strings.Builder
@@ -795,8 +795,8 @@ func TestMoving(t *testing.T) {
 		t.Errorf("output %s, error %v, want %s", stdout, err, want)
 	}
 	for object, want := range map[string]string{
-		"deploy/web":    "\n  Berth moved it to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy moving reports that it runs in its new clusters; the move fails at 2026-01-01T12:10:00Z\n",
-		"deploy/nobody": "\n  the API server refused the last patch of it: denied\\n::error::forged\n",
+		"deploy/web":    "\n  Berth moved the object to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy moving reports that the object runs in its new clusters; the move fails at 2026-01-01T12:10:00Z\n",
+		"deploy/nobody": "\n  the API server refused the last patch of the object: denied\\n::error::forged\n",
 	} {
 		if stdout, _, err = command(t, "explain", object, "-n", "shop", from); err != nil || !strings.Contains(stdout, want) {
 			t.Errorf("output %s, error %v, want %s", stdout, err, want)

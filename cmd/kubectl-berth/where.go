@@ -410,7 +410,7 @@ func (o *whereOptions) showObjects(ctx context.Context, s *simulation.Simulation
 			return err
 		}
 		if e == nil {
-			newPrinter(o.ErrOut).line("%s: no policy matches it", subjectOf(content))
+			newPrinter(o.ErrOut).line("%s: no policy matches the object", subjectOf(content))
 			continue
 		}
 		explained = append(explained, e)
@@ -442,13 +442,13 @@ func (o *whereOptions) printExplained(p *printer, e *fleet.Explained) {
 		p.line("  %s", paragraph(e.Reason))
 	}
 	if e.Follows != "" {
-		p.line("  it has the clusters of %s, which controls it", e.Follows)
+		p.line("  the object has the clusters of %s, which controls it", e.Follows)
 	}
 	if e.Node != "" {
-		p.line("  it is on the node %s", e.Node)
+		p.line("  the Pod is on the node %s", e.Node)
 	}
 	if len(e.Places) == 0 {
-		p.line("  it names no cluster, and no policy chooses one")
+		p.line("  the object names no cluster, and no policy chooses one")
 		return
 	}
 	p.line("")

@@ -44,15 +44,15 @@ us-1      0           0         0        0         0           0          0
 Total: 3 workloads, 0 running, 0 moving, 1 waiting, 2 violating.
 `,
 		"no-such": `RESOURCE           NAMESPACE   NAME   STATE       POLICIES   REASON
-deployments.apps   shop        own    Violating   region     region denies it: no owner
+deployments.apps   shop        own    Violating   region     PlacementPolicy region denies the object: no owner
 `,
 		"us-1": "No workload is in us-1.\n",
 		"eu-1": `RESOURCE           NAMESPACE   NAME   STATE               POLICIES   REASON
-deployments.apps   shop        web    Waiting, arriving   region     region decides other values, and Berth has not patched it yet
+deployments.apps   shop        web    Waiting, arriving   region     PlacementPolicy region decides other values, and Berth has not patched the object yet
 `,
 		"eu-1 -n other": "No workload is in eu-1.\n",
 		"deployment/web -n shop": `Deployment shop/web: Waiting
-  region decides other values, and Berth has not patched it yet
+  PlacementPolicy region decides other values, and Berth has not patched the object yet
 
 CLUSTER   STATE               POLICY
 eu-1      Waiting, arriving   region

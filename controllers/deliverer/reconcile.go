@@ -276,13 +276,13 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 	}
 	kind := object.GroupVersionKind().GroupKind()
 	for _, p := range unknown {
-		c.leave(p, kind, "its match conditions can't be evaluated for the object", n)
+		c.leave(p, kind, "the policy's match conditions can't be evaluated for the object", n)
 	}
 	decision, placed, invalid := delivery.DecisionOf(object)
 	n.undecided = !placed || invalid != nil || !c.Decider.Decided(object, object.GetNamespace())
 	for _, p := range matching {
 		if s := c.Registry.Get(p.Name); s != nil && s.Broken {
-			c.leave(p, kind, "it does not compile", n)
+			c.leave(p, kind, "the policy does not compile", n)
 		}
 	}
 	if matching, read, err = c.deliverersOf(ctx, object, slices.Compact(matching), n); err != nil || !read {
@@ -596,7 +596,7 @@ func (c *Controller) addUnavailable(system delivery.System, carried map[string]s
 		}
 		for name, missing := range carried {
 			if missing == "" && !c.clusters.isReady(resource, name) {
-				carried[name] = system.Title + " does not know whether it runs there, because the cluster is not available"
+				carried[name] = system.Title + " does not know whether the object runs there, because the cluster is not available"
 			}
 		}
 	}
@@ -656,7 +656,7 @@ func liveIn(system delivery.System, objectName string, existing map[name]*unstru
 // object then does not count as running.
 func (n *need) keep(system delivery.System) {
 	if system.Reports() {
-		n.run = n.run.And(delivery.Run{State: delivery.NotRunning, Message: "Berth does not deliver it to " + system.Title + " now"})
+		n.run = n.run.And(delivery.Run{State: delivery.NotRunning, Message: "Berth does not deliver the object to " + system.Title + " now"})
 	}
 	for _, kind := range system.Kinds {
 		n.kept[kind.GroupVersionResource] = true
@@ -1003,7 +1003,7 @@ func refused(err error, subject string, system delivery.System, n *need) error {
 
 // advice returns which ClusterRole to apply, for appending to a message that a permission is missing.
 func advice(system delivery.System) string {
-	return fmt.Sprintf("; apply the ClusterRole %s, which has what delivery to %s needs", system.ClusterRole, system.Title)
+	return fmt.Sprintf("; apply the ClusterRole %s, which has the rights that delivery to %s needs", system.ClusterRole, system.Title)
 }
 
 // findLeftBehind moves the types of which an earlier leader delivered objects from unsearched to leftBehind, so that objects which no

@@ -617,8 +617,8 @@ func TestNothingIsDeletedWhileTheNeedIsUnknown(t *testing.T) {
 		undecided, kept     bool
 		message             string
 	}{
-		"a policy that does not compile":  {clusters: `["a"]`, broken: true, kept: true, message: "PlacementPolicy deliver may deliver the object, but it does not compile"},
-		"a condition that fails":          {clusters: `["a"]`, condition: "object.spec.missing == 1", kept: true, message: "its match conditions can't be evaluated for the object"},
+		"a policy that does not compile":  {clusters: `["a"]`, broken: true, kept: true, message: "PlacementPolicy deliver may deliver the object, but the policy does not compile"},
+		"a condition that fails":          {clusters: `["a"]`, condition: "object.spec.missing == 1", kept: true, message: "the policy's match conditions can't be evaluated for the object"},
 		"an annotation that is no list":   {clusters: `a`, undecided: true, kept: true},
 		"clusters of the developer":       {clusters: `["b"]`, undecided: true, kept: true},
 		"an object without clusters":      {undecided: true, kept: true},

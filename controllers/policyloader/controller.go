@@ -358,7 +358,7 @@ func (l *loading) version(ctx context.Context, ref rollout.Ref) (*version, error
 		}
 		v, err := l.compile(ctx, last)
 		if err != nil {
-			err = fmt.Errorf("the version that was in force last: %w", err)
+			err = fmt.Errorf("compiling the version that was in force last: %w", err)
 		}
 		return v, err
 	}

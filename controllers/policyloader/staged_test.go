@@ -349,7 +349,7 @@ func TestLostRevisions(t *testing.T) {
 		"before, in the midst": {
 			prepare: func(s *store) { s.set(2, stagesOf("0", "1")); s.progress(1, 2, 1) },
 			want:    []int{2, failClosed, failClosed, failClosed}, next: []int{2, 2, failClosed, failClosed}, stored: []int{2, 2, 1, 1},
-			message: "revision 1: the revision is not stored; it decides in stages that are not reached: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout",
+			message: "revision 1: the revision is not stored; that revision decides in the stages that the rollout has not reached: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout",
 		},
 		"before, does not compile any more": {
 			prepare: func(s *store) { s.set(2, stagesOf("0", "1")); s.progress(1, 2, 1) }, lost: broken(1),
@@ -363,7 +363,7 @@ func TestLostRevisions(t *testing.T) {
 				})
 				s.set(2, stagesOf("0", "1"))
 			},
-			want: []int{failClosed, failClosed, failClosed, failClosed}, stored: []int{1, 1, 1, 1}, message: "revision 1: the revision is not stored; it was in force everywhere: set spec.rollout.revision",
+			want: []int{failClosed, failClosed, failClosed, failClosed}, stored: []int{1, 1, 1, 1}, message: "revision 1: the revision is not stored; that revision was in force everywhere: set spec.rollout.revision",
 		},
 		"rolled back to": {
 			prepare: func(s *store) {
@@ -384,7 +384,7 @@ func TestLostRevisions(t *testing.T) {
 					p.Status.Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutRolledBack, Digest: rollout.VersionDigest(*version), Revision: 1, Reached: new(int32(0))}
 				})
 			},
-			want: []int{failClosed, failClosed, failClosed, failClosed}, stored: []int{1, 1, 1, 1}, message: "revision 1: the revision is not stored; it was in force everywhere: set spec.rollout.revision",
+			want: []int{failClosed, failClosed, failClosed, failClosed}, stored: []int{1, 1, 1, 1}, message: "revision 1: the revision is not stored; that revision was in force everywhere: set spec.rollout.revision",
 		},
 		"selected, does not compile any more": {
 			prepare: func(s *store) {

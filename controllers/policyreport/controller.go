@@ -279,7 +279,7 @@ func (c *Controller) advice(err error) string {
 	case apierrors.IsForbidden(err):
 		return "; grant the manager list, create, patch and delete on reports, and exclude reports from policies and webhooks that deny them"
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsInternalError(err):
-		return "; check that the CRD is that of " + c.Format.String()
+		return "; check that the installed CRD of the reports is that of " + c.Format.String()
 	}
 	return ""
 }

@@ -265,7 +265,7 @@ func TestRefusedWrites(t *testing.T) {
 		want string
 	}{
 		"Forbidden":   {apierrors.NewForbidden(reports, "berth", errors.New("no")), "grant the manager list, create, patch and delete on reports"},
-		"OtherCRD":    {apierrors.NewInvalid(schema.GroupKind{}, "berth", nil), "check that the CRD is that of openreports.io/v1alpha1"},
+		"OtherCRD":    {apierrors.NewInvalid(schema.GroupKind{}, "berth", nil), "check that the installed CRD of the reports is that of openreports.io/v1alpha1"},
 		"Unavailable": {apierrors.NewServiceUnavailable("not now"), "writing reports.openreports.io shop/berth: not now"},
 		"Terminating": {terminating, ""},
 		"NotFound":    {apierrors.NewNotFound(reports, "berth"), ""},

@@ -68,9 +68,9 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 func whyPaused(f *status.Facts) string {
 	switch {
 	case f.Report.Pause.Everywhere() || f.Waiting.Paused():
-		return "remediation of the policy is paused; see the Paused condition"
+		return "the rollout waits, because remediation of the policy is paused; see the Paused condition"
 	case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
-		return "existing objects can't be read; see the Compliant condition"
+		return "the rollout waits, because existing objects can't be read; see the Compliant condition"
 	default:
 		return ""
 	}

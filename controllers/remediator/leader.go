@@ -323,8 +323,8 @@ func (r *releases) save(ctx context.Context, p *placementv1.PlacementPolicy) err
 		return nil
 	}
 	if err := r.Plans.save(ctx, p, plan); err != nil {
-		r.Events.On(p, events.RemediationStopped, fmt.Sprintf("plan %s is approved, but it is not carried out before it is stored in namespace "+
-			"%s; Berth tries again: %v",
+		r.Events.On(p, events.RemediationStopped, fmt.Sprintf("the approved plan %s is not carried out, because it can't be stored in "+
+			"namespace %s; Berth tries again: %v",
 			plan.Digest, r.Plans.Namespace, err))
 		return err
 	}

@@ -242,7 +242,7 @@ func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 		c.Ledger.Contest(s.key, by, remediation.Names(judged.Due)...)
 		why = fmt.Sprintf("%s changes the object back after each patch", by)
 	}
-	c.emit(s, events.RemediationStopped, "%s: %s, so Berth does not patch it for %s, or until a policy for its type changes",
+	c.emit(s, events.RemediationStopped, "%s: %s, so Berth does not patch the object for %s, or until a policy for the object's type changes",
 		judged.Due.Policies(), why, judged.Again.Round(time.Minute))
 	return true
 }
@@ -303,15 +303,15 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 				s.due.Policies())
 		}
 		if result.Age > 0 {
-			c.emit(s, events.RemediationStopped, "%s: its controller keeps creating Pods that violate the decision; "+
-				"Berth evicts the next one when it is %s old", s.due.Policies(), result.Age)
+			c.emit(s, events.RemediationStopped, "%s: the Pod's controller keeps creating Pods that violate the decision; "+
+				"Berth evicts the next Pod when that one is %s old", s.due.Policies(), result.Age)
 		}
 		c.Ledger.Remediated(s.key, s.object.GetResourceVersion(), remediation.Names(s.due)...)
 		c.changed(remediation.Names(s.due))
 	case patch.Ending == remediation.Overtaken || apierrors.IsConflict(err):
 		c.count(ctx, s, metrics.RemediationConflict)
 		if err != nil {
-			c.obstruct(s, "another client updated it at the same time; Berth tries again each second", false)
+			c.obstruct(s, "another client updated the object at the same time; Berth tries again each second", false)
 		}
 		s.retryWithin(conflictDelay)
 	case patch.Ending == remediation.Protected:
@@ -448,7 +448,7 @@ func (c *Controller) count(ctx context.Context, s *scope, outcome string) {
 	}
 }
 
-// changed reports, by name, the policies whose account in the ledger changed.
+// changed calls Changed with the name of each policy whose account in the ledger changed.
 func (c *Controller) changed(policies []string) {
 	for _, name := range policies {
 		c.Changed(name)

@@ -188,12 +188,12 @@ func nextOfExpired(err error) string {
 }
 
 // ErrPlacedAgain reports that Berth placed an object again while it was being cleaned up.
-var ErrPlacedAgain = errors.New("it was placed again: delete the policy that matches it, and run the command again")
+var ErrPlacedAgain = errors.New("the object was placed again: delete the policy that matches the object, and run the command again")
 
 // ErrUntrusted reports that the keyring does not trust an object's record. The record was forged, copied from another
 // object, or signed with another key.
-var ErrUntrusted = errors.New("its record is not signed by Berth's key, so it is left alone: pass --unverified to trust it, if Berth " +
-	"was installed again with another key, or --drop-untrusted to remove the record and leave all values")
+var ErrUntrusted = errors.New("the object's record is not signed by Berth's key, so the object is left alone: pass --unverified to trust " +
+	"the record, if Berth was installed again with another key, or --drop-untrusted to remove the record and leave all values")
 
 // Clean undoes Berth's changes to an object, and returns what it undid; nil if there was nothing to undo.
 //
@@ -217,7 +217,7 @@ func (c *Cleaner) Clean(ctx context.Context, t Target) (*placement.UndoResult, e
 	}
 	for _, other := range marked {
 		if _, err := c.Clean(ctx, other); err != nil {
-			return out, fmt.Errorf("cleaned up, but not the copies of its annotations on %s: %w", other, err)
+			return out, fmt.Errorf("the object is cleaned up, but not the copies of its annotations on %s: %w", other, err)
 		}
 	}
 	return out, nil
@@ -319,7 +319,7 @@ func (c *Cleaner) mark(ctx context.Context, owner types.UID, record string) ([]T
 			return nil
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return marked, fmt.Errorf("not cleaned up, because the record can't be added to %s, which has copies of the annotations: %w", t, err)
+			return marked, fmt.Errorf("the object is not cleaned up, because its record can't be added to %s, which has copies of its annotations: %w", t, err)
 		}
 	}
 	return marked, nil

@@ -77,8 +77,8 @@ func (k *Kind) Read(obj map[string]any) (List, error) {
 
 // Write returns a copy of an object whose list of clusters has the given List.Text; nil names no clusters. The copy shares with the object
 // what does not change, and items of the list that stay are not changed. form is the List.Form that was read with the text; if it is empty,
-// fields that have no members then are removed. Write returns an error if Read would return one, or if the text has another number of terms
-// than the object.
+// fields that have no members then are removed. Write returns an error if Read would return one, if the text can't be parsed, or if it has
+// another number of terms than the object.
 func (k *Kind) Write(obj map[string]any, text *string, form string) (map[string]any, error) {
 	l, err := k.layout(obj)
 	if err != nil {
@@ -190,7 +190,7 @@ func (l layout) write(obj map[string]any, want Names, as written) error {
 		terms = slices.Repeat(terms, len(l.slots))
 	}
 	if len(terms) != len(l.slots) {
-		return fmt.Errorf("has %d terms, and the clusters are for %d terms", len(l.slots), len(terms))
+		return fmt.Errorf("the object has %d terms, and the clusters to write are for %d terms", len(l.slots), len(terms))
 	}
 	for i, s := range l.slots {
 		if terms[i] != nil {

@@ -52,7 +52,7 @@ func Parse(text string) (n Names, ok bool) {
 	return Names{Terms: [][]string{names}}, true
 }
 
-// Text returns the text that Parse parses; nil if there is one term and it names no clusters.
+// Text returns the text that Parse parses; nil if there is one term and it is nil. A term that is empty, and not nil, has the text [].
 func (n Names) Text() *string {
 	if !n.Several {
 		if len(n.Terms) == 0 || n.Terms[0] == nil {

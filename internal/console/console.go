@@ -193,7 +193,7 @@ func number(r *http.Request, name string, other, max int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, problem{http.StatusBadRequest, cmp.Or(name, "the parameter") + " is not a number: " + text}
+		return 0, problem{http.StatusBadRequest, cmp.Or(name, "the parameter") + " is not an integer of at least 0: " + text}
 	}
 	return min(n, max), nil
 }

@@ -483,7 +483,7 @@ func TestQuotas(t *testing.T) {
 	want := []any{
 		map[string]any{
 			"kind": "ClusterScopedQuota", "name": "shared", "mode": "Warn", "scopes": []any{"BestEffort"},
-			"ready": "Berth has not counted it yet", "selectedNamespaces": 2.0,
+			"ready": "Berth has not counted the usage of the quota yet", "selectedNamespaces": 2.0,
 			"amounts":    []any{map[string]any{"resource": "pods", "hard": "0", "used": "1", "reserved": "0", "usedShare": 1.0, "reservedShare": 0.0}},
 			"namespaces": []any{map[string]any{"namespace": "shop", "used": map[string]any{"pods": "1"}}},
 		},

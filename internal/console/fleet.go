@@ -161,7 +161,7 @@ type clusterView struct {
 	Inventory []inventoryObject `json:"inventory"`
 }
 
-// inventoryObject is an object of an inventory, or a Node.
+// inventoryObject is an object that represents a cluster, in an inventory, or a Node.
 type inventoryObject struct {
 	// Resource is the type, such as "clusterprofiles.multicluster.x-k8s.io".
 	Resource  string            `json:"resource"`

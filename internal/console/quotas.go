@@ -135,7 +135,7 @@ func quotaOf(obj *unstructured.Unstructured, to placementv1.Quota) (*quotaView, 
 		}
 	}
 	if ready := meta.FindStatusCondition(status.Conditions, placementv1.ConditionReady); ready == nil {
-		out.Ready = "Berth has not counted it yet"
+		out.Ready = "Berth has not counted the usage of the quota yet"
 	} else if ready.Status != metav1.ConditionTrue {
 		out.Ready = ready.Message
 	}

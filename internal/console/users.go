@@ -186,7 +186,7 @@ func (u *Users) serve(w http.ResponseWriter, r *http.Request) {
 // access is a request of a user.
 type access struct {
 	id    userID // the hash of token
-	token string
+	token string // the user's bearer token for the API server, as tokenOf returns it
 	// waits reports whether the request waits for updates.
 	waits bool
 }

@@ -208,7 +208,7 @@ func (e *Entry) bound() {
 	e.Object.Kind, e.Object.Name = text(e.Object.Kind), text(e.Object.Name)
 }
 
-// text returns a text cut to maxValue bytes, with characters that are not visible escaped.
+// text returns a text cut to maxValue bytes, and then with characters that are not visible escaped, so that the result may be longer.
 func text(of string) string {
 	return printable.Text(printable.Truncate(of, maxValue))
 }

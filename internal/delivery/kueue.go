@@ -171,20 +171,20 @@ func runOfWorkload(workload map[string]any, clusters []string) Run {
 	switch {
 	case is["Finished"] == metav1.ConditionTrue && chosen != "" && !slices.Contains(clusters, chosen) && isOrphaned(workload):
 		return Run{State: NotRunning, Remains: true, Message: fmt.Sprintf(
-			"its owner was deleted, and MultiKueue may have left the Job in cluster %s: delete the Workload", chosen)}
+			"the owner of the Workload was deleted, and MultiKueue may have left the Job in cluster %s: delete the Workload", chosen)}
 	case is["Finished"] == metav1.ConditionTrue:
 		return Run{}
 	case chosen == "" && len(checksIn("Retry", workload)) > 0:
-		return Run{State: NotRunning, Remains: true, Message: "Kueue has not withdrawn it yet from the clusters that were nominated before"}
+		return Run{State: NotRunning, Remains: true, Message: "Kueue has not withdrawn the Workload yet from the clusters that were nominated before"}
 	case chosen == "":
-		return missing("MultiKueue has not chosen a cluster for it yet")
+		return missing("MultiKueue has not chosen a cluster for the Workload yet")
 	case !slices.Contains(clusters, chosen):
 		return Run{State: NotRunning, Remains: true, Message: fmt.Sprintf(
-			"it still runs in cluster %s, and MultiKueue moves no Workload: delete the Job that owns it, and create it again", chosen)}
+			"the Workload still runs in cluster %s, and MultiKueue moves no Workload: delete the Job that owns it, and create the Job again", chosen)}
 	case is["Admitted"] != metav1.ConditionTrue:
-		return missing("cluster " + chosen + ": Kueue has not admitted it yet")
+		return missing("cluster " + chosen + ": Kueue has not admitted the Workload yet")
 	case is["PodsReady"] == metav1.ConditionFalse:
-		return missing("cluster " + chosen + ": its pods are not ready")
+		return missing("cluster " + chosen + ": the pods of the Workload are not ready")
 	}
 	return Run{State: Running}
 }

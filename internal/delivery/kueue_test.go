@@ -56,7 +56,7 @@ func TestMayNominate(t *testing.T) {
 func TestRunOfWorkload(t *testing.T) {
 	const (
 		chosen = `clusterName: eu-1, nominatedClusterNames: [], conditions: [{type: QuotaReserved, status: "True"}, {type: Admitted, status: "True"}`
-		leave  = "it still runs in cluster eu-1, and MultiKueue moves no Workload: delete the Job that owns it, and create it again"
+		leave  = "the Workload still runs in cluster eu-1, and MultiKueue moves no Workload: delete the Job that owns it, and create the Job again"
 	)
 	missing := func(message string) Run { return Run{State: NotRunning, Message: message} }
 	tests := map[string]struct {
@@ -64,21 +64,21 @@ func TestRunOfWorkload(t *testing.T) {
 		clusters []string
 		want     Run
 	}{
-		"New":       {`{}`, []string{"eu-1"}, missing("MultiKueue has not chosen a cluster for it yet")},
-		"Nominated": {`{nominatedClusterNames: [eu-1]}`, []string{"eu-1"}, missing("MultiKueue has not chosen a cluster for it yet")},
+		"New":       {`{}`, []string{"eu-1"}, missing("MultiKueue has not chosen a cluster for the Workload yet")},
+		"Nominated": {`{nominatedClusterNames: [eu-1]}`, []string{"eu-1"}, missing("MultiKueue has not chosen a cluster for the Workload yet")},
 		"Withdrawn": {`{admissionChecks: [{name: mk, state: Retry}]}`, []string{"eu-1"}, Run{
-			State: NotRunning, Remains: true, Message: "Kueue has not withdrawn it yet from the clusters that were nominated before",
+			State: NotRunning, Remains: true, Message: "Kueue has not withdrawn the Workload yet from the clusters that were nominated before",
 		}},
 		"Runs":            {`{` + chosen + `]}`, []string{"eu-1", "eu-2"}, Run{State: Running}},
 		"RunsReady":       {`{` + chosen + `, {type: PodsReady, status: "True"}]}`, []string{"eu-1"}, Run{State: Running}},
-		"Starts":          {`{` + chosen + `, {type: PodsReady, status: "False"}]}`, []string{"eu-1"}, missing("cluster eu-1: its pods are not ready")},
-		"NotAdmitted":     {`{clusterName: eu-1}`, []string{"eu-1"}, missing("cluster eu-1: Kueue has not admitted it yet")},
+		"Starts":          {`{` + chosen + `, {type: PodsReady, status: "False"}]}`, []string{"eu-1"}, missing("cluster eu-1: the pods of the Workload are not ready")},
+		"NotAdmitted":     {`{clusterName: eu-1}`, []string{"eu-1"}, missing("cluster eu-1: Kueue has not admitted the Workload yet")},
 		"Left":            {`{` + chosen + `]}`, []string{"eu-2"}, Run{State: NotRunning, Remains: true, Message: leave}},
 		"LeftWithout":     {`{` + chosen + `]}`, nil, Run{State: NotRunning, Remains: true, Message: leave}},
 		"LeftNotAdmitted": {`{clusterName: eu-1}`, []string{"eu-2"}, Run{State: NotRunning, Remains: true, Message: leave}},
 		"Finished":        {`{` + chosen + `, {type: Finished, status: "True", reason: Succeeded}]}`, []string{"eu-2"}, Run{}},
 		"Orphaned": {`{` + chosen + `, {type: Finished, status: "True", reason: OwnerNotFound}]}`, []string{"eu-2"}, Run{
-			State: NotRunning, Remains: true, Message: "its owner was deleted, and MultiKueue may have left the Job in cluster eu-1: delete the Workload",
+			State: NotRunning, Remains: true, Message: "the owner of the Workload was deleted, and MultiKueue may have left the Job in cluster eu-1: delete the Workload",
 		}},
 		"OrphanedThere":  {`{` + chosen + `, {type: Finished, status: "True", reason: OwnerNotFound}]}`, []string{"eu-1"}, Run{}},
 		"OrphanedBefore": {`{nominatedClusterNames: [eu-1], conditions: [{type: Finished, status: "True", reason: OwnerNotFound}]}`, []string{"eu-2"}, Run{}},

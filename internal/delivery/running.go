@@ -277,7 +277,7 @@ func runIn(wanted, carried, in []string, why string) Run {
 // missing says why a placed object does not run in a cluster.
 func (s System) missing(observed *Observation, cluster string) string {
 	if slices.Contains(observed.Ending, cluster) {
-		return s.Title + " still has to remove an earlier copy"
+		return s.Title + " still has to remove an earlier copy of the object"
 	}
 	return cmp.Or(observed.Clusters[cluster], s.Title+" has not brought it there")
 }
@@ -431,7 +431,7 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 	clusters, _, _ := unstructured.NestedSlice(o.Object, "spec", "clusters")
 	chosen := namesOf(clusters)
 	for _, name := range chosen {
-		out.Clusters[name] = "Karmada has not applied it yet"
+		out.Clusters[name] = "Karmada has not applied the object yet"
 	}
 	out.Absent = slices.Sorted(slices.Values(chosen))
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "aggregatedStatus")
@@ -440,7 +440,7 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 		name, _ := members["clusterName"].(string)
 		switch message, _ := members["appliedMessage"].(string); {
 		case members["applied"] != true:
-			out.Clusters[name] = cmp.Or(firstLine(message), "Karmada has not applied it yet")
+			out.Clusters[name] = cmp.Or(firstLine(message), "Karmada has not applied the object yet")
 			continue
 		case members["health"] != "Healthy":
 			health, _ := members["health"].(string)
@@ -448,7 +448,7 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 		case slices.Contains(chosen, name):
 			out.Clusters[name] = olderReplicas(o, members)
 		default:
-			out.Clusters[name] = "Karmada is removing it"
+			out.Clusters[name] = "Karmada is removing the object from this cluster"
 		}
 		out.Absent = slices.DeleteFunc(out.Absent, func(chosen string) bool { return chosen == name })
 	}

@@ -765,7 +765,7 @@ func TestEarlierCopies(t *testing.T) {
 			ending, kept []string
 			message      string
 		}{
-			{[]string{"b"}, []string{"a"}, "it still runs in cluster a; cluster b: " + c.system.Title + " still has to remove an earlier copy"},
+			{[]string{"b"}, []string{"a"}, "it still runs in cluster a; cluster b: " + c.system.Title + " still has to remove an earlier copy of the object"},
 			{nil, nil, "it still runs in cluster a"},
 		} {
 			observed := c.report(live, []string{"a", "b"}, "a", "b")

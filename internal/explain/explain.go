@@ -145,7 +145,7 @@ type Key struct {
 	Policy string `json:"policy,omitempty"`
 	// Overrides are the policies that set the key to another value and lost.
 	Overrides []string `json:"overrides,omitempty"`
-	// Kept says why the value can't be changed any more although another one is decided; usually empty.
+	// Kept says why the object keeps the value although another one is decided; empty if it does not, which is usual.
 	Kept string `json:"kept,omitempty"`
 	// Waits says what an existing object waits for before it gets the decided value; empty if it has the value, or gets it at once.
 	Waits string `json:"waits,omitempty"`
@@ -183,7 +183,7 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		describeWaits(s, o, out.Keys, outcome.Verdicts)
 	}
 	if s.Undelivered(o, outcome) {
-		out.Delivery = "no policy decides its clusters, so Berth does not deliver it; what was delivered before stays"
+		out.Delivery = "no policy decides the object's clusters, so Berth does not deliver the object; what was delivered before stays"
 	}
 	e := &explainer{
 		simulation: s, options: options, object: o, requested: requested.Unstructured, outcome: outcome, keys: out.Keys,
@@ -261,21 +261,21 @@ func movesOf(policy string, status placementv1.PlacementPolicyStatus, o simulati
 			switch {
 			case f.Object != own:
 			case f.Reason == placementv1.PatchRefused:
-				out = append(out, "the API server refused the last patch of it: "+f.Message)
+				out = append(out, "the API server refused the last patch of the object: "+f.Message)
 			default:
-				out = append(out, "the last move of it failed: "+f.Message)
+				out = append(out, "the last move of the object failed: "+f.Message)
 			}
 		}
 	}
 	for _, m := range status.Moving {
-		text := "Berth moved it to other clusters at " + m.Since.UTC().Format(time.RFC3339)
+		text := "Berth moved the object to other clusters at " + m.Since.UTC().Format(time.RFC3339)
 		switch {
 		case m.Object != own:
 		case m.Deadline != nil:
 			out = append(out, fmt.Sprintf("%s: it waits %s", text, waiting.Wait{Reason: waiting.Running, Policy: policy, Until: m.Deadline.Time}))
 		case len(out) == 0:
 			// The failure was released.
-			out = append(out, text+", where it did not run in time")
+			out = append(out, text+", where the object did not run in time")
 		}
 	}
 	return out
@@ -421,7 +421,7 @@ func describeWaits(s *simulation.Simulation, o simulation.Object, keys []Key, ve
 // Waits returns what an existing object waits for before remediation of a policy changes it; "" if it changes the object at once.
 func Waits(s *simulation.Simulation, o simulation.Object, v *placement.Verdict) string {
 	if v.Err == nil && len(v.Decision.Errors) > 0 {
-		return fmt.Sprintf("the object keeps the current value while %s denies it", v.Policy.Name)
+		return fmt.Sprintf("the object keeps the current value while PlacementPolicy %s denies the object", v.Policy.Name)
 	}
 	if text := s.Waits(v.Policy, o.Namespace).String(); text != "" {
 		return "it waits " + text

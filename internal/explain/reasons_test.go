@@ -796,7 +796,7 @@ func TestWaits(t *testing.T) {
 			want: "the object keeps the current value until it is gone: it is being deleted, so Berth does not patch it. Remove its finalizers if nothing else does",
 		},
 		"New":    {remediation: `{mode: Approved}`, created: true},
-		"Denied": {remediation: `{}`, rego: "\n\nerrors contains \"no\"", want: "the object keeps the current value while p denies it"},
+		"Denied": {remediation: `{}`, rego: "\n\nerrors contains \"no\"", want: "the object keeps the current value while PlacementPolicy p denies the object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := strings.Replace(policyOf("p", "package p\n\nlabels.tier := \"gold\"\n\nlabels.region := \"eu\""+tc.rego), "  mode:", "  remediation: "+tc.remediation+"\n  mode:", 1)
@@ -864,12 +864,12 @@ func TestMoves(t *testing.T) {
 	}{
 		"none": {"{}", true, nil},
 		"under way": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z", deadline: "2026-01-01T12:10:00Z"}]}`, true,
-			[]string{"Berth moved it to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy region reports that it runs in its new clusters; the move fails at 2026-01-01T12:10:00Z"}},
+			[]string{"Berth moved the object to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy region reports that the object runs in its new clusters; the move fails at 2026-01-01T12:10:00Z"}},
 		"failed": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}], failures: {objects: 1, sample: [{` + object + `, reason: RolloutFailed, message: too late}]}}`, true,
-			[]string{"the last move of it failed: too late"}},
+			[]string{"the last move of the object failed: too late"}},
 		"failed, and was released": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}]}`, true,
-			[]string{"Berth moved it to other clusters at 2026-01-01T12:00:00Z, where it did not run in time"}},
-		"refused":         {`{failures: {objects: 1, sample: [{` + object + `, reason: PatchRefused, message: denied}]}}`, true, []string{"the API server refused the last patch of it: denied"}},
+			[]string{"Berth moved the object to other clusters at 2026-01-01T12:00:00Z, where the object did not run in time"}},
+		"refused":         {`{failures: {objects: 1, sample: [{` + object + `, reason: PatchRefused, message: denied}]}}`, true, []string{"the API server refused the last patch of the object: denied"}},
 		"of another":      {`{failures: {objects: 1, sample: [{object: deployments.apps shop/other, reason: PatchRefused, message: denied}]}}`, true, nil},
 		"of another type": {`{failures: {objects: 1, sample: [{object: statefulsets.apps shop/web, reason: PatchRefused, message: denied}]}}`, true, nil},
 		"created anew":    {`{failures: {objects: 1, sample: [{` + object + `, reason: PatchRefused, message: denied}]}}`, false, nil},

@@ -121,15 +121,17 @@ func (d demand) deniedText(class string, denied []string, allowed bool) string {
 	if len(denied) > maxListed {
 		where += ", and others"
 	}
-	why, mend := "covers the class there", "Create a quota whose scopeSelector has the class, or set another class"
+	// why completes "no enforced quota".
+	why, mend := "there covers the priority class", "Create a quota whose scopeSelector has the priority class, or set another class"
 	switch {
 	case d.name != "":
-		why = fmt.Sprintf("there with %s in spec.hard covers the class", d.name)
-		mend = "Create such a quota for it, or set a class that one covers"
+		why = fmt.Sprintf("there with %s in spec.hard covers the priority class", d.name)
+		mend = "Create such a quota for the priority class, or set a class that one covers"
 	case allowed:
-		mend = "Create a quota there whose scopeSelector has the class, or set the class only in namespaces that have one"
+		mend = "Create a quota there whose scopeSelector has the priority class, or set the class only in namespaces that have such a quota"
 	}
-	return fmt.Sprintf("LimitedResource %s denies each pod of class %s in %s, because no enforced quota %s. %s", d.limit.Name, class, where, why, mend)
+	return fmt.Sprintf("LimitedResource %s denies each pod of priority class %s in %s, because no enforced quota %s. %s", d.limit.Name, class,
+		where, why, mend)
 }
 
 // deniedIn returns the namespaces in which the policy sets a class and pods are denied because the class does not meet the demand

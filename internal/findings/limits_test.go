@@ -76,15 +76,15 @@ func TestLimits(t *testing.T) {
 		quotas []placementv1.Quota
 		want   string
 	}{
-		"NoQuota": {gold, of, nil, "spec.rules[0].set.priorityClassName: LimitedResource expensive denies each pod of class gold in namespaces pay, shop, because no " +
-			"enforced quota covers the class there. Create a quota whose scopeSelector has the class, or set another class"},
+		"NoQuota": {gold, of, nil, "spec.rules[0].set.priorityClassName: LimitedResource expensive denies each pod of priority class gold in namespaces pay, shop, because no " +
+			"enforced quota there covers the priority class. Create a quota whose scopeSelector has the priority class, or set another class"},
 		"Exists":         {gold, pods(classOf(corev1.ScopeSelectorOpExists)), nil, "expensive"},
 		"OtherClass":     {gold, pods(classOf(corev1.ScopeSelectorOpIn, "silver")), nil, ""},
 		"OtherQuota":     {gold, of, []placementv1.Quota{quotaIn("pay", "silver", "")}, "expensive"},
 		"DryRun":         {gold, of, []placementv1.Quota{quotaIn("pay", "gold", placementv1.ModeDryRun)}, "expensive"},
 		"OtherNamespace": {gold, of, []placementv1.Quota{quotaIn("dev", "gold", "")}, "expensive"},
-		"OneOfTwo": {gold, of, []placementv1.Quota{quotaIn("shop", "gold", "")}, "in namespace pay, because no enforced quota covers the class there. " +
-			"Create a quota there whose scopeSelector has the class, or set the class only in namespaces that have one"},
+		"OneOfTwo": {gold, of, []placementv1.Quota{quotaIn("shop", "gold", "")}, "in namespace pay, because no enforced quota there covers the priority class. " +
+			"Create a quota there whose scopeSelector has the priority class, or set the class only in namespaces that have such a quota"},
 		"Both":      {gold, of, []placementv1.Quota{quotaIn("shop", "gold", ""), quotaIn("pay", "gold", "")}, ""},
 		"ByCluster": {gold, of, []placementv1.Quota{&placementv1.ClusterScopedQuota{Spec: placementv1.ClusterScopedQuotaSpec{QuotaSpec: *quotaIn("", "gold", "").QuotaSpec()}}}, ""},
 		"Exempt":    {gold, onlyTest, nil, ""},
@@ -92,9 +92,9 @@ func TestLimits(t *testing.T) {
 		"Nowhere":   {gold + ", when: {namespaceSelector: {matchLabels: {team: none}}}", of, nil, ""},
 		"Claims":    {gold, placementv1.LimitedResourceSpec{Resource: "persistentvolumeclaims", MatchScopes: of.MatchScopes}, nil, ""},
 		// The quota of the namespace is for another class.
-		"Name": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods")}, "LimitedResource expensive denies each pod of class gold in namespace pay, " +
-			"because no enforced quota there with pods in spec.hard covers the class. Create such a quota for it, or set a class that one covers"},
-		"OneOfTwoNames": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "count/pods"), hardIn("pay", "gold", "pods")}, "there with count/pods in spec.hard covers the class"},
+		"Name": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods")}, "LimitedResource expensive denies each pod of priority class gold in namespace pay, " +
+			"because no enforced quota there with pods in spec.hard covers the priority class. Create such a quota for the priority class, or set a class that one covers"},
+		"OneOfTwoNames": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "count/pods"), hardIn("pay", "gold", "pods")}, "there with count/pods in spec.hard covers the priority class"},
 		"NameOfClass":   {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods"), hardIn("pay", "gold", "pods")}, ""},
 		"NameOfAll":     {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods"), hardIn("pay", "", "pods")}, ""},
 		// Some pods of the class are covered.

@@ -156,8 +156,8 @@ func (f *Finder) findingsOfBudget(name string, spec placementv1.PlacementPolicyS
 			"number, or remove it", path, b.PerNamespace, b.MaxConcurrent))
 	}
 	if b.MoveTimeout != nil && b.MoveTimeout.Duration < minMoveTimeout {
-		out = append(out, advice("%s.moveTimeout: hardly any workload runs in another cluster after %s, so that moves that only take longer "+
-			"fail. Set some minutes", path, b.MoveTimeout.Duration))
+		out = append(out, advice("%s.moveTimeout: hardly any workload runs in another cluster within %s, so that moves fail that only take "+
+			"longer. Set some minutes", path, b.MoveTimeout.Duration))
 	}
 	if f.Groups != nil && b.Group != "" {
 		// A group that nothing is similar to may be the first of its policies.

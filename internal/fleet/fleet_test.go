@@ -187,12 +187,12 @@ func TestStates(t *testing.T) {
 	want := map[string]summary{
 		"as-decided": {fleet.Running, "", "eu-1 eu-2", "eu-1 eu-2"},
 		"by-choice":  {fleet.Running, "", "eu-2", "eu-2"},
-		"denied":     {fleet.Violating, "region denies it: no region", "eu-1", "eu-1"},
-		"late":       {fleet.Violating, "Berth moved it at 2026-01-01T12:00:00Z, and it did not run in its clusters in time", "eu-1 eu-2", "eu-1 eu-2"},
-		"leaving":    {fleet.Waiting, "region decides other values, and Berth has not patched it yet", "eu-1 eu-2 us-1", "eu-1 eu-2"},
-		"moving":     {fleet.Moving, "Berth moved it at 2026-01-01T12:00:00Z; the move fails at 2026-01-01T12:10:00Z if it does not run by then", "eu-1 eu-2", "eu-1 eu-2"},
-		"new":        {fleet.Waiting, "region decides other values, and Berth has not patched it yet", "", "eu-1 eu-2"},
-		"refused":    {fleet.Violating, "the API server refused its last patch: no", "eu-1 eu-2", "eu-1 eu-2"},
+		"denied":     {fleet.Violating, "PlacementPolicy region denies the object: no region", "eu-1", "eu-1"},
+		"late":       {fleet.Violating, "Berth moved the object at 2026-01-01T12:00:00Z, and it did not run in its clusters in time", "eu-1 eu-2", "eu-1 eu-2"},
+		"leaving":    {fleet.Waiting, "PlacementPolicy region decides other values, and Berth has not patched the object yet", "eu-1 eu-2 us-1", "eu-1 eu-2"},
+		"moving":     {fleet.Moving, "Berth moved the object at 2026-01-01T12:00:00Z; the move fails at 2026-01-01T12:10:00Z if the object does not run by then", "eu-1 eu-2", "eu-1 eu-2"},
+		"new":        {fleet.Waiting, "PlacementPolicy region decides other values, and Berth has not patched the object yet", "", "eu-1 eu-2"},
+		"refused":    {fleet.Violating, "the API server refused the last patch of the object: no", "eu-1 eu-2", "eu-1 eu-2"},
 		"manual": {fleet.Violating, `tier: annotation placement.berth.dev/clusters is ["eu-1","us-1"], should be ["us-1"]; ` +
 			"it waits for an update that changes what PlacementPolicy tier reads or writes (spec.remediation.mode of PlacementPolicy tier is Manual)", "eu-1 us-1", "us-1"},
 	}
@@ -201,7 +201,7 @@ func TestStates(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
-	if undecided.State != fleet.Violating || !strings.HasPrefix(undecided.Reason, "broken can't decide it: ") {
+	if undecided.State != fleet.Violating || !strings.HasPrefix(undecided.Reason, "PlacementPolicy broken can't decide the object: ") {
 		t.Errorf("undecided: %+v", undecided)
 	}
 }
@@ -212,7 +212,7 @@ func TestWaiting(t *testing.T) {
 	for status, want := range map[string]string{
 		`waiting: [{reason: Window, objects: 1, message: for a window}]`:        "it waits for a window",
 		`waiting: [{reason: Budget, objects: 1}, {reason: Window, objects: 1}]`: "it waits " + turn,
-		`paused: {change: "1"}`: "it waits until the remediation of PlacementPolicy p, which a change paused, is resumed (its condition Paused has the command), and then " + strings.TrimSuffix(turn, ", or for an update that changes what the policy reads or writes"),
+		`paused: {change: "1"}`: "it waits until the remediation of PlacementPolicy p, which a change paused, is resumed (the policy's condition Paused has the command), and then " + strings.TrimSuffix(turn, ", or for an update that changes what the policy reads or writes"),
 	} {
 		policy := `---
 apiVersion: placement.berth.dev/v1alpha1

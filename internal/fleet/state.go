@@ -85,7 +85,7 @@ func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) fin
 		}
 		switch {
 		case v.Err != nil:
-			out = worse(out, finding{Violating, fmt.Sprintf("%s can't decide it: %v", v.Policy.Name, v.Err), true})
+			out = worse(out, finding{Violating, fmt.Sprintf("PlacementPolicy %s can't decide the object: %v", v.Policy.Name, v.Err), true})
 		case len(v.Decision.Errors) > 0:
 			out = worse(out, finding{Violating, denial(v), true})
 		case len(v.OnceApproved().Decision.Errors) > 0:
@@ -121,11 +121,11 @@ func ownReport(content *unstructured.Unstructured) finding {
 
 // denial says why a policy denies an object, or would if it were enforced.
 func denial(v *placement.Verdict) string {
-	denies := "denies it"
+	denies := "denies the object"
 	if v.Policy.Mode != placementv1.ModeEnforce {
-		denies = fmt.Sprintf("would deny it, if its mode were not %s", v.Policy.Mode)
+		denies = fmt.Sprintf("would deny the object, if its mode were not %s", v.Policy.Mode)
 	}
-	return fmt.Sprintf("%s %s: %s", v.Policy.Name, denies, strings.Join(v.Decision.Errors, "; "))
+	return fmt.Sprintf("PlacementPolicy %s %s: %s", v.Policy.Name, denies, strings.Join(v.Decision.Errors, "; "))
 }
 
 // difference returns the state of an object that a policy does not deny, by the changes that the policy requires in it. blocked reports
@@ -152,7 +152,7 @@ func (b *builder) whyUnchanged(o simulation.Object, v *placement.Verdict, c plac
 		// The text of the change has the reason.
 		return text
 	case v.Policy.Mode != placementv1.ModeEnforce:
-		return fmt.Sprintf("%s; the mode of %s is %s, so that it changes nothing", text, v.Policy.Name, v.Policy.Mode)
+		return fmt.Sprintf("%s; the mode of PlacementPolicy %s is %s, so that the policy changes nothing", text, v.Policy.Name, v.Policy.Mode)
 	case blocked && v.Policy.PatchesExisting():
 		return text + "; another policy denies the patch"
 	}
@@ -168,7 +168,8 @@ func (b *builder) waits(o simulation.Object, v *placement.Verdict) string {
 		// All objects of the policy that wait do so for the same reason.
 		return "it waits " + waiting[0].Message
 	}
-	return cmp.Or(explain.Waits(b.simulation, o, v), fmt.Sprintf("%s decides other values, and Berth has not patched it yet", v.Policy.Name))
+	return cmp.Or(explain.Waits(b.simulation, o, v), fmt.Sprintf("PlacementPolicy %s decides other values, and Berth has not patched the object yet",
+		v.Policy.Name))
 }
 
 // decidedList returns the text of the list of clusters that policies decide for an object whose list is current: the one that remediation
@@ -203,17 +204,17 @@ func reportsOf(policies []*simulation.Policy) map[string]map[placementv1.ObjectR
 		reports := map[placementv1.ObjectReference]finding{}
 		for _, m := range p.Object.Status.Moving {
 			since := m.Since.UTC().Format(time.RFC3339)
-			found := finding{state: Violating, reason: fmt.Sprintf("Berth moved it at %s, and it did not run in its clusters in time", since)}
+			found := finding{state: Violating, reason: fmt.Sprintf("Berth moved the object at %s, and it did not run in its clusters in time", since)}
 			if m.Deadline != nil {
-				found = finding{state: Moving, reason: fmt.Sprintf("Berth moved it at %s; the move fails at %s if it does not run by then", since,
+				found = finding{state: Moving, reason: fmt.Sprintf("Berth moved the object at %s; the move fails at %s if the object does not run by then", since,
 					m.Deadline.UTC().Format(time.RFC3339))}
 			}
 			reports[m.Object] = found
 		}
 		for _, f := range ptr.Deref(p.Object.Status.Failures, placementv1.MoveFailures{}).Sample {
-			text := "its last move failed: " + f.Message
+			text := "the last move of the object failed: " + f.Message
 			if f.Reason == placementv1.PatchRefused {
-				text = "the API server refused its last patch: " + f.Message
+				text = "the API server refused the last patch of the object: " + f.Message
 			}
 			reports[f.Object] = finding{state: Violating, reason: text}
 		}

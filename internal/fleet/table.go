@@ -101,7 +101,7 @@ type Place struct {
 	// Policies are the policies that match the objects in the place, sorted.
 	Policies []string `json:"policies"`
 
-	policies map[string]bool // the names that Policies gets
+	policies map[string]bool // the names of the policies seen so far; Policies is made of them at the end
 }
 
 // Table counts the objects by place.

@@ -104,7 +104,8 @@ func common(modules []*module) (placementv1.RegoVersion, error) {
 			v1 = m.source
 		}
 	}
-	return "", fmt.Errorf("they belong in one module, but %s is Rego v0 and %s is v1: bring both to one version, for instance by opa fmt --v0-v1", v0, v1)
+	return "", fmt.Errorf("these modules have to be joined into one policy, but %s is Rego v0 and %s is v1: bring both to one version, "+
+		"for instance by opa fmt --v0-v1", v0, v1)
 }
 
 // assembly joins several modules into one text.
@@ -185,7 +186,7 @@ func (a *assembly) text() (string, error) {
 		bodies = append(bodies, fmt.Sprintf("# From %s.\n\n%s\n", printable.Text(m.source.String()), body))
 		for _, i := range kept {
 			if other := aliases[i.Name()]; other != nil && !other.Path.Equal(i.Path) {
-				return "", fmt.Errorf("they belong in one module, but %s stands for %s in one and for %s in another: "+
+				return "", fmt.Errorf("these modules have to be joined into one policy, but %s stands for %s in one and for %s in another: "+
 					"give one of the imports another name", i.Name(), other.Path, i.Path)
 			}
 			aliases[i.Name()] = i
@@ -348,7 +349,7 @@ func line(text string, at *ast.Location) edit {
 	return edit{start: start, end: end}
 }
 
-var errOverlap = errors.New("it can't be joined with others: put each import and each rule on lines of its own")
+var errOverlap = errors.New("the module can't be joined with others: put each import and each rule on lines of its own")
 
 // apply returns a text with the edits made. Equal edits are made once. Edits that overlap are an error.
 func apply(text string, edits []edit) (string, error) {
@@ -373,7 +374,8 @@ func apply(text string, edits []edit) (string, error) {
 func (a *assembly) check() error {
 	parsed, err := ast.ParseModuleWithOpts("joined", a.draft.text, ast.ParserOptions{RegoVersion: parserVersions[a.draft.language]})
 	if err != nil {
-		return fmt.Errorf("they belong in one module, but can't be read as one: bring them to one version of Rego, for instance by opa fmt --v0-v1: %w", err)
+		return fmt.Errorf("these modules have to be joined into one policy, but can't be read as one: bring them to one version of Rego, "+
+			"for instance by opa fmt --v0-v1: %w", err)
 	}
 	got := resolve(map[string]*ast.Module{"joined": parsed})["joined"]
 	at := 0
@@ -391,8 +393,8 @@ func (a *assembly) check() error {
 				return err
 			}
 			if !numbered.Equal(want) {
-				return fmt.Errorf("they belong in one module, but there the rule %s of %s would mean something else: a name in the rule is an import or "+
-					"a rule of another of them, or a keyword; rename one of the two",
+				return fmt.Errorf("these modules have to be joined into one policy, but there the rule %s of %s would mean something else: a name in the rule "+
+					"is an import or a rule of another of them, or a keyword; rename one of the two",
 					language.RuleName(rule), m.source)
 			}
 			at++

@@ -207,17 +207,17 @@ func (c *converter) gather(configMaps []corev1.ConfigMap) {
 		set := labels.Set(cm.Labels)
 		switch {
 		case i > 0 && sorted[i-1].Namespace == cm.Namespace && sorted[i-1].Name == cm.Name:
-			c.addFinding(whole, LeftOut, "it is given twice; the first one counts")
+			c.addFinding(whole, LeftOut, "the ConfigMap is given twice; the first one counts")
 			continue
 		case cm.Name == rootCertificates:
-			c.addFinding(whole, Unneeded, "Kubernetes keeps its certificates there")
+			c.addFinding(whole, Unneeded, "Kubernetes keeps its own certificates in this ConfigMap")
 			continue
 		case c.options.Data.Matches(set):
 			c.gatherDocuments(cm)
 		case c.options.Policies.Matches(set):
 			c.gatherModules(cm)
 		default:
-			c.addFinding(whole, Unneeded, "its labels match neither %q (policies) nor %q (data)", c.options.Policies, c.options.Data)
+			c.addFinding(whole, Unneeded, "the labels of the ConfigMap match neither %q (policies) nor %q (data)", c.options.Policies, c.options.Data)
 			continue
 		}
 		if len(cm.Data) == 0 {
@@ -226,7 +226,7 @@ func (c *converter) gather(configMaps []corev1.ConfigMap) {
 		for _, annotation := range statusAnnotations {
 			var status struct{ Status string }
 			if json.Unmarshal([]byte(cm.Annotations[annotation]), &status) == nil && status.Status == "error" {
-				c.addFinding(whole, Warning, "by its annotation %s, OPA refused it: OPA decides by an earlier version, or without it", annotation)
+				c.addFinding(whole, Warning, "the annotation %s says that OPA refused the ConfigMap: OPA decides by an earlier version of it, or without it", annotation)
 			}
 		}
 	}
@@ -237,7 +237,7 @@ func (c *converter) gatherDocuments(cm corev1.ConfigMap) {
 		source := Source{cm.Namespace, cm.Name, key}
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(text), &object); err != nil || object == nil {
-			c.addFinding(source, LeftOut, "it is no JSON object; kube-mgmt does not load it either")
+			c.addFinding(source, LeftOut, "the value is no JSON object; kube-mgmt does not load it either")
 			continue
 		}
 		if slices.Contains(language.Roots, cm.Namespace) {
@@ -330,7 +330,7 @@ func (c *converter) finish(d *draft) {
 // object returns the PlacementPolicy of a draft, with used, the documents that it reads, in spec.data.
 func (c *converter) object(d *draft, used []*document) (*placementv1.PlacementPolicy, error) {
 	if n := utf8.RuneCountInString(d.text); n > maxText {
-		return nil, fmt.Errorf("its policy would have a text of %d characters, and %d are allowed: move tables into data, or split what is "+
+		return nil, fmt.Errorf("the policy of this package would have a text of %d characters, and %d are allowed: move tables into data, or split what is "+
 			"independent into packages of their own", n, maxText)
 	}
 	data, err := tree(used)
@@ -359,7 +359,7 @@ func (c *converter) object(d *draft, used []*document) (*placementv1.PlacementPo
 		return nil, fmt.Errorf("encoding the policy: %w", err)
 	}
 	if len(encoded) > maxSpec {
-		return nil, fmt.Errorf("its policy would take %d bytes with the data that it reads, and %d are allowed: read less, or keep the data in "+
+		return nil, fmt.Errorf("the policy of this package would take %d bytes with the data that it reads, and %d are allowed: read less, or keep the data in "+
 			"objects of the cluster, which Berth replicates", len(encoded), maxSpec)
 	}
 	return object, nil
@@ -429,12 +429,12 @@ func (c *converter) settle() {
 	for _, m := range c.modules {
 		switch {
 		case m.refused != "" && m.converted:
-			c.addFinding(m.source, LeftOut, "it is not converted to a policy of its own, but policies of packages that read it contain it: %s", m.refused)
+			c.addFinding(m.source, LeftOut, "the module is not converted to a policy of its own, but policies of packages that read it contain it: %s", m.refused)
 		case m.refused != "":
 			c.addFinding(m.source, LeftOut, "%s", m.refused)
 		case m.converted:
 		case c.unnamed(m.pkg):
-			c.addFinding(m.source, Unneeded, "its package %s is none of those in --package, and none of these reads it", m.pkg)
+			c.addFinding(m.source, Unneeded, "the package %s is none of those in --package, and none of these reads that package", m.pkg)
 		default:
 			c.addFinding(m.source, LeftOut, "%s", reasonOmitted(m.pkg))
 		}

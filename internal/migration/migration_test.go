@@ -186,7 +186,7 @@ func TestConvert(t *testing.T) {
 			reads:      map[string][]string{"scheduling-policy": {"data.kubernetes.clusters"}},
 			findings: []string{
 				`kube-federation-scheduling-policy/scheduling-policy/policy.rego: converted into PlacementPolicy "scheduling-policy"`,
-				"kube-federation-scheduling-policy/scheduling-policy/policy.rego: warning: it reads data.kubernetes.clusters, which needs",
+				"kube-federation-scheduling-policy/scheduling-policy/policy.rego: warning: the policy reads data.kubernetes.clusters, which needs",
 			},
 		},
 		"WithoutLabels": {
@@ -200,7 +200,7 @@ func TestConvert(t *testing.T) {
 		},
 		"NotLabelled": {
 			configMaps: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}, Data: map[string]string{"p.rego": fmt.Sprintf(v1, "p")}}},
-			findings:   []string{`n/p: not needed: its labels match neither "openpolicyagent.org/policy=rego" (policies) nor "openpolicyagent.org/data=opa" (data)`},
+			findings:   []string{`n/p: not needed: the labels of the ConfigMap match neither "openpolicyagent.org/policy=rego" (policies) nor "openpolicyagent.org/data=opa" (data)`},
 		},
 		"Languages": {
 			configMaps: []corev1.ConfigMap{
@@ -269,7 +269,7 @@ errors contains "x" if input.y
 				`opa/lib/regions.rego: converted into PlacementPolicy "placement": the package kubernetes.placement reads its package lib.regions`,
 				"opa/lib/unused.rego: left out: its package lib.regions defines none of annotations, labels, errors, warnings, and no policy reads it",
 				`opa/placement/errors.rego: converted into PlacementPolicy "placement"`,
-				"opa/placement/errors.rego: warning: it reads data.kubernetes.clusters",
+				"opa/placement/errors.rego: warning: the policy reads data.kubernetes.clusters",
 				`opa/placement/main.rego: converted into PlacementPolicy "placement"`,
 			},
 		},
@@ -302,7 +302,7 @@ labels := data.b.labels
 			policies: []string{"a v1 n/a/p.rego n/b/p.rego", "b v1 n/b/p.rego"},
 			findings: []string{
 				`n/a/p.rego: converted into PlacementPolicy "a"`,
-				"n/a/p.rego: warning: it reads the package b, which becomes a policy too: if OPA was never asked for data.b, leave it out by --package a",
+				"n/a/p.rego: warning: the policy reads the package b, which becomes a policy too: if OPA was never asked for data.b, leave it out by --package a",
 				`n/b/p.rego: converted into PlacementPolicy "a"`,
 				`n/b/p.rego: converted into PlacementPolicy "b"`,
 			},
@@ -327,8 +327,8 @@ errors[msg] { r := input.request; r.object.metadata.name == "x"; msg := "no" }
 			},
 			findings: []string{
 				"opa/conftest/x.rego: left out: its package main defines none of annotations, labels, errors, warnings, and no policy reads it: rename deny, the set of messages, to errors",
-				"opa/ingress/ingress.rego: left out: its package kubernetes.admission is admission control, it reads input.request.kind.kind: a placement policy's input is the object itself",
-				"opa/main/main: left out: its package system is admission control, it reads input.request.uid",
+				"opa/ingress/ingress.rego: left out: its package kubernetes.admission is admission control, because it reads input.request.kind.kind: a placement policy's input is the object itself",
+				"opa/main/main: left out: its package system is admission control, because it reads input.request.uid",
 				"opa/mixed/x.rego: left out: opa/mixed/x.rego reads input.request, so it is admission control",
 			},
 		},
@@ -367,12 +367,12 @@ labels := data.kubernetes[input.kind]
 				"n/dynamic/p.rego: left out: dynamic.rego:3:11: berth_unresolved_read",
 				"n/empty/p.rego: left out: it is no Rego: as Rego v1: ",
 				"n/http/p.rego: left out: http.rego:3:19: rego_type_error: undefined function http.send (http.send is not allowed",
-				"n/list/a.json: left out: it is no JSON object; kube-mgmt does not load it either",
+				"n/list/a.json: left out: the value is no JSON object; kube-mgmt does not load it either",
 				"n/list/b.yaml: left out", "n/list/c.json: left out",
 				"n/nothing: not needed: it is empty",
 				"n/roots/p.rego: left out: roots.rego:1:1: berth_contract_error: the package data.clusters.p is where Berth keeps cluster data",
 				`n/scheduling/p.rego: converted into PlacementPolicy "scheduling"`,
-				"n/scheduling/p.rego: warning: it defines scheduling, which OPA was not asked for and Berth takes for a part of the decision: rename it",
+				"n/scheduling/p.rego: warning: the policy defines scheduling, which OPA was not asked for and Berth takes for a part of the decision: rename it",
 				"n/syntax/p.rego: left out: it is no Rego",
 				"n/unsafe/p.rego: left out: unsafe.rego:3:17: rego_unsafe_var_error",
 			},
@@ -384,12 +384,12 @@ labels := data.kubernetes[input.kind]
 				return cm
 			}()},
 			policies: []string{"p v1 n/p/p.rego"},
-			findings: []string{"n/p: warning: by its annotation openpolicyagent.org/kube-mgmt-status, OPA refused it", "n/p/p.rego: converted"},
+			findings: []string{"n/p: warning: the annotation openpolicyagent.org/kube-mgmt-status says that OPA refused the ConfigMap", "n/p/p.rego: converted"},
 		},
 		"Twice": {
 			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")), policies("n", "p", "p.rego", fmt.Sprintf(v1, "p"))},
 			policies:   []string{"p v1 n/p/p.rego"},
-			findings:   []string{"n/p: left out: it is given twice", "n/p/p.rego: converted"},
+			findings:   []string{"n/p: left out: the ConfigMap is given twice", "n/p/p.rego: converted"},
 		},
 		"Names": {
 			configMaps: []corev1.ConfigMap{
@@ -414,8 +414,8 @@ errors contains "y" if input.y
 `),
 			},
 			findings: []string{
-				"n/p/a.rego: left out: they belong in one module, but n/p/a.rego is Rego v0 and n/p/b.rego is v1: bring both to one version",
-				"n/p/b.rego: left out: they belong in one module",
+				"n/p/a.rego: left out: these modules have to be joined into one policy, but n/p/a.rego is Rego v0 and n/p/b.rego is v1: bring both to one version",
+				"n/p/b.rego: left out: these modules have to be joined into one policy",
 			},
 		},
 		"BridgeInOneOfTwo": {
@@ -430,7 +430,7 @@ import rego.v1
 errors contains "y" if input.y
 `),
 			},
-			findings: []string{"n/p/a.rego: left out: they belong in one module, but can't be read as one", "n/p/b.rego: left out: they belong in one module"},
+			findings: []string{"n/p/a.rego: left out: these modules have to be joined into one policy, but can't be read as one", "n/p/b.rego: left out: these modules have to be joined into one policy"},
 		},
 		"ImportsDiffer": {
 			configMaps: []corev1.ConfigMap{
@@ -446,7 +446,7 @@ import data.kubernetes.nodes as x
 labels.c := "b" if x.n
 `),
 			},
-			findings: []string{"n/p/a.rego: left out: they belong in one module, but x stands for data.kubernetes.pods in one and for data.kubernetes.nodes in another", "n/p/b.rego: left out"},
+			findings: []string{"n/p/a.rego: left out: these modules have to be joined into one policy, but x stands for data.kubernetes.pods in one and for data.kubernetes.nodes in another", "n/p/b.rego: left out"},
 		},
 		"ImportHidesRule": {
 			configMaps: []corev1.ConfigMap{
@@ -462,7 +462,7 @@ x := {"n": 1}
 labels.c := "b" if x.n
 `),
 			},
-			findings: []string{"n/p/a.rego: left out: they belong in one module, but there the rule", "n/p/b.rego: left out"},
+			findings: []string{"n/p/a.rego: left out: these modules have to be joined into one policy, but there the rule", "n/p/b.rego: left out"},
 		},
 		"KeywordOfOther": {
 			configMaps: []corev1.ConfigMap{
@@ -478,7 +478,7 @@ in { input.y }
 errors["y"] { in }
 `),
 			},
-			findings: []string{"n/p/a.rego: left out: they belong in one module, but", "n/p/b.rego: left out"},
+			findings: []string{"n/p/a.rego: left out: these modules have to be joined into one policy, but", "n/p/b.rego: left out"},
 		},
 		"WholePackage": {
 			configMaps: []corev1.ConfigMap{
@@ -526,7 +526,7 @@ labels.c := data.n.d["d.json"].x
 			findings: []string{
 				`n/d/d.json: converted into PlacementPolicy "p": as its data`, "n/p/p.rego: converted",
 				"n/p/p.rego: warning: the policy reads data.acme, which spec.data does not have",
-				`n/p/p.rego: warning: it reads data.n.d["other.json"].x, which no ConfigMap has`,
+				`n/p/p.rego: warning: the policy reads data.n.d["other.json"].x, which no ConfigMap has`,
 			},
 		},
 		"RuleOfTheContract": {
@@ -539,7 +539,7 @@ clusters contains "a"
 			},
 			policies: []string{"p v1 n/p/p.rego"},
 			findings: []string{
-				"n/p/p.rego: converted", "n/p/p.rego: warning: it defines clusters, which OPA was not asked for and Berth takes for a part of the decision: rename it",
+				"n/p/p.rego: converted", "n/p/p.rego: warning: the policy defines clusters, which OPA was not asked for and Berth takes for a part of the decision: rename it",
 				"n/q/q.rego: left out: its package q defines none of annotations, labels, errors, warnings",
 			},
 		},
@@ -569,7 +569,7 @@ errors["no"] { to_number(input.resource.spec.size) > 3 }
 			policies: []string{"p v0 n/p/p.rego"},
 			findings: []string{
 				"n/p/p.rego: warning: input.resource is replaced by input, as it is called today", "n/p/p.rego: warning: json_marshal is replaced by json.marshal, as it is called today",
-				"n/p/p.rego: converted", "n/p/p.rego: warning: its denials call to_number: where such a function fails",
+				"n/p/p.rego: converted", "n/p/p.rego: warning: the policy's denials call to_number: where such a function fails",
 			},
 		},
 		"LookupUnderNot": {
@@ -590,11 +590,11 @@ labels.a := "b" if input.kind == "ReplicaSet"
 labels.b := "b" if "Deployment" == input.kind
 `)},
 			policies: []string{"p v1 n/p/p.rego"},
-			findings: []string{"n/p/p.rego: converted", `n/p/p.rego: warning: it compares input.kind with "ReplicaSet", and no resource rule has replicasets: name the type by --resource`},
+			findings: []string{"n/p/p.rego: converted", `n/p/p.rego: warning: the policy compares input.kind with "ReplicaSet", and no resource rule has replicasets: name the type by --resource`},
 		},
 		"HugeText": {
 			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"# "+strings.Repeat("x", 65536))},
-			findings:   []string{"n/p/p.rego: left out: its policy would have a text of"},
+			findings:   []string{"n/p/p.rego: left out: the policy of this package would have a text of"},
 		},
 		"HugeData": {
 			configMaps: []corev1.ConfigMap{
@@ -604,7 +604,7 @@ labels := data.n.d
 `),
 				data("n", "d", "a.json", `{"a":"`+strings.Repeat("x", 600000)+`"}`, "b.json", `{"a":"`+strings.Repeat("x", 600000)+`"}`),
 			},
-			findings: []string{"n/d/a.json: not needed", "n/d/b.json: not needed", "n/p/p.rego: left out: its policy would take"},
+			findings: []string{"n/d/a.json: not needed", "n/d/b.json: not needed", "n/p/p.rego: left out: the policy of this package would take"},
 		},
 		"Ambiguous": {
 			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", `package p

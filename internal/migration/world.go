@@ -280,7 +280,7 @@ const admissionAdvice = "a placement policy's input is the object itself: write 
 // reasonOmitted returns why no policy contains the modules of a package although they parse.
 func reasonOmitted(p *pkg) string {
 	if _, ref := admission(p.modules); ref != nil {
-		return fmt.Sprintf("its package %s is admission control, it reads %s: %s", p, ref, admissionAdvice)
+		return fmt.Sprintf("its package %s is admission control, because it reads %s: %s", p, ref, admissionAdvice)
 	}
 	missing := fmt.Sprintf("its package %s defines none of %s, and no policy reads it", p, strings.Join(designRules, ", "))
 	for _, name := range denials {

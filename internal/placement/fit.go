@@ -64,8 +64,8 @@ func (m *merger) fit(values map[string]map[string]string, whole map[string]strin
 	if size, err = m.size(values[fieldAnnotations]); err != nil || size <= maxAnnotations {
 		return whole, err
 	}
-	why := fmt.Sprintf("no room to keep the requested value: the annotations would have %d bytes, and the API server stores at most %d; "+
-		"shorten the largest annotation", size, maxAnnotations)
+	why := fmt.Sprintf("there is no room to record the value that the developer requested, because the annotations would have %d bytes, and "+
+		"the API server stores at most %d; shorten the largest annotation", size, maxAnnotations)
 	for _, e := range m.largest() {
 		if left, err := m.keepForLackOfRoom(e, values[e.field]); err != nil {
 			return nil, err

@@ -144,7 +144,7 @@ func TestObjectsWithoutRoomForARecord(t *testing.T) {
 					why = append(why, fmt.Sprint(c.Key, ": ", c.Immutable))
 				}
 			}
-			if len(why) != 1 || !strings.HasPrefix(why[0], "notes: no room to keep the requested value: the annotations would have ") {
+			if len(why) != 1 || !strings.HasPrefix(why[0], "notes: there is no room to record the value that the developer requested, because the annotations would have ") {
 				t.Errorf("reasons %q", why)
 			}
 		})

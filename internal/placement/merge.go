@@ -392,7 +392,8 @@ func (m *merger) overrideShares(wins map[string]winner) {
 	}
 }
 
-// applyWins sets each key of a field to the value of its winner, and records the value that the developer requested.
+// applyWins sets each key of a field to the value of its winner, and records the value that the developer requested. values has the
+// requested values by key, and gets those of the winners.
 func (m *merger) applyWins(field string, wins map[string]winner, values map[string]string) {
 	current := m.intent.current[field]
 	for _, key := range slices.Sorted(maps.Keys(wins)) {

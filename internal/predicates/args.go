@@ -123,7 +123,7 @@ func validate(path *field.Path, obj runtime.Object) error {
 		}
 		return spread(path, args)
 	default:
-		return errors.New("there is no validation for arguments of this type")
+		return errors.New("Berth can't check arguments of this type, so the predicate takes none: remove them")
 	}
 }
 

@@ -39,7 +39,7 @@ type Set struct {
 	narrowed *sync.Map
 
 	nodes, clusters pool // The plugins for each kind of candidates.
-	// evaluated counts how many candidates were evaluated for a pod.
+	// evaluated counts the evaluations of a candidate, for all pods, since the set was made.
 	evaluated atomic.Int64
 }
 

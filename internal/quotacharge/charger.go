@@ -58,7 +58,7 @@ func unreachable(err error) error {
 // panicError logs the value of a panic and returns the error for the client.
 func panicError(ctx context.Context, panicked any) error {
 	ctrllog.FromContext(ctx).Error(fmt.Errorf("panic: %v", panicked), "Deciding", "stack", string(debug.Stack()))
-	return errors.New("an internal error; the operator's log has more")
+	return errors.New("an internal error of Berth; the log of Berth's manager has more")
 }
 
 // Namespaces reads the labels of namespaces.

@@ -52,7 +52,8 @@ type limitKey struct {
 	resource  schema.GroupResource
 }
 
-// beginRound begins a round. The charges with the IDs in released are reverted first.
+// beginRound begins a round, which reads as freshly as f says. In its working copies of the quotas, the charges with the IDs in released
+// are reverted.
 func (c *Charger) beginRound(f freshness, released map[string]bool) *round {
 	return &round{
 		Charger: c, freshness: f, released: released,

@@ -39,7 +39,7 @@ type Changes struct {
 	domains *domainChanges
 }
 
-// domainChanges are the changes of candidates within domains.
+// domainChanges are the differences between two sets of candidates within the domains that have the same level in both.
 type domainChanges struct {
 	bounds Bounds // The bounds of both choices.
 	// of has the domain of each candidate in the earlier set.

@@ -124,7 +124,7 @@ func TestMovesBetweenClusters(t *testing.T) {
 		}
 		want := []remediation.Failure{{
 			Key: remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}, Namespace: "default", Name: "a"}, Rollout: true,
-			Reason: "it does not run in its clusters 1m0s after it was moved: cluster b: its health is Unhealthy",
+			Reason: "the object does not run in its clusters 1m0s after it was moved: cluster b: its health is Unhealthy",
 		}}
 		waiting := c.waiting("p")
 		if diff := cmp.Diff(want, waiting.Failures); diff != "" {
@@ -133,7 +133,7 @@ func TestMovesBetweenClusters(t *testing.T) {
 		c.Release("p", waiting.Pause)
 		c.moves(b, p, reports, "", false)
 		if got := c.waiting("p"); got.Rollouts != 1 || got.Paced != 1 {
-			t.Errorf("the failed object does not count as moved: %+v", got)
+			t.Errorf("the failed object does not count as being moved: %+v", got)
 		}
 		c.observe(a, report(a, "6", true))
 		if diff := cmp.Diff(remediation.Waiting{}, c.waiting("p"), cmpopts.IgnoreFields(remediation.Waiting{}, "Paced")); diff != "" {

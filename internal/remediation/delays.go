@@ -349,7 +349,8 @@ func (f *failing) fail(now time.Time, key Key) {
 	f.namespaces.fail(now, Key{Namespace: key.Namespace}, policyRetryDelayMax)
 }
 
-// succeed records that the patch of an object succeeded. It returns the objects of its namespace that had failed.
+// succeed records that the patch of an object succeeded. It forgets the failures in the object's namespace, and that namespaces failed, and
+// returns the objects that had failed in that namespace.
 func (f *failing) succeed(key Key) (failed sets.Set[Key]) {
 	if t := f.objects[key.Namespace]; t != nil {
 		failed = t.members

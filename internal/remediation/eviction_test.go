@@ -99,19 +99,19 @@ func TestQualifyEvictions(t *testing.T) {
 		"Pending":     {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, evicts: []string{"p"}},
 		"Bare":        {pod: func(p *corev1.Pod) { p.OwnerReferences = nil }, reason: none + "no controller will create another Pod"},
 		"OnlyOwned":   {pod: func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, reason: none + "no controller will create another Pod"},
-		"DaemonSet":   {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(appsv1.SchemeGroupVersion, "DaemonSet") }, reason: none + "its DaemonSet might create no other Pod, or only one on the same node"},
-		"Job":         {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(batchv1.SchemeGroupVersion, "Job") }, reason: none + "its Job might create no other Pod, or only one on the same node"},
-		"AnotherKind": {pod: func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.com/v1" }, reason: none + "its ReplicaSet might create no other Pod, or only one on the same node"},
-		"Static":      {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(corev1.SchemeGroupVersion, "Node") }, reason: none + "it is a static Pod"},
-		"Mirror":      {pod: func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, reason: none + "it is a static Pod"},
-		"Succeeded":   {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, reason: none + "it has finished"},
-		"Failed":      {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, reason: none + "it has finished"},
-		"Unbound":     {pod: func(p *corev1.Pod) { p.Spec.NodeName = "" }, reason: none + "it does not run yet"},
+		"DaemonSet":   {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(appsv1.SchemeGroupVersion, "DaemonSet") }, reason: none + "the Pod's DaemonSet might create no other Pod, or only one on the same node"},
+		"Job":         {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(batchv1.SchemeGroupVersion, "Job") }, reason: none + "the Pod's Job might create no other Pod, or only one on the same node"},
+		"AnotherKind": {pod: func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.com/v1" }, reason: none + "the Pod's ReplicaSet might create no other Pod, or only one on the same node"},
+		"Static":      {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(corev1.SchemeGroupVersion, "Node") }, reason: none + "the Pod is a static Pod"},
+		"Mirror":      {pod: func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, reason: none + "the Pod is a static Pod"},
+		"Succeeded":   {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, reason: none + "the Pod has finished"},
+		"Failed":      {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, reason: none + "the Pod has finished"},
+		"Unbound":     {pod: func(p *corev1.Pod) { p.Spec.NodeName = "" }, reason: none + "the Pod does not run yet"},
 		"Gated": {
 			pod: func(p *corev1.Pod) {
 				p.Spec.NodeName, p.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
 			},
-			reason: none + "it has scheduling gates",
+			reason: none + "the Pod has scheduling gates",
 		},
 		"Terminating":    {pod: func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(midnight)) }, reason: fixedPod},
 		"WithoutEvict":   {verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Policy.Evict = false })}, reason: fixedPod},
@@ -121,12 +121,12 @@ func TestQualifyEvictions(t *testing.T) {
 		"Denied":         {verdicts: []*placement.Verdict{evicting("p"), enforced("q", refuse)}},
 		"DeniedIfNew": {
 			verdicts: []*placement.Verdict{evicting("p"), enforced("q", func(v *placement.Verdict) { v.DeniesNew, v.Changes = true, nil })},
-			reason:   none + "a policy would deny the Pod that takes its place",
+			reason:   none + "a policy would deny the Pod that takes the place of this one",
 		},
 		"TakesBack": {verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Policy.Schedules = false })}, reason: fixedPod},
 		"NoClusterLeft": {
 			verdicts: []*placement.Verdict{evicting("p"), enforced("q", func(v *placement.Verdict) { v.Changes[0].Immutable = "no cluster is left" })},
-			reason:   none + "a policy would deny the Pod that takes its place",
+			reason:   none + "a policy would deny the Pod that takes the place of this one",
 		},
 		"BesideAnother": {
 			verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Policy.Evict = false }), evicting("q", func(v *placement.Verdict) { v.Changes = v.Changes[1:] })},

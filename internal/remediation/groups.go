@@ -119,7 +119,8 @@ type PolicyDecision struct {
 	fields   *projection.FieldSet // The fields that the policy reads.
 	revision uint64               // The revision of the data before the evaluation; 0 if data was missing.
 	input    map[string]any       // The object as the policy gets it; nil if Lookup did not create the PolicyDecision.
-	// key encodes the fields of input that the policy reads, or that open depends on; nil if other objects must not share the decision.
+	// key encodes the fields of input on which the decision depends: those that the policy reads or, if open is not nil, those that open
+	// depends on. It is nil if other objects must not share the decision.
 	key  []byte
 	open placement.OpenDecision // The open decision that was completed to Decision for path; nil if there is none.
 	path string                 // The path of the object, if open is not nil.

@@ -171,7 +171,7 @@ type Assessment struct {
 	pending  map[Key][]string
 	waits    map[string]int // The numbers of pending objects by policy; by "" those whose policies are unknown.
 	complete bool           // Whether all objects have been added.
-	occasion *occasion      // The change that is assessed.
+	occasion *occasion      // Why its objects must be decided again: the change.
 }
 
 // unknown are the policies that match a pending object if these are not known yet.

@@ -104,21 +104,21 @@ type movement struct {
 	patching map[*bounds]claim
 	began    time.Time // When Ask allowed the last patch.
 	granted  *waiter   // The object's place in line from when Schedule grants it a patch until Ask is called; nil otherwise.
-	// following has the bounds of the policies for which the object counts as moved, from the end of the patch until the object is ready.
-	// The value reports whether the object counts as unavailable meanwhile.
+	// following has the bounds of the policies for which the object counts as being moved, from the end of the patch until the object is
+	// ready. The value reports whether the object counts as unavailable meanwhile.
 	following map[*bounds]bool
 	patched   Rollout   // The UID, the generation, and the resource version of the object after the patch.
 	reported  bool      // Set if only the report of a multi-cluster system tells whether the object is ready.
 	moved     time.Time // When the object was moved to other clusters; zero if it was not.
-	// deadline is when an object that is not ready fails its move, or, if adopted is set, no longer counts as moved; zero for never.
+	// deadline is when an object that is not ready fails its move, or, if adopted is set, no longer counts as being moved; zero for never.
 	deadline time.Time
-	// adopted is set while the object counts as moved only because an earlier leader may have been moving it. late is set once the move has
-	// failed because the object was not ready by the deadline.
+	// adopted is set while the object counts as being moved only because an earlier leader may have been moving it. late is set once the
+	// move has failed because the object was not ready by the deadline.
 	adopted, late bool
 	seen          Rollout // The newest observed progress since the movement began. It may be newer than the end of the patch.
-	// unobserved is set if the rollout of the object is no longer observed. The object then does not count as moved after the patch.
+	// unobserved is set if the rollout of the object is no longer observed. The object then does not count as being moved after the patch.
 	unobserved bool
-	evicted    bool // Set if the object is a Pod that was evicted. It counts as moved until there is no Pod with its UID.
+	evicted    bool // Set if the object is a Pod that was evicted. It counts as being moved until there is no Pod with its UID.
 }
 
 // movesFor reports whether the object is being patched or moved for the policy of the bounds.
@@ -154,9 +154,9 @@ func (m *movement) precedes(r Rollout) bool {
 // claim is what one policy wants to do with an object, with the bounds of that policy.
 type claim struct {
 	*bounds
-	// follows reports whether the object counts as moved after the patch until it is ready, or until the Pod is gone: the patch replaces
-	// pods, is an eviction, or changes clusters in which a system reports the object. rolls reports whether the object counts as
-	// unavailable meanwhile.
+	// follows reports whether the object counts as being moved after the patch until it is ready, or until the Pod is gone: the patch
+	// replaces pods, is an eviction, or changes clusters in which a system reports the object. rolls reports whether the object counts
+	// as unavailable meanwhile.
 	follows, rolls bool
 }
 
@@ -196,7 +196,8 @@ func (s *Scheduler) movementOf(key Key) *movement {
 	return s.moving[key]
 }
 
-// follow makes an object count as moved after its patch, for the policies whose claim says that, at most for their shortest moveTimeout.
+// follow makes an object count as being moved after its patch, for the policies whose claim says that, at most for their shortest
+// moveTimeout.
 func (s *Scheduler) follow(now time.Time, m *movement) {
 	var timeout time.Duration
 	for b, c := range m.patching {
@@ -336,7 +337,7 @@ func (s *Scheduler) Settled(policy string) (settled bool, epoch int) {
 }
 
 const (
-	// adoption is how long objects whose rollouts are not complete count as moved because an earlier leader may have been moving them.
+	// adoption is how long objects whose rollouts are not complete count as being moved because an earlier leader may have been moving them.
 	adoption = 10 * time.Minute
 	// ResumeLimit is how long a new leader tries to find out what an earlier one left.
 	ResumeLimit = 10 * time.Minute
@@ -379,8 +380,8 @@ func (s *Scheduler) tracked() []Key {
 }
 
 // takeOver continues the moves that an earlier leader left of a policy. Known moves to other clusters keep their deadline. If all is true,
-// other objects that are not ready and that the earlier leader may have been moving count as moved until adoption has passed. The caller
-// must call update afterwards.
+// other objects that are not ready and that the earlier leader may have been moving count as being moved until adoption has passed. The
+// caller must call update afterwards.
 func (s *Scheduler) takeOver(now time.Time, b *bounds, all bool) {
 	for key, r := range s.unready {
 		reported := r.Version != ""
@@ -416,7 +417,8 @@ func (m *movement) adopt(r Rollout, adopted, late bool) {
 	m.patched, m.reported, m.adopted, m.late = r, r.Version != "", adopted, late
 }
 
-// expire ends the wait of the movements whose deadline has come: adopted objects no longer count as moved; the moves of others have failed.
+// expire ends the wait of the movements whose deadline has come: adopted objects no longer count as being moved; the moves of others have
+// failed.
 func (s *Scheduler) expire(now time.Time) {
 	s.deadline = time.Time{}
 	for key, m := range s.moving {
@@ -427,7 +429,7 @@ func (s *Scheduler) expire(now time.Time) {
 		case m.adopted:
 			s.endRollout(m)
 		default:
-			reason := fmt.Sprintf("it does not run in its clusters %s after it was moved", m.deadline.Sub(m.moved))
+			reason := fmt.Sprintf("the object does not run in its clusters %s after it was moved", m.deadline.Sub(m.moved))
 			if m.seen.Missing != "" {
 				reason += ": " + m.seen.Missing
 			}

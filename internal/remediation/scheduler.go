@@ -335,7 +335,7 @@ func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
 	return blocked.reason == forNothing
 }
 
-// reserve makes an object count as moved for the claims, and as the probe of their policies.
+// reserve makes an object count as being moved for the claims, and as the probe of their policies.
 func (s *Scheduler) reserve(now time.Time, key Key, claims []claim) *movement {
 	m := s.movementOf(key)
 	for _, c := range claims {

@@ -204,7 +204,7 @@ func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verd
 	}
 	reason := notEvicted(obj)
 	if reason == "" && slices.ContainsFunc(verdicts, deniesNew) {
-		reason = "a policy would deny the Pod that takes its place"
+		reason = "a policy would deny the Pod that takes the place of this one"
 	}
 	if reason != "" {
 		reason = "not evicted: " + reason
@@ -235,17 +235,17 @@ func notEvicted(pod *unstructured.Unstructured) string {
 	_, static := pod.GetAnnotations()[corev1.MirrorPodAnnotationKey]
 	switch {
 	case finished(pod):
-		return "it has finished"
+		return "the Pod has finished"
 	case gated(pod):
-		return "it has scheduling gates"
+		return "the Pod has scheduling gates"
 	case node == "":
-		return "it does not run yet"
+		return "the Pod does not run yet"
 	case static || owner != nil && owner.Kind == "Node":
-		return "it is a static Pod"
+		return "the Pod is a static Pod"
 	case owner == nil:
 		return "no controller will create another Pod"
 	case !slices.Contains(recreating, schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()):
-		return fmt.Sprintf("its %s might create no other Pod, or only one on the same node", owner.Kind)
+		return fmt.Sprintf("the Pod's %s might create no other Pod, or only one on the same node", owner.Kind)
 	}
 	return ""
 }

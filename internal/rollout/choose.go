@@ -195,7 +195,7 @@ func (f *ChoiceFacts) inStages(target Ref, reason error) Choice {
 		out.Before = before
 		return out
 	}
-	out.Err = both(reason, fmt.Errorf("%w; it decides in stages that are not reached: set spec.rollout.revision to one of "+
+	out.Err = both(reason, fmt.Errorf("%w; that revision decides in the stages that the rollout has not reached: set spec.rollout.revision to one of "+
 		"status.rollout.revisions, or remove spec.rollout", err))
 	if f.Kept.Exists && !f.Kept.Lost && f.Kept.InForce.Digest != f.Position.Digest {
 		return f.everywhere(Kept, out.Err)
@@ -222,7 +222,7 @@ func (f *ChoiceFacts) stay(reason error) Choice {
 	}
 	switch last, lost := f.lastInForce(); {
 	case lost != nil:
-		return f.everywhere(Lost, fmt.Errorf("%w; it was in force everywhere: set spec.rollout.revision to one of status.rollout.revisions, or "+
+		return f.everywhere(Lost, fmt.Errorf("%w; that revision was in force everywhere: set spec.rollout.revision to one of status.rollout.revisions, or "+
 			"remove spec.rollout to put the version in the spec in force everywhere", lost))
 	case last != None:
 		return f.everywhere(last, cmp.Or(reason, failed))
@@ -313,7 +313,7 @@ type Assignment struct {
 	Choice
 	stages   *Stages                    // The stages of spec; nil if that is nil.
 	spec     *placementv1.PolicyRollout // spec.rollout; nil if it is not set.
-	position Position                   // The position of status.rollout.
+	position Position                   // PositionOf status.rollout as it was read. Choice may be by another position; see Assign.
 	why      string                     // Why Target decides everywhere, if it does, for Explain.
 }
 
@@ -328,7 +328,7 @@ func Assign(obj *placementv1.PlacementPolicy) Assignment {
 		f.Digest, f.Revision, f.Position = Digest(obj.Spec), out.spec.Revision, out.position
 		switch {
 		case f.Revision != 0:
-			out.why = "spec.rollout.revision selects it for all namespaces"
+			out.why = "spec.rollout.revision selects this revision for all namespaces"
 		case obj.Status.Rollout == nil:
 			f.Position, out.why = Position{Digest: f.Digest, Complete: true}, "the policy has no status.rollout"
 		case !f.Position.Concerns(f.Digest):

@@ -133,8 +133,10 @@ type Facts struct {
 	Fallback Revision
 	// Busy reports whether the counts may be about to change: existing objects wait for their decision, or rollouts of patched
 	// objects are not complete.
-	Busy     bool
-	Paused   string   // Why remediation of the policy is paused; empty if it is not.
+	Busy bool
+	// Paused is why the rollout must not go on, for its message: remediation of the policy is paused, or existing objects can't be read;
+	// empty if neither.
+	Paused   string
 	Approved string   // The value of the annotation placement.berth.dev/approve-stage of the policy; empty if there is none.
 	Counts   []Counts // The numbers for each stage of Spec. Next needs them unless Settled returns true.
 	// Rest describes what the version matches and no stage has, as DescribeRest returns it; "" for nothing. It follows the last stage.
@@ -305,7 +307,7 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 		}
 		// The identity of an earlier wait stays in the annotation after the approval.
 		if f.Approved != "" && !IsApproval(f.Approved) {
-			mistaken = fmt.Sprintf(" (its value %.64q approves nothing)", f.Approved)
+			mistaken = fmt.Sprintf(" (the present value %.64q of the annotation approves nothing)", f.Approved)
 		}
 		s.State = placementv1.RolloutWaitingForApproval
 		s.Message = fmt.Sprintf("%s: set the annotation %s to %s%s%s", next.waits, placementv1.ApproveStageAnnotation, s.ApprovalID, mistaken, f.after(reached))

@@ -126,9 +126,9 @@ func (v *validator) preferences(rule placementv1.Rule, path *field.Path, nodes b
 		switch {
 		case len(about) == 0 || !c.valid() || !canBeMet(about):
 		case rule.Weights == "" && c.impliedBy(about):
-			v.warn(at, "has no effect: each eligible %s meets it, because of %s. Remove one of them", what, about[0].at)
+			v.warn(at, "has no effect: each eligible %s meets this preference, because of %s. Remove one of them", what, about[0].at)
 		case !canBeMet(append(about, c)):
-			v.warn(at, "has no effect: no eligible %s meets it, because of %s. Remove one of them", what, about[0].at)
+			v.warn(at, "has no effect: no eligible %s meets this preference, because of %s. Remove one of them", what, about[0].at)
 		}
 	}
 }

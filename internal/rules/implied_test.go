@@ -28,7 +28,7 @@ func TestImplied(t *testing.T) {
 	const (
 		never    = "spec.rules[1]: rule b is never reached: rule a (spec.rules[0]) applies to each object to which it applies"
 		fallback = "spec.rules[1]: rule b finds no cluster: it gets only objects for which rule a (spec.rules[0]) finds none"
-		always   = "spec.rules[0].prefer[0]: has no effect: each eligible cluster meets it, because of spec.rules[0].require[0]"
+		always   = "spec.rules[0].prefer[0]: has no effect: each eligible cluster meets this preference, because of spec.rules[0].require[0]"
 	)
 	for name, tc := range map[string]struct{ rules, want string }{
 		"NarrowerSelector": {two("deny: x, when: {objectSelector: {matchExpressions: [{key: t, operator: In, values: [a, b]}]}}", "deny: x, when: {objectSelector: {matchLabels: {t: a}}}"), never},

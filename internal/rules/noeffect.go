@@ -66,10 +66,10 @@ func (v *validator) order(rule placementv1.Rule, path *field.Path) {
 	const limits = "Set limit, or maxDomains or maxClusters of spread"
 	if !choosesBest(rule) {
 		if len(rule.Prefer) > 0 && rule.Weights == "" {
-			v.warn(path.Child("prefer"), "has no effect: better clusters are not chosen before others. %s, or weights", limits)
+			v.warn(path.Child("prefer"), "has no effect: the rule chooses all eligible clusters, and not the best of them. %s, or weights", limits)
 		}
 		if rule.MinGain > 0 {
-			v.warn(path.Child("minGain"), "has no effect: better clusters are not chosen before others. %s", limits)
+			v.warn(path.Child("minGain"), "has no effect: the rule chooses all eligible clusters, and not the best of them. %s", limits)
 		}
 		return
 	}

@@ -216,7 +216,7 @@ func quote(text string) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// set returns values as a Rego set.
+// set returns the Rego set of values, which are Rego terms, each once. There must be at least one: {} is an object.
 func set(values []string) string {
 	values = slices.Compact(slices.Sorted(slices.Values(values)))
 	return "{" + strings.Join(values, ", ") + "}"

@@ -111,7 +111,7 @@ func TestInvalidRules(t *testing.T) {
 
 // TestWarnings checks the warnings about rules that can be compiled.
 func TestWarnings(t *testing.T) {
-	const better = "has no effect: better clusters are not chosen before others. Set limit, or maxDomains or maxClusters of spread"
+	const better = "has no effect: the rule chooses all eligible clusters, and not the best of them. Set limit, or maxDomains or maxClusters of spread"
 	tests := map[string]struct{ rules, want string }{
 		"Prefer":         {`[{name: a, prefer: [{weight: 1, label: a, operator: Exists}]}]`, "spec.rules[0].prefer: " + better + ", or weights"},
 		"PreferOfSpread": {`[{name: a, prefer: [{weight: 1, label: a, operator: Exists}], spread: {field: region, minDomains: 2}}]`, "spec.rules[0].prefer: " + better + ", or weights"},

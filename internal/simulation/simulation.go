@@ -605,7 +605,7 @@ func (s *Simulation) MatchedWith(ctx context.Context, more func(schema.GroupReso
 	}
 }
 
-// List has the existing objects of a type that policies may match.
+// List is a type that policies may match, with all of its existing objects.
 type List struct {
 	Resource policy.Resource
 	Contents []*unstructured.Unstructured // the objects

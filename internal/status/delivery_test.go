@@ -275,8 +275,8 @@ func TestCompliantAsDelivered(t *testing.T) {
 			message: text + "; 1 are still in clusters that they have to leave, the first is deployments.apps shop/web: it still runs in cluster b; if that lasts, see whether the system reaches the cluster, or delete the workload there",
 		},
 		"not in a cluster for a while": {
-			result: delivery.Result{Run: delivery.Run{State: delivery.NotRunning, Message: "cluster a: Karmada has not applied it yet", Absent: true}}, want: notDelivered,
-			message: text + "; 1 are not in all of their clusters, the first is deployments.apps shop/web: cluster a: Karmada has not applied it yet; if that lasts, see what keeps the system from bringing it there, or have the policy decide another cluster",
+			result: delivery.Result{Run: delivery.Run{State: delivery.NotRunning, Message: "cluster a: Karmada has not applied the object yet", Absent: true}}, want: notDelivered,
+			message: text + "; 1 are not in all of their clusters, the first is deployments.apps shop/web: cluster a: Karmada has not applied the object yet; if that lasts, see what keeps the system from bringing it there, or have the policy decide another cluster",
 		},
 		"in a cluster that it keeps": {result: delivery.Result{Kept: "b"}, want: notDelivered, message: text + "; 1 keep clusters that they leave until they run in their new ones and what they contain has left, the first is deployments.apps shop/web: it keeps b"},
 		"failed":                     {result: failed, want: notDelivered, message: text + "; 1 failed, the first is deployments.apps shop/web: written by rival; delete it"},

@@ -56,8 +56,8 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 		out = append(out, Notification{events.PolicyDecided, "all existing objects can be decided"})
 	}
 	if differed, differ := violations(before), violations(after); differed == 0 && differ > 0 {
-		out = append(out, Notification{events.PolicyViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
-			differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
+		out = append(out, Notification{events.PolicyViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: the policy would deny %d "+
+			"and move %d", differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
 	}
 	was, is = conditionOf(before, placementv1.ConditionReplicated), conditionOf(after, placementv1.ConditionReplicated)
 	if is.Reason == placementv1.ReasonAmbiguousClusters && (was.Reason != is.Reason || was.Message != is.Message) {
@@ -115,7 +115,8 @@ func unapproved(before, after placementv1.PlacementPolicyStatus) []Notification 
 		return nil
 	}
 	// Remediation may also be paused for another reason, which the condition Paused then has.
-	message := fmt.Sprintf("plan %s moves %d objects, and waits for an approval; the condition Paused has the command", plan.Digest, plan.Moves)
+	message := fmt.Sprintf("plan %s moves %d objects, and waits for an approval; the policy's condition Paused has "+
+		"the command that approves it", plan.Digest, plan.Moves)
 	return []Notification{{events.PlanWaits, message}}
 }
 

@@ -173,7 +173,7 @@ func (f Facts) compiles() *metav1.Condition {
 	}
 	reason, consequence := placementv1.ReasonLastGoodInForce, fmt.Sprintf("generation %d stays in force", f.State.Policy.Generation)
 	if f.State.Broken {
-		reason, consequence = placementv1.ReasonCompileFailed, "what the policy matches is "+undecided(f.State.Policy.FailurePolicy)
+		reason, consequence = placementv1.ReasonCompileFailed, "a request for what the policy matches is "+undecided(f.State.Policy.FailurePolicy)
 	}
 	return isFalse(reason, consequence+": "+f.State.Err.Error())
 }
@@ -219,13 +219,13 @@ func (s *setter) stalled(f Facts) *metav1.Condition {
 	enforced := s.find(placementv1.ConditionEnforced)
 	switch {
 	case enforced.Reason == placementv1.ReasonNothingMatched:
-		return isTrue(enforced.Reason, "the policy's author has to correct it; see the Enforced condition")
+		return isTrue(enforced.Reason, "the policy's author has to correct the policy; see the Enforced condition")
 	case f.State.Err != nil && !waits:
-		return isTrue(placementv1.ReasonInvalidPolicy, "the policy's author has to correct it; see the Compiled condition")
+		return isTrue(placementv1.ReasonInvalidPolicy, "the policy's author has to correct the policy; see the Compiled condition")
 	case enforced.Reason == placementv1.ReasonWebhookRejected:
-		return isTrue(enforced.Reason, "the policy's author has to correct it; see the Enforced condition")
+		return isTrue(enforced.Reason, "the policy's author has to correct the policy; see the Enforced condition")
 	case f.State.DecidesNothing:
-		return isTrue(placementv1.ReasonNothingDecided, "the policy's author has to correct it; see the Ready condition")
+		return isTrue(placementv1.ReasonNothingDecided, "the policy's author has to correct the policy; see the Ready condition")
 	default:
 		return nil
 	}
@@ -266,7 +266,7 @@ func (f Facts) data() *metav1.Condition {
 	reads, remote := f.reads(), f.State.Binding.Remote
 	switch {
 	case remote != nil && !remote.NeedsPush():
-		return isTrue(placementv1.ReasonNoDataRead, "the engine gets no data from Berth")
+		return isTrue(placementv1.ReasonNoDataRead, "Berth pushes no data to the remote engine: spec.remote.replicate and spec.remote.modules are empty")
 	case remote == nil && len(reads) == 0:
 		return isTrue(placementv1.ReasonNoDataRead, "the policy reads no cluster data")
 	}
@@ -603,11 +603,11 @@ func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
 		return nil
 	}
 	approval := f.Report.Approval
-	approve := fmt.Sprintf("to have it carried out: kubectl annotate plpol %s --overwrite %s=%s", f.State.Policy.Name,
+	approve := fmt.Sprintf("to have the plan carried out: kubectl annotate plpol %s --overwrite %s=%s", f.State.Policy.Name,
 		placementv1.ApproveAnnotation, plan.Digest)
 	if approval != nil && approval.Used && approval.Digest == plan.Digest {
-		approve = fmt.Sprintf("its approval was used when it was carried out before; to have it carried out again, first remove the "+
-			"annotation: kubectl annotate plpol %s %s-",
+		approve = fmt.Sprintf("the approval of the plan was used when the plan was carried out before; to have the plan carried out "+
+			"again, first remove the annotation: kubectl annotate plpol %s %s-",
 			f.State.Policy.Name, placementv1.ApproveAnnotation)
 	}
 	if approval != nil && !approval.Known && approval.Digest != plan.Digest && (approval.At.IsZero() || !approval.At.Before(plan.StartTime.Time)) {

@@ -147,7 +147,7 @@ func TestCompute(t *testing.T) {
 				f.State.Err, f.State.Broken, f.State.Binding = errors.New("p.rego:1:1: bad"), true, nil
 			},
 			want:    map[string]string{"Ready": "False CompileFailed", "Compiled": "False CompileFailed", "Stalled": "True InvalidPolicy", "Replicated": "Unknown CompileFailed"},
-			message: map[string]string{"Compiled": "what the policy matches is denied: p.rego:1:1: bad", "Ready": "p.rego:1:1: bad"},
+			message: map[string]string{"Compiled": "a request for what the policy matches is denied: p.rego:1:1: bad", "Ready": "p.rego:1:1: bad"},
 		},
 		"BrokenAndIgnored": {
 			change: func(f *status.Facts) {
@@ -769,7 +769,7 @@ func TestApproved(t *testing.T) {
 		"ApprovalOfThePlanBefore": {func(f *status.Facts) { f.Report.Approval = approval("d0", since, true) },
 			"", placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
 		"Unknown": {func(f *status.Facts) { f.Report.Approval = approval("d0", since.Add(time.Hour), false) },
-			"", placementv1.ReasonUnknownPlan, "approves plan d0, but the plan that moves 3 objects is d1; to have it carried out: " + command, "WaitingForApproval", 2},
+			"", placementv1.ReasonUnknownPlan, "approves plan d0, but the plan that moves 3 objects is d1; to have the plan carried out: " + command, "WaitingForApproval", 2},
 		"Approved": {func(f *status.Facts) {
 			f.Report.Approval = approval("d1", since, true)
 			f.Report.Plan.Approval = f.Report.Approval
@@ -789,7 +789,7 @@ func TestApproved(t *testing.T) {
 		}, "", "", "", "InProgress", 0},
 		"TooManyFailures": {func(f *status.Facts) {
 			f.Waiting = remediation.Waiting{Pause: "7-abc", Failures: make([]remediation.Failure, 10)}
-		}, "", placementv1.ReasonTooManyFailures, "resume-after-failures=7-abc; plan d1 moves 3 objects; to have it carried out: " + command, "WaitingForApproval", 2},
+		}, "", placementv1.ReasonTooManyFailures, "resume-after-failures=7-abc; plan d1 moves 3 objects; to have the plan carried out: " + command, "WaitingForApproval", 2},
 		"NamespacesPaused": {func(f *status.Facts) {
 			f.Waiting = remediation.Waiting{Pause: "7-abc", PausedIn: containment.Scope{"shop"}, Failures: []remediation.Failure{{Key: remediation.Key{Namespace: "shop", Name: "web"}}}}
 		}, "", placementv1.ReasonWaitingForApproval, command + "; 1 objects failed, so Berth patches no more objects of this policy in namespace shop (spec.remediation.budget.pauseAfterFailures). " +
@@ -860,9 +860,9 @@ func TestChanges(t *testing.T) {
 	mistaken := approved(func(f *status.Facts) { f.Report.Approval = &remediation.Approval{Digest: "a"} })
 	failed := approved(func(f *status.Facts) { f.Waiting.Pause = "7-abc" })
 	answered := approved(func(f *status.Facts) { f.Report.Plan.Approval = &remediation.Approval{Digest: "b", By: "alice"} })
-	waits := status.Notification{Kind: events.PlanWaits, Message: "plan b moves 3 objects, and waits for an approval; the condition Paused has the command"}
+	waits := status.Notification{Kind: events.PlanWaits, Message: "plan b moves 3 objects, and waits for an approval; the policy's condition Paused has the command that approves it"}
 	refused := status.Notification{Kind: events.PlanNotApproved, Message: "the annotation placement.berth.dev/approve approves plan a, but the plan that moves 3 objects is b; " +
-		"to have it carried out: kubectl annotate plpol p --overwrite placement.berth.dev/approve=b"}
+		"to have the plan carried out: kubectl annotate plpol p --overwrite placement.berth.dev/approve=b"}
 	ready := status.Notification{Kind: events.PolicyReady, Message: "generation 4 decides what the policy matches"}
 	ambiguous := func(names ...string) placementv1.PlacementPolicyStatus {
 		return computed(func(f *status.Facts) {
@@ -895,7 +895,7 @@ func TestChanges(t *testing.T) {
 		"FewerUndecided":         {undecided, fewer, nil},
 		"Decided":                {fewer, well, []status.Notification{ready, {Kind: events.PolicyDecided, Message: "all existing objects can be decided"}}},
 		"NotLookedAt":            {undecided, off, []status.Notification{ready}},
-		"Violated":               {well, violated, []status.Notification{{Kind: events.PolicyViolated, Message: "3 of 5 objects differ from what the policy decides: it would deny 1 and move 2"}}},
+		"Violated":               {well, violated, []status.Notification{{Kind: events.PolicyViolated, Message: "3 of 5 objects differ from what the policy decides: the policy would deny 1 and move 2"}}},
 		"MoreViolations":         {violated, more, nil},
 		"Compliant":              {violated, well, nil},
 		"PlanProposed":           {well, plan("b", placementv1.PlanProposed), nil},

@@ -302,9 +302,9 @@ func (t LimitedType) matched(name string) *metav1.Condition {
 	case !t.Served:
 		return isFalse(placementv1.ReasonNotServed, "nothing is limited until the API server serves "+name+" in namespaces")
 	case t.Impossible != "":
-		return isFalse(placementv1.ReasonNothingMatched, "no request can be limited by the rule: "+t.Impossible)
+		return isFalse(placementv1.ReasonNothingMatched, "the LimitedResource can limit no request: "+t.Impossible)
 	default:
-		return isTrue(placementv1.ReasonMatched, "requests for "+name+" can be limited by the rule")
+		return isTrue(placementv1.ReasonMatched, "the LimitedResource can limit requests for "+name)
 	}
 }
 
@@ -326,7 +326,8 @@ func (t LimitedType) ready(name string, hook WebhookState, generation int64) *me
 		return isFalse(placementv1.ReasonExempt, name+" are never limited, because a cluster needs them to run: name another resource")
 	case !t.Served:
 		return isFalse(placementv1.ReasonNotServed,
-			"the API server serves no "+name+" in namespaces: nothing is limited until it does; check spec.apiGroup and spec.resource, which is a plural name")
+			"the API server serves no "+name+" in namespaces: nothing is limited until the API server does; check spec.apiGroup and spec.resource, "+
+				"which is a plural name")
 	case t.Impossible != "":
 		return isFalse(placementv1.ReasonNothingMatched, "the LimitedResource can't limit anything: "+t.Impossible)
 	case hook.Generation != generation:
@@ -334,6 +335,6 @@ func (t LimitedType) ready(name string, hook WebhookState, generation int64) *me
 	case hook.Rejected != "":
 		return isFalse(placementv1.ReasonWebhookRejected, "the API server refused the webhook for the LimitedResource: "+hook.Rejected)
 	default:
-		return isTrue(placementv1.ReasonInForce, "what the rule matches is denied where no quota covers it")
+		return isTrue(placementv1.ReasonInForce, "requests that the LimitedResource matches are denied where no quota covers them")
 	}
 }

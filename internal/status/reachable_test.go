@@ -82,7 +82,7 @@ func TestComputeRemote(t *testing.T) {
 		message map[string]string
 	}{
 		"Sound": {message: map[string]string{
-			"Compiled": "the policy's decisions come from https://opa.example:8181/v1/data/placement", "Replicated": "the engine https://opa.example:8181 answers; the engine gets no data from Berth",
+			"Compiled": "the policy's decisions come from https://opa.example:8181/v1/data/placement", "Replicated": "the engine https://opa.example:8181 answers; Berth pushes no data to the remote engine: spec.remote.replicate and spec.remote.modules are empty",
 		}},
 		"Warnings": {
 			change:  func(f *status.Facts) { f.State.Warnings = []string{"the modules do not compile"} },
@@ -95,7 +95,7 @@ func TestComputeRemote(t *testing.T) {
 		"CircuitOpen": {
 			change:  health(open),
 			want:    map[string]string{"Ready": "False CircuitOpen", "Replicated": "False CircuitOpen"},
-			message: map[string]string{"Replicated": "since 2026-11-21T06:00:00Z the circuit breaker of the engine is open, because requests kept failing; what the policy matches is denied: engine https://opa.example:8181: no answer within 1s"},
+			message: map[string]string{"Replicated": "since 2026-11-21T06:00:00Z, the circuit breaker of the engine is open, because requests kept failing; a request for what the policy matches is denied: engine https://opa.example:8181: no answer within 1s"},
 		},
 		"CircuitOpenBeforeItWasAsked": {
 			change: health(failing(engine.FaultCircuitOpen, "not asked")),
@@ -104,7 +104,7 @@ func TestComputeRemote(t *testing.T) {
 		"Unauthorized": {
 			change:  health(refused),
 			want:    map[string]string{"Ready": "False Unauthorized", "Replicated": "False Unauthorized"},
-			message: map[string]string{"Ready": "since 2026-11-21T06:00:00Z the engine refuses Berth's token or certificate; what the policy matches is denied: engine https://opa.example:8181: status 401"},
+			message: map[string]string{"Ready": "since 2026-11-21T06:00:00Z, the engine refuses Berth's token or certificate; a request for what the policy matches is denied: engine https://opa.example:8181: status 401"},
 		},
 		"UnauthorizedAndIgnored": {
 			change: func(f *status.Facts) {
@@ -112,7 +112,7 @@ func TestComputeRemote(t *testing.T) {
 				f.State.Policy.FailurePolicy = placementv1.FailurePolicyIgnore
 			},
 			want:    map[string]string{"Ready": "False Unauthorized", "Replicated": "False Unauthorized"},
-			message: map[string]string{"Replicated": "what the policy matches is admitted without it"},
+			message: map[string]string{"Replicated": "a request for what the policy matches is admitted without it"},
 		},
 		"NoSecret": {
 			change:  health(failing(engine.FaultCredentials, "reading Secret berth-system/opa: not found")),
@@ -122,12 +122,12 @@ func TestComputeRemote(t *testing.T) {
 		"Malformed": {
 			change:  health(failing(engine.FaultMalformed, "no JSON")),
 			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
-			message: map[string]string{"Replicated": "the engine gives no answer, or none that can be read; what the policy matches is denied: engine https://opa.example:8181: no JSON"},
+			message: map[string]string{"Replicated": "the engine gives no answer, or none that can be read; a request for what the policy matches is denied: engine https://opa.example:8181: no JSON"},
 		},
 		"Incomplete": {
 			change:  health(failing(engine.FaultIncomplete, "it does not have everything yet that Berth pushes for the policy: nodes")),
 			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
-			message: map[string]string{"Replicated": "the engine lost what Berth pushed; what the policy matches is denied: engine https://opa.example:8181: it does not have everything yet that Berth pushes for the policy: nodes"},
+			message: map[string]string{"Replicated": "the engine lost what Berth pushed; a request for what the policy matches is denied: engine https://opa.example:8181: it does not have everything yet that Berth pushes for the policy: nodes"},
 		},
 		"LoadingAgain": {
 			change: func(f *status.Facts) {
@@ -146,7 +146,7 @@ func TestComputeRemote(t *testing.T) {
 		"Undefined": {
 			change:  health(failing(engine.FaultUndefined, "it has no result")),
 			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
-			message: map[string]string{"Replicated": "the engine does not decide this policy; what the policy matches is denied: "},
+			message: map[string]string{"Replicated": "the engine does not decide this policy; a request for what the policy matches is denied: "},
 		},
 		"NeverAnswered": {
 			change: func(f *status.Facts) {
@@ -199,7 +199,7 @@ func TestComputeRemote(t *testing.T) {
 				health(failing(engine.FaultNetwork, "connection refused"))(f)
 			},
 			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
-			message: map[string]string{"Replicated": "the engine refuses what Berth pushes; since 2026-11-21T06:00:00Z the engine gives no answer"},
+			message: map[string]string{"Replicated": "the engine refuses what Berth pushes; since 2026-11-21T06:00:00Z, the engine gives no answer"},
 		},
 		"DownAndMayNotRead": {
 			change: func(f *status.Facts) {
@@ -207,7 +207,7 @@ func TestComputeRemote(t *testing.T) {
 				health(failing(engine.FaultNetwork, "connection refused"))(f)
 			},
 			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
-			message: map[string]string{"Replicated": `resources: ["clusterprofiles"], verbs: [get, list, watch]`, "Ready": "; since 2026-11-21T06:00:00Z the engine gives no answer"},
+			message: map[string]string{"Replicated": `resources: ["clusterprofiles"], verbs: [get, list, watch]`, "Ready": "; since 2026-11-21T06:00:00Z, the engine gives no answer"},
 		},
 		"UndefinedAsItWasNotPushed": {
 			change: func(f *status.Facts) {

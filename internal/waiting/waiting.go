@@ -94,19 +94,19 @@ func (w Wait) phrase() string {
 	case placementv1.WaitingForAvailability:
 		return fmt.Sprintf("until fewer objects of %s are unavailable (spec.remediation.budget.maxUnavailable)", of)
 	case placementv1.WaitingAfterFailures:
-		command := "its condition Paused has the command"
+		command := "the policy's condition Paused has the command"
 		if w.Pause != "" {
 			command = fmt.Sprintf("kubectl annotate plpol %s --overwrite %s=%s", w.Policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
 		}
 		return fmt.Sprintf("until the patches of %s, of which too many failed, are resumed (%s)", of, command)
 	case placementv1.WaitingForDisruptionBudget:
-		return "until a PodDisruptionBudget allows its eviction"
+		return "until a PodDisruptionBudget allows the Pod's eviction"
 	case Release:
-		return fmt.Sprintf("until the remediation of %s, which a change paused, is resumed (its condition Paused has the command)", of)
+		return fmt.Sprintf("until the remediation of %s, which a change paused, is resumed (the policy's condition Paused has the command)", of)
 	case StageApproval:
 		return fmt.Sprintf("for an approval of the next stage of %s (kubectl berth approve %s)", of, w.Policy)
 	case Running:
-		text := fmt.Sprintf("until a system of spec.delivery of %s reports that it runs in its new clusters", of)
+		text := fmt.Sprintf("until a system of spec.delivery of %s reports that the object runs in its new clusters", of)
 		if !w.Until.IsZero() {
 			text += "; the move fails at " + w.Until.UTC().Format(time.RFC3339)
 		}

@@ -68,7 +68,7 @@ func TestOf(t *testing.T) {
 		},
 		"BlastRadius": {
 			policy: placement.Policy{Remediation: placementv1.RemediationAutomatic}, status: placementv1.PlacementPolicyStatus{Paused: &placementv1.PausedChange{Change: "x"}},
-			want: "until the remediation of PlacementPolicy p, which a change paused, is resumed (its condition Paused has the command)",
+			want: "until the remediation of PlacementPolicy p, which a change paused, is resumed (the policy's condition Paused has the command)",
 		},
 		"Manual": {policy: placement.Policy{Remediation: placementv1.RemediationManual}, want: "for an update that changes what PlacementPolicy p reads or writes (spec.remediation.mode of PlacementPolicy p is Manual)"},
 		"Off":    {policy: placement.Policy{Remediation: placementv1.RemediationOff}, want: "for its next update (spec.remediation.mode of PlacementPolicy p is Off)"},

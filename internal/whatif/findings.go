@@ -76,7 +76,7 @@ func (q *question) changeFindings(ctx context.Context, resource schema.GroupVers
 		return []Finding{{object, false, text}}, nil
 	}
 	if resource == namespaces && c.after == nil {
-		return []Finding{{object, false, "the objects in the namespace are deleted with it, which this report does not show"}}, nil
+		return []Finding{{object, false, "the objects in the namespace are deleted, too; this report does not show that"}}, nil
 	}
 	return nil, nil
 }
@@ -106,7 +106,7 @@ func (q *question) withoutEffect(resource schema.GroupVersionResource, c change)
 		return ""
 	}
 	if read {
-		return "no policy reads what changes, so it moves nothing"
+		return "no policy reads what changes, so the change moves nothing"
 	}
 	return fmt.Sprintf("no policy matches or reads %s, so the change moves nothing", resource.GroupResource())
 }

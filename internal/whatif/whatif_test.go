@@ -440,7 +440,7 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 		"a change of a field that no policy reads": {
 			policies: strings.NewReplacer("some name, c in data.clusters", `some name, c in data.kubernetes.configmaps.shop`, "c.labels.region == input.metadata.labels.region", `c.data.region == "eu"`).Replace(region), unplaced: true,
 			changes: whatif.Changes{Set: []whatif.Assignment{set(reference("", "v1", "configmaps", "shop", "unmatched"), "b", "metadata", "labels", "a")}},
-			want:    []string{"finding ConfigMap shop/unmatched false no policy reads what changes, so it moves nothing", "unchanged 2"},
+			want:    []string{"finding ConfigMap shop/unmatched false no policy reads what changes, so the change moves nothing", "unchanged 2"},
 		},
 		"a namespace is deleted": {
 			world:    "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {stage: dev}}\n---\n",
@@ -448,7 +448,7 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 			changes:  whatif.Changes{Delete: []whatif.Reference{reference("", "v1", "namespaces", "", "shop")}},
 			want: []string{
 				"Unmatched deployments.apps shop/web region",
-				"finding Namespace shop false the objects in the namespace are deleted with it, which this report does not show", "unchanged 0",
+				"finding Namespace shop false the objects in the namespace are deleted, too; this report does not show that", "unchanged 0",
 			},
 		},
 		"a policy whose remediation would be paused": {

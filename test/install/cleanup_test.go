@@ -308,7 +308,7 @@ var _ = Describe("kubectl berth cleanup", Ordered, func() {
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "web", nil))).To(Succeed())
 		out, err = f.Kubectl(ctx, "", "berth", "cleanup", "--namespace", namespace, "--yes", "--force")
 		Expect(err).To(HaveOccurred(), out)
-		Expect(out).To(ContainSubstring("configmaps " + namespace + "/web: it was placed again"))
+		Expect(out).To(ContainSubstring("configmaps " + namespace + "/web: the object was placed again"))
 	})
 
 	It("cleans up what it may, and verifies records with Berth's key", func(ctx SpecContext) {
@@ -329,14 +329,14 @@ var _ = Describe("kubectl berth cleanup", Ordered, func() {
 
 		out, err := f.Kubectl(ctx, "", "berth", "cleanup", "--namespace", namespace, "--yes")
 		Expect(err).To(HaveOccurred(), out)
-		Expect(out).To(And(ContainSubstring("configmaps "+namespace+"/mine: its record is not signed by Berth's key"), ContainSubstring("2 objects could not be cleaned up")))
+		Expect(out).To(And(ContainSubstring("configmaps "+namespace+"/mine: the object's record is not signed by Berth's key"), ContainSubstring("2 objects could not be cleaned up")))
 		mine, err := f.Get(ctx, framework.ConfigMap, namespace, "mine")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(mine.GetAnnotations()).To(HaveKeyWithValue(placementv1.RequestedAnnotation, forged))
 		out, err = f.Kubectl(ctx, "", "berth", "cleanup", "--namespace", namespace, "--yes", "--drop-untrusted", "--as=developer")
 		Expect(err).To(HaveOccurred(), out)
 		Expect(out).To(And(
-			ContainSubstring("configmaps "+namespace+"/mine cleaned up\n  its record is not Berth's"),
+			ContainSubstring("configmaps "+namespace+"/mine cleaned up\n  the object's record is not signed by Berth's key"),
 			ContainSubstring("Warning: configmaps "+namespace+"/theirs: "), ContainSubstring("forbidden"),
 			ContainSubstring("1 object could not be cleaned up"),
 		))

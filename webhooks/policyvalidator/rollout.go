@@ -99,10 +99,10 @@ func warnOfSuperseded(old, obj *placementv1.PlacementPolicy, path *field.Path) a
 	text := fmt.Sprintf("%s: the rollout of revision %d, which has reached %d of %d stages, ends, and another one starts from the first stage",
 		path, s.Revision, position.Reached, len(s.Stages))
 	if s.PreviousRevision == 0 {
-		return admission.Warnings{text + ": until a stage is reached again, the policy matches nothing in its namespaces"}
+		return admission.Warnings{text + ": until a stage is reached again, the policy matches nothing in the stage's namespaces"}
 	}
 	return admission.Warnings{fmt.Sprintf("%s, unless this is revision %d again: until a stage is reached again, revision %[2]d decides in "+
-		"its namespaces", text, s.PreviousRevision)}
+		"the stage's namespaces", text, s.PreviousRevision)}
 }
 
 // refuseStages returns an error for each stage that never gets a namespace, whatever namespaces exist. It ignores invalid selectors, for

@@ -239,7 +239,7 @@ labels := {}`,
 		},
 		"ShortMoveTimeout": {
 			rego: `package p
-labels := {}`, warning: "spec.remediation.budget.moveTimeout: hardly any workload runs in another cluster after 9s, so that moves that only take longer fail. Set some minutes",
+labels := {}`, warning: "spec.remediation.budget.moveTimeout: hardly any workload runs in another cluster within 9s, so that moves fail that only take longer. Set some minutes",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MoveTimeout: &metav1.Duration{Duration: 9 * time.Second}}
 			},

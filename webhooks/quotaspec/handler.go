@@ -173,7 +173,7 @@ func (h *Handler) Warnings(ctx context.Context, object client.Object) []string {
 		return slices.Concat(out, h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o))
 	case *placementv1.LimitedResource:
 		out := h.warnOfType(ctx, schema.GroupResource{Group: o.Spec.APIGroup, Resource: o.Spec.Resource}, "spec.resource: ",
-			"nothing is limited until it does", suggestLimited)
+			"nothing is limited until the API server does", suggestLimited)
 		if len(out) == 0 {
 			out = h.Evaluators.CheckMatchContains(&o.Spec).Findings
 		}
@@ -197,7 +197,7 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 	for _, t := range slices.SortedFunc(maps.Keys(types), func(a, b schema.GroupResource) int {
 		return slices.Compare([]string{a.Group, a.Resource}, []string{b.Group, b.Resource})
 	}) {
-		out = append(out, h.warnOfType(ctx, t, fmt.Sprintf("spec.hard[%s]: ", types[t][0]), "nothing is counted until it does", quota.SuggestCounted)...)
+		out = append(out, h.warnOfType(ctx, t, fmt.Sprintf("spec.hard[%s]: ", types[t][0]), "nothing is counted until the API server does", quota.SuggestCounted)...)
 	}
 	out = append(out, h.Evaluators.ImplausibleAmounts(spec)...)
 	scoping := h.Evaluators.CheckScopes(spec)
@@ -207,7 +207,7 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 	}
 	out = append(out, h.warnOfStorageClasses(ctx, spec)...)
 	for _, name := range h.Evaluators.UnknownDeviceClasses(spec) {
-		out = append(out, fmt.Sprintf("spec.hard: there is no DeviceClass %s: no device is allocated of it until it is created", name))
+		out = append(out, fmt.Sprintf("spec.hard: there is no DeviceClass %s: no device of the class is allocated until the class is created", name))
 	}
 	out = append(out, h.Evaluators.MisspeltDevices(spec)...)
 	out = append(out, h.warnOfExtended(ctx, spec)...)
@@ -244,8 +244,8 @@ func (h *Handler) warnOfClasses(ctx context.Context, requirements []placementv1.
 		return func(known []string) []string { return quota.UnknownClasses(scope, requirements, known) }
 	}
 	return slices.Concat(
-		warnOfKind(ctx, h.Classes, "PriorityClass", "no pod has it until it is created", field, unknown(corev1.ResourceQuotaScopePriorityClass)),
-		warnOfKind(ctx, h.VolumeAttributesClasses, "VolumeAttributesClass", "no claim can use it until it is created", field,
+		warnOfKind(ctx, h.Classes, "PriorityClass", "no pod has the class until the class is created", field, unknown(corev1.ResourceQuotaScopePriorityClass)),
+		warnOfKind(ctx, h.VolumeAttributesClasses, "VolumeAttributesClass", "no claim can use the class until the class is created", field,
 			unknown(corev1.ResourceQuotaScopeVolumeAttributesClass)),
 		h.warnOfDefaultClass(ctx, requirements, field),
 	)
@@ -253,9 +253,8 @@ func (h *Handler) warnOfClasses(ctx context.Context, requirements []placementv1.
 
 // warnOfStorageClasses warns about storage classes in spec.hard that do not exist.
 func (h *Handler) warnOfStorageClasses(ctx context.Context, spec *placementv1.QuotaSpec) []string {
-	return warnOfKind(ctx, h.StorageClasses, "StorageClass", "no volume is provisioned of it until it is created", "spec.hard", func(known []string) []string {
-		return quota.UnknownStorageClasses(spec, known)
-	})
+	unknown := func(known []string) []string { return quota.UnknownStorageClasses(spec, known) }
+	return warnOfKind(ctx, h.StorageClasses, "StorageClass", "no volume of the class is provisioned until the class is created", "spec.hard", unknown)
 }
 
 // warnOfKind warns about the classes of a kind that an object names in field and that do not exist, as unknown returns them, given all that

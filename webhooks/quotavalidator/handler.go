@@ -144,7 +144,7 @@ func (h *Handler) undecided(ctx context.Context, err error) (admission.Response,
 
 // allowUnchecked admits a request with a warning that quotas did not check it. message says why.
 func allowUnchecked(message string) admission.Response {
-	return admission.Allowed("").WithWarnings("quota was not checked: " + message)
+	return admission.Allowed("").WithWarnings("no quota checked this object: " + message)
 }
 
 // respond returns the response to a request for a verdict, without the verdict's warnings, and its label in metrics. object is the object

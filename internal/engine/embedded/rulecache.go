@@ -48,7 +48,7 @@ type ruleCache struct {
 	byName map[string][]int
 	// sets are the distinct field sets that the rules read.
 	sets []*projection.FieldSet
-	// slots is the number of rules that read each set, by the index of the set.
+	// slots is the number of values in a cache entry for each set, by the index of the set: one for each rule that reads the set.
 	slots []int
 
 	// current is the table of the newest revision.

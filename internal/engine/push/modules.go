@@ -118,7 +118,7 @@ func (m *moduleTexts) UnmarshalJSON(list []byte) error {
 	*m = moduleTexts{}
 	decoder := json.NewDecoder(bytes.NewReader(list))
 	if token, _ := decoder.Token(); token != json.Delim('[') && token != nil {
-		return errors.New("it is not an array")
+		return errors.New("the list is not an array")
 	}
 	type module struct {
 		ID  string `json:"id"`
@@ -134,7 +134,7 @@ func (m *moduleTexts) UnmarshalJSON(list []byte) error {
 			(*m)[one.ID] = one.Raw
 		}
 		if len(*m) > maxModules {
-			return fmt.Errorf("it has more than %d modules that Berth pushed", maxModules)
+			return fmt.Errorf("the list has more than %d modules that Berth pushed", maxModules)
 		}
 	}
 	return nil

@@ -208,13 +208,13 @@ func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, er
 	case !found && p.remote.OwnPackage:
 		// The server that answered lacks the modules, whatever the manifest said. For a moment, two servers may share one
 		// address.
-		return sizedDecision{}, p.client.Fault(engine.FaultIncomplete, errors.New("it does not have the package of the policy's modules"))
+		return sizedDecision{}, p.client.Fault(engine.FaultIncomplete, errors.New("the engine does not have the package of the policy's modules"))
 	case !found && superseded:
 		return sizedDecision{}, p.client.Fault(engine.FaultIncomplete,
-			errors.New("it has newer modules of the policy, which have no result for this version"))
+			errors.New("the engine has newer modules of the policy, which have no result for this version"))
 	case !found && p.remote.Spec.Undefined == placementv1.UndefinedError:
 		return sizedDecision{}, p.client.Fault(engine.FaultUndefined,
-			fmt.Errorf("it has no result for %s: look at the path of spec.remote.url, and whether it has the policy", p.remote.Document))
+			fmt.Errorf("the engine has no result for %s: look at the path of spec.remote.url, and whether the engine has the policy", p.remote.Document))
 	case !found:
 		return sizedDecision{size: len(answer)}, nil
 	}

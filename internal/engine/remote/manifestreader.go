@@ -171,7 +171,7 @@ func (w *manifestReader) verifyAfter(ctx context.Context, before *opaclient.Mani
 	case missing != "":
 		return false, w.client.Fault(engine.FaultIncomplete, errors.New("it "+missing))
 	case current.LoadID != before.LoadID:
-		return false, w.client.Fault(engine.FaultIncomplete, errors.New("it lost data during the decision, and Berth has pushed the data again since"))
+		return false, w.client.Fault(engine.FaultIncomplete, errors.New("the engine lost data during the decision, and Berth has pushed the data again since"))
 	}
 	return superseded, nil
 }

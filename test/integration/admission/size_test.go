@@ -70,7 +70,7 @@ var _ = Describe("An object with large annotations", func() {
 			var out placementv1.PlacementPolicy
 			err := f.Client.Get(ctx, types.NamespacedName{Name: p}, &out)
 			return out.Status, err
-		}).WithContext(ctx).Should(HaveField("ViolationSample", ContainElement(HaveField("Message", ContainSubstring("no room to keep the requested value")))))
+		}).WithContext(ctx).Should(HaveField("ViolationSample", ContainElement(HaveField("Message", ContainSubstring("there is no room to record the value that the developer requested")))))
 		f.MustKubectl(ctx, "", "label", "configmap", "c", "-n", namespace, "example.com/x=y")
 		f.MustKubectl(ctx, "", "annotate", "configmap", "c", "-n", namespace, "example.com/small=y")
 		Expect(stored(ctx, framework.ConfigMap, namespace, "c")).To(HaveKeyWithValue(notes, large[notes]))

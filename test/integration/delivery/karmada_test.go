@@ -91,7 +91,7 @@ var _ = Describe("A workload that Karmada delivers", func() {
 		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
 		bind(ctx, web, fl.clusters("a", "b"), fl.clusters("a", "b")...)
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "cluster "+fl.cluster("b")+": Karmada still has to remove an earlier copy"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "cluster "+fl.cluster("b")+": Karmada still has to remove an earlier copy of the object"))
 		Expect(clustersIn(ctx, namespace, "web")).To(Equal(fl.clusters("a", "b")))
 
 		By("removing it")

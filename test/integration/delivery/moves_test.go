@@ -189,7 +189,7 @@ clusters contains name if {
 		choose(ctx, "us")
 		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(HaveField("Status.Failures.Sample", ContainElement(And(
 			HaveField("Reason", placementv1.RolloutFailed),
-			HaveField("Message", ContainSubstring("it does not run in its clusters 10s after it was moved: cluster "+fl.cluster("b")+": its health is Unhealthy")),
+			HaveField("Message", ContainSubstring("the object does not run in its clusters 10s after it was moved: cluster "+fl.cluster("b")+": its health is Unhealthy")),
 		))))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(And(
 			HaveField("Status.Failures.Objects", HaveValue(BeEquivalentTo(2))),
@@ -234,7 +234,7 @@ clusters contains name if {
 			HaveField("Status.Failures.Objects", HaveValue(BeEquivalentTo(2))),
 			HaveField("Status.Failures.Sample", HaveEach(And(
 				HaveField("Reason", placementv1.RolloutFailed),
-				HaveField("Message", ContainSubstring("it does not run in its clusters 15s after it was moved: cluster "+fl.cluster("b")+": its health is Unhealthy")),
+				HaveField("Message", ContainSubstring("the object does not run in its clusters 15s after it was moved: cluster "+fl.cluster("b")+": its health is Unhealthy")),
 			))),
 			HaveField("Status.Failures.PausedNamespaces", ConsistOf(namespace)),
 			HaveField("Status.Plan.State", placementv1.PlanInProgress),

@@ -206,10 +206,10 @@ var _ = Describe("Placement objects with a status", func() {
 		asKueue(ctx, namespace, reserved)
 		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a", "b")))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionRunning).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "MultiKueue has not chosen a cluster for it yet"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "MultiKueue has not chosen a cluster for the Workload yet"))
 		fl.move(ctx, "b", "us")
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "Kueue has not withdrawn it yet"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "Kueue has not withdrawn the Workload yet"))
 		evict(ctx, namespace)
 		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a")))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
@@ -306,7 +306,7 @@ var _ = Describe("Placement objects with a status", func() {
 
 		By("dispatching it, as MultiKueue does")
 		asKueue(ctx, namespace, dispatched(fl.cluster("a"), conditionOf("PodsReady", "False")))
-		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "cluster "+fl.cluster("a")+": its pods are not ready"))
+		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "cluster "+fl.cluster("a")+": the pods of the Workload are not ready"))
 		asKueue(ctx, namespace, dispatched(fl.cluster("a"), conditionOf("PodsReady", "True")))
 		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning, "1 of 1"))
 		fl.move(ctx, "b", "us")
@@ -316,7 +316,7 @@ var _ = Describe("Placement objects with a status", func() {
 		By("moving its cluster to another region")
 		fl.move(ctx, "a", "us")
 		fl.move(ctx, "b", "eu")
-		remains := "it still runs in cluster " + fl.cluster("a") + ", and MultiKueue moves no Workload: delete the Job that owns it, and create it again"
+		remains := "the Workload still runs in cluster " + fl.cluster("a") + ", and MultiKueue moves no Workload: delete the Job that owns it, and create the Job again"
 		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, remains))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, remains))
 		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, namespace+"/train: "+remains))
@@ -324,7 +324,7 @@ var _ = Describe("Placement objects with a status", func() {
 
 		By("finishing it because its Job was deleted without its dependents, after which MultiKueue may leave the Job in the cluster")
 		asKueue(ctx, namespace, dispatched(fl.cluster("a"), orphaned()))
-		lost := "its owner was deleted, and MultiKueue may have left the Job in cluster " + fl.cluster("a") + ": delete the Workload"
+		lost := "the owner of the Workload was deleted, and MultiKueue may have left the Job in cluster " + fl.cluster("a") + ": delete the Workload"
 		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, lost))
 		Expect(deliveredCondition(ctx, p.Name)).To(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, lost))
 
@@ -344,9 +344,9 @@ var _ = Describe("Placement objects with a status", func() {
 		// A cluster admits the Workload before Berth has restored the nomination.
 		asKueue(ctx, namespace, nominating("rival"), dispatched("rival"))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "it still runs in cluster rival"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "the Workload still runs in cluster rival"))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionRunning).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "it still runs in cluster rival"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "the Workload still runs in cluster rival"))
 	})
 
 	It("of Kueue are nominated by no one else where the policy of the documents is installed", Serial, func(ctx SpecContext) {

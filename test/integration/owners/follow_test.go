@@ -104,7 +104,7 @@ var _ = Describe("What a controller makes of a workload", func() {
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompliant).Should(HaveField("Status", metav1.ConditionTrue))
 		out, err := f.Kubectl(ctx, "", "berth", "delivery", "render", "-n", namespace, "replicaset", firstOf(ctx, namespace, objects[0]))
 		Expect(err).NotTo(HaveOccurred(), out)
-		Expect(out).To(ContainSubstring("Deployment web-0, which controls it, is delivered in its place"))
+		Expect(out).To(ContainSubstring("Deployment web-0, which controls the object, is delivered in its place"))
 	})
 
 	It("is delivered itself while the policy does not match the workload", func(ctx SpecContext) {

@@ -243,7 +243,7 @@ var _ = Describe("A policy in the midst of a rollout", func() {
 		By("rolling back")
 		f.MustKubectl(ctx, "", "patch", "plpol", name, "--type=merge", "-p", `{"spec":{"rollout":{"revision":1}}}`)
 		Eventually(planned).WithContext(ctx).Should(Equal(map[string]string{canary: "gold", rest: "gold"}))
-		Expect(explained(canary)).To(ContainSubstring("revision 1 decides: spec.rollout.revision selects it for all namespaces"))
+		Expect(explained(canary)).To(ContainSubstring("revision 1 decides: spec.rollout.revision selects this revision for all namespaces"))
 	})
 })
 

@@ -200,10 +200,10 @@ var _ = Describe("Running Pods whose scheduling violates a decision", func() {
 		}
 		first := Keys{
 			"bare":    HaveSuffix("(not evicted: no controller will create another Pod)"),
-			"daemon":  HaveSuffix("(not evicted: its DaemonSet might create no other Pod, or only one on the same node)"),
-			"failed":  HaveSuffix("(not evicted: it has finished)"),
-			"gated":   HaveSuffix("(not evicted: it has scheduling gates)"),
-			"pending": HaveSuffix("(not evicted: it does not run yet)"),
+			"daemon":  HaveSuffix("(not evicted: the Pod's DaemonSet might create no other Pod, or only one on the same node)"),
+			"failed":  HaveSuffix("(not evicted: the Pod has finished)"),
+			"gated":   HaveSuffix("(not evicted: the Pod has scheduling gates)"),
+			"pending": HaveSuffix("(not evicted: the Pod does not run yet)"),
 		}
 		Eventually(sample).WithContext(ctx).Should(MatchAllKeys(first))
 		Consistently(kept).WithContext(ctx).Should(ConsistOf("bare", "daemon", "succeeded", "failed", "gated", "pending"))
@@ -215,7 +215,7 @@ var _ = Describe("Running Pods whose scheduling violates a decision", func() {
 			stop(ctx, pod.(string))
 		}
 		Eventually(sample).WithContext(ctx).Should(MatchAllKeys(Keys{
-			"succeeded":   HaveSuffix("(not evicted: it has finished)"),
+			"succeeded":   HaveSuffix("(not evicted: the Pod has finished)"),
 			"terminating": ContainSubstring("immutable"),
 			"web":         ContainSubstring("immutable"),
 		}))

@@ -154,10 +154,10 @@ var _ = Describe("Warnings about rules", func() {
 		Expect(results[0].Warnings).To(ConsistOf(want...))
 	},
 		Entry("of preferences", "[{name: a, prefer: [{label: tier, operator: Exists, weight: 1}]}]",
-			"spec.rules[0].prefer: has no effect: better clusters are not chosen before others. Set limit, or maxDomains or maxClusters of spread, or weights"),
+			"spec.rules[0].prefer: has no effect: the rule chooses all eligible clusters, and not the best of them. Set limit, or maxDomains or maxClusters of spread, or weights"),
 		Entry("of preferences with a limit", "[{name: a, prefer: [{label: tier, operator: Exists, weight: 1}], limit: 1}]"),
 		Entry("of minGain", "[{name: a, prefer: [{label: tier, operator: Exists, weight: 5}], weights: Score, minGain: 2}]",
-			"spec.rules[0].minGain: has no effect: better clusters are not chosen before others. Set limit, or maxDomains or maxClusters of spread"),
+			"spec.rules[0].minGain: has no effect: the rule chooses all eligible clusters, and not the best of them. Set limit, or maxDomains or maxClusters of spread"),
 		Entry("of requirements", "[{name: a, require: [{field: region, operator: In, values: [eu]}, {field: region, operator: In, values: [us]}]}]",
 			`spec.rules[0].require[1]: no cluster can meet this together with spec.rules[0].require[0]: rule a denies each object that it decides. `+
 				`All of them have to be met: to allow any of the values, list them in one entry of require, {field: region, operator: In, values: ["eu", "us"]}`),
