@@ -111,7 +111,7 @@ func printExplanation(p *printer, e *explain.Explanation) {
 	}
 	p.line("%s", p.style(bold, e.Object.Kind+" "+name))
 	if len(e.Policies) == 0 {
-		p.line("No policy matches it.")
+		p.line("No policy matches the object.")
 	}
 	for _, policy := range e.Policies {
 		printPolicy(p, policy)
@@ -180,16 +180,16 @@ func printPolicy(p *printer, policy explain.Policy) {
 	case policy.Rule != "":
 		p.line("  rule %s decides it%s", policy.Rule, decidesOthers(policy))
 		if len(policy.AlsoApply) > 0 {
-			p.line("  later rules that apply to it, too: %s", strings.Join(policy.AlsoApply, ", "))
+			p.line("  later rules that apply to the object, too: %s", strings.Join(policy.AlsoApply, ", "))
 		}
 	case policy.HasRules:
-		p.line("  none of its rules applies to it%s", appliesTo(policy))
+		p.line("  none of the policy's rules applies to the object%s", appliesTo(policy))
 	}
 	printDecision(p, policy.Decision)
 	if policy.Follows != "" {
 		p.line("  keeps the clusters that it has from its controller, %s", policy.Follows)
 	} else if policy.Decision.Empty() {
-		p.line("  decides nothing for it")
+		p.line("  decides nothing for the object")
 	}
 }
 

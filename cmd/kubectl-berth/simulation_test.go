@@ -635,7 +635,7 @@ var (
 		`spec.rules[0].require[1].values[0]: Invalid value: "v1.30": must be a number, such as 2 or 0.5: set as: Version to compare versions`,
 		`spec.rules[1].set.labels[a]: Invalid value: "{nmae}": has the unknown placeholder {nmae}: known are {kind}, {namespace}, {name}, {label:KEY}, ` +
 			`{annotation:KEY}, {clusters} and {clusters:json}; write {{ for a brace`,
-		`spec.rules[1]: Forbidden: rule us is never reached: rule eu (spec.rules[0]) applies to all objects. Give it a condition in when, or move it to the end`,
+		`spec.rules[1]: Forbidden: rule us is never reached: rule eu (spec.rules[0]) applies to all objects. Give that rule a condition in when, or move it to the end`,
 	}
 	wrongSchema = []string{
 		`unknown field "spec.rules[0].requires"`,

@@ -434,8 +434,9 @@ func (c *Controller) awaitTaking(system delivery.System, placed delivery.Object,
 		n.lookAgain(left)
 		return
 	}
-	n.fail(placementv1.ReasonDeliveryFailed, "%[1]s does not follow %[2]s: the controllers of %[1]s may be down, or it prefers "+
-		"another object of the same priority that selects the placed object; see the Events of the placed object, and delete what they name",
+	n.fail(placementv1.ReasonDeliveryFailed, "%[1]s does not follow %[2]s: the controllers of %[1]s may be down, or %[1]s prefers "+
+		"another object of the same priority that selects the placed object; see the Events of the placed object, and delete the object that "+
+		"they name",
 		system.Title, live.GetKind()+" "+qualified(live))
 }
 
@@ -477,7 +478,7 @@ func (c *Controller) resolve(system delivery.System, decision *delivery.Decision
 			// It is not known which clusters are gone.
 			unread = true
 		case watched && state.Settled():
-			n.fail(placementv1.ReasonDeliveryFailed, "Berth can't read %s, whose objects it has to refer to: %v", resource.GroupResource(), state.Err)
+			n.fail(placementv1.ReasonDeliveryFailed, "Berth can't read %s, to which the delivered object has to refer: %v", resource.GroupResource(), state.Err)
 			n.unreadable = true
 			return false
 		default:
@@ -788,8 +789,8 @@ func (c *Controller) find(ctx context.Context, id name, want *wanted, subject st
 		return nil, false, refused(err, subject, want.system, n)
 	case !deliveredFor(found, owner):
 		c.foreign.block(id, owner)
-		n.fail(placementv1.ReasonForeignObject, "%s exists and was written by %s: Berth does not change it; delete it, or rename the object "+
-			"that is placed", subject, managerOf(found))
+		n.fail(placementv1.ReasonForeignObject, "%s exists and was written by %s: Berth does not change it; delete that object, or rename the "+
+			"placed object", subject, managerOf(found))
 		return nil, false, nil
 	}
 	return found, true, nil

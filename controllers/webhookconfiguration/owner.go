@@ -50,7 +50,7 @@ type Owners struct {
 }
 
 // errNoOwner is the reason why a configuration is not created: without an owner, nothing would ever delete it.
-var errNoOwner = errors.New("the ClusterRole that would own it is missing, or can't be read")
+var errNoOwner = errors.New("the ClusterRole that would own the configuration is missing, or can't be read")
 
 // mayCreate returns an error that wraps errNoOwner if a configuration must not be created because owners, what read returned, is empty
 // although it needs one. Either the ClusterRoles are not created yet, or Berth is being uninstalled and this replica is about to end. A

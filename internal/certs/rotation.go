@@ -194,7 +194,7 @@ func decode(text []byte) ([]*x509.Certificate, error) {
 		out = append(out, c)
 	}
 	if len(out) == 0 {
-		return nil, errors.New("it has no certificate in PEM")
+		return nil, errors.New("the text has no certificate in PEM")
 	}
 	return out, nil
 }

@@ -202,7 +202,7 @@ func (i *Installation) checkLease() []Finding {
 			"of the pods", "check-the-state"}}
 	}
 	if spec := i.Lease.Spec; !i.led() {
-		return []Finding{{Error, ObjectLease, fmt.Sprintf("its holder %s renewed it last at %s, so no replica is the leader now: look at the logs of the pods",
+		return []Finding{{Error, ObjectLease, fmt.Sprintf("its holder %s renewed the Lease last at %s, so no replica is the leader now: look at the logs of the pods",
 			*spec.HolderIdentity, spec.RenewTime.UTC().Format(time.RFC3339)), "check-the-state"}}
 	}
 	return nil
@@ -264,11 +264,11 @@ func (i *Installation) checkWebhooks() []Finding {
 	}
 	var out []Finding
 	if len(i.Mutating) == 0 && enforced("PlacementPolicy") && !i.unread(ObjectMutating) {
-		out = append(out, Finding{Error, ObjectMutating, "Berth has none, so objects are admitted without a decision of policies: look at the logs of " +
-			"the leader", "webhookpending"})
+		out = append(out, Finding{Error, ObjectMutating, "Berth has no MutatingWebhookConfiguration, so objects are admitted without a decision of " +
+			"policies: look at the logs of the leader", "webhookpending"})
 	}
 	if len(i.Validating) == 0 && len(i.Objects) > 0 && !i.unread(ObjectValidating) {
-		out = append(out, Finding{Error, ObjectValidating, "Berth has none, so policies are not checked when they are applied, and no " +
+		out = append(out, Finding{Error, ObjectValidating, "Berth has no ValidatingWebhookConfiguration, so policies are not checked when they are applied, and no " +
 			"quota is charged: look at the logs of the leader", "webhookpending"})
 	}
 	return out

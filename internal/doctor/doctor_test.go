@@ -97,7 +97,7 @@ func TestCheck(t *testing.T) {
 		"other version":       {func(i *doctor.Installation) { i.Version = "v0.2.0" }, []string{"warning Deployment berth-controller-manager its version is v0.1.0, and this plugin's is v0.2.0"}},
 		"a build of a commit": {func(i *doctor.Installation) { i.Version = "v0.0.0-20260102030405-abcdef012345+dirty" }, nil},
 		"no leader":           {func(i *doctor.Installation) { i.Lease.Spec.HolderIdentity = nil }, []string{"error Lease berth.placement.berth.dev no replica is the leader"}},
-		"silent leader":       {func(i *doctor.Installation) { i.Lease.Spec.RenewTime.Time = now.Add(-time.Minute) }, []string{"error Lease berth.placement.berth.dev its holder pod-1 renewed it last at 2026-01-02T03:03:05Z"}},
+		"silent leader":       {func(i *doctor.Installation) { i.Lease.Spec.RenewTime.Time = now.Add(-time.Minute) }, []string{"error Lease berth.placement.berth.dev its holder pod-1 renewed the Lease last at 2026-01-02T03:03:05Z"}},
 		"no certificate":      {func(i *doctor.Installation) { i.Certificate = nil }, []string{"error Secret berth-webhook-cert has no certificate"}},
 		"expired":             {func(i *doctor.Installation) { i.Certificate = certificate(t, now.Add(-time.Minute)) }, []string{"error Secret berth-webhook-cert its certificate has expired"}},
 		"expires soon":        {func(i *doctor.Installation) { i.Certificate = certificate(t, now.Add(time.Hour)) }, []string{"warning Secret berth-webhook-cert its certificate expires at 2026-01-02T04:04:05Z"}},
@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 			"error MutatingWebhookConfiguration berth-placement the caBundle of fail.berth.dev does not verify the serving certificate",
 		}},
 		"no webhooks": {func(i *doctor.Installation) { i.Mutating, i.Validating = nil, nil }, []string{
-			"error MutatingWebhookConfigurations Berth has none, so objects are admitted without a decision of policies", "error ValidatingWebhookConfigurations Berth has none",
+			"error MutatingWebhookConfigurations Berth has no MutatingWebhookConfiguration, so objects are admitted without a decision of policies", "error ValidatingWebhookConfigurations Berth has no ValidatingWebhookConfiguration",
 		}},
 		"no webhooks are needed": {func(i *doctor.Installation) { i.Mutating, i.Validating, i.Objects = nil, nil, nil }, nil},
 		"old status":             {func(i *doctor.Installation) { i.Objects[0].Generation = 2 }, []string{"error PlacementPolicy p its status is older than its spec"}},

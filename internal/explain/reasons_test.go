@@ -793,7 +793,7 @@ func TestWaits(t *testing.T) {
 		},
 		"Terminating": {
 			remediation: `{budget: {maxPerMinute: 1}}`, terminating: true,
-			want: "the object keeps the current value until it is gone: it is being deleted, so Berth does not patch it. Remove its finalizers if nothing else does",
+			want: "the object keeps the current value until it is gone: Berth does not patch an object that is being deleted. Remove the object's finalizers if nothing else does",
 		},
 		"New":    {remediation: `{mode: Approved}`, created: true},
 		"Denied": {remediation: `{}`, rego: "\n\nerrors contains \"no\"", want: "the object keeps the current value while PlacementPolicy p denies the object"},

@@ -50,7 +50,7 @@ func (f *Finder) findingsOfDelivery(spec placementv1.PlacementPolicySpec, m *mat
 		if module.FromRules() {
 			gap = "no rule gives clusters"
 		}
-		out = append(out, advice("%s: %s, so it delivers only objects that other policies give clusters", path, gap))
+		out = append(out, advice("%s: %s, so the policy delivers only objects to which other policies give clusters", path, gap))
 	} else if r := spec.Delivery.Replicas; r != nil && r.DivideBy == placementv1.DivideByWeight && module.FromRules() && !givesWeights(spec.Rules) {
 		out = append(out, mistake("%s: no rule gives weights, so that each cluster has the weight 1. Set weights: Score in a rule with prefer, "+
 			"or divideBy: Even", path.Child("replicas", "divideBy")))
@@ -130,7 +130,7 @@ func (f *Finder) undelivered(system delivery.System, namespaced, clusterScoped b
 	subject := "nothing"
 	switch {
 	case scopes == 0:
-		return fmt.Sprintf("the policy matches only cluster-scoped types, and the objects of %s are namespaced: nothing is delivered to it. "+
+		return fmt.Sprintf("the policy matches only cluster-scoped types, and the objects of %[1]s are namespaced: nothing is delivered to %[1]s. "+
 			"Match namespaced types, or remove this field", system.Title)
 	case len(unserved) == 0, unknown && len(unserved) < scopes:
 		return ""

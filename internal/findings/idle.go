@@ -61,7 +61,7 @@ func (f *Finder) findingsOfIdleRules(ctx context.Context, spec placementv1.Place
 			var why string
 			switch key, value, found := labelOf(rule.When.ObjectSelector, matched[name]); {
 			case found:
-				why = fmt.Sprintf("label %s, which namespace %s has (%q): to select by the labels of the namespace, move it to %s", key, name, value,
+				why = fmt.Sprintf("label %s, which namespace %s has (%q): to select by the labels of the namespace, move the label to %s", key, name, value,
 					path.Child("namespaceSelector"))
 			case slices.Contains(namedBy(rule.When.ObjectSelector), name):
 				why = fmt.Sprintf("label %s=%s, which objects of namespace %s do not have by themselves: to select by the name of the namespace, use %s with "+

@@ -47,7 +47,7 @@ func TestIdleRules(t *testing.T) {
 		"Label": {
 			&placementv1.RuleCondition{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", "team": "why"}}},
 			`spec.rules[0].when.objectSelector: rule a decides none of the objects that the policy matches, and it selects objects with label team, which namespace shop has ("why"): ` +
-				`to select by the labels of the namespace, move it to spec.rules[0].when.namespaceSelector`,
+				`to select by the labels of the namespace, move the label to spec.rules[0].when.namespaceSelector`,
 		},
 		"Name": {
 			&placementv1.RuleCondition{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"namespace": "bank"}}},

@@ -53,8 +53,8 @@ func (f *Finder) findingsOfOthers(ctx context.Context, name string, spec placeme
 		}
 		if requiresAlways(spec) && requiresAlways(theirs) && matchTogether(spec.Match, theirs.Match) &&
 			!rules.CanBeMet(slices.Concat(spec.Rules[0].Require, theirs.Rules[0].Require)) {
-			out = append(out, advice("spec.rules[0].require: no cluster meets these and the requirements of policy %s, which matches the same objects: "+
-				"they are denied, because an object gets the clusters that all policies allow. Change one of the policies, or what it matches", other.Name))
+			out = append(out, advice("spec.rules[0].require: no cluster meets these requirements and those of policy %s, which matches the same objects: "+
+				"the objects are denied, because an object gets the clusters that all policies allow. Change one of the policies, or what it matches", other.Name))
 		}
 		if spec.Priority <= theirs.Priority && ours.mayMeet(theirs) {
 			out = append(out, findingsOfSettings(ours, setter{other.Name, theirs.Priority, f.sourcesOf(ctx, other.Name, theirs)})...)
@@ -99,8 +99,8 @@ func findingsOfSettings(ours, theirs setter) []Finding {
 					who = fmt.Sprintf("rule %s of policy %s", their.rule, theirs.name)
 				}
 			}
-			text := fmt.Sprintf("%s sets it to %q on %s, and they get %s: %s, or set the field in only one policy", who, their.values[field].text, where,
-				winner, why)
+			text := fmt.Sprintf("%s sets this field to %q on %s, and these objects get %s: %s, or set the field in only one policy",
+				who, their.values[field].text, where, winner, why)
 			if our.rule == "" {
 				text = field.String() + ": " + text
 			}

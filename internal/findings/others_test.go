@@ -56,7 +56,7 @@ func TestPoliciesThatLeaveNoCluster(t *testing.T) {
 		other placementv1.PlacementPolicy
 		want  string
 	}{
-		"Contradiction":  {policyOf(t, "b", us, "prod"), "spec.rules[0].require: no cluster meets these and the requirements of policy b, which matches the same objects"},
+		"Contradiction":  {policyOf(t, "b", us, "prod"), "spec.rules[0].require: no cluster meets these requirements and those of policy b, which matches the same objects"},
 		"OtherObjects":   {policyOf(t, "b", us, "test"), ""},
 		"Overlap":        {policyOf(t, "b", "require: [{field: region, operator: In, values: [us, eu]}]", "prod"), ""},
 		"Conditional":    {policyOf(t, "b", us+", when: {expression: has(object.spec.replicas)}", "prod"), ""},
@@ -129,15 +129,15 @@ func TestPoliciesThatSetAField(t *testing.T) {
 		other, policy placementv1.PlacementPolicy
 		want          string
 	}{
-		"FirstName": {policyOf(t, "a", gold, "prod"), ours, `spec.rules[0].set.labels[tier]: policy a sets it to "gold" on objects that both policies match, ` +
-			"and they get the value of policy a: spec.priority of both is 0, and the policy whose name sorts first wins. Change one of these priorities, or set the field in only one policy"},
-		"LastName": {policyOf(t, "c", gold, "prod"), ours, "and they get the value here: spec.priority of both is 0"},
+		"FirstName": {policyOf(t, "a", gold, "prod"), ours, `spec.rules[0].set.labels[tier]: policy a sets this field to "gold" on objects that both policies match, ` +
+			"and these objects get the value of policy a: spec.priority of both is 0, and the policy whose name sorts first wins. Change one of these priorities, or set the field in only one policy"},
+		"LastName": {policyOf(t, "c", gold, "prod"), ours, "and these objects get the value here: spec.priority of both is 0"},
 		// The author of the other policy is told.
 		"Higher":        {change(policyOf(t, "a", gold, "prod"), priority(-1)), ours, ""},
-		"Lower":         {change(policyOf(t, "c", gold, "prod"), priority(1)), ours, "and they get the value of policy c: spec.priority is 0 here, and 1 there"},
-		"Template":      {policyOf(t, "a", "set: {labels: {tier: '{namespace}'}}", "prod"), ours, `sets it to "{namespace}"`},
+		"Lower":         {change(policyOf(t, "c", gold, "prod"), priority(1)), ours, "and these objects get the value of policy c: spec.priority is 0 here, and 1 there"},
+		"Template":      {policyOf(t, "a", "set: {labels: {tier: '{namespace}'}}", "prod"), ours, `sets this field to "{namespace}"`},
 		"Wider":         {change(policyOf(t, "a", gold, "prod"), wide), ours, "labels[tier]"},
-		"HigherIsWider": {change(change(policyOf(t, "a", gold, "prod"), wide), priority(1)), ours, "they get the value of policy a"},
+		"HigherIsWider": {change(change(policyOf(t, "a", gold, "prod"), wide), priority(1)), ours, "these objects get the value of policy a"},
 		"Class": {policyOf(t, "a", gold, "prod"), policyOf(t, "b", "set: {labels: {tier: gold}, priorityClassName: silver}", "prod"),
 			"spec.rules[0].set.priorityClassName"},
 		// A policy of higher priority makes an exception from another one.
@@ -148,7 +148,7 @@ func TestPoliciesThatSetAField(t *testing.T) {
 		"OtherKey":     {policyOf(t, "a", "set: {labels: {level: gold}}", "prod"), ours, ""},
 
 		// Rules with conditions.
-		"Conditional":     {policyOf(t, "a", scaled+gold, "prod"), ours, `spec.rules[0].set.labels[tier]: rule a of policy a sets it to "gold" ` + both},
+		"Conditional":     {policyOf(t, "a", scaled+gold, "prod"), ours, `spec.rules[0].set.labels[tier]: rule a of policy a sets this field to "gold" ` + both},
 		"OursToo":         {policyOf(t, "a", scaled+gold, "prod"), policyOf(t, "b", scaled+silver, "prod"), both},
 		"OtherExpression": {policyOf(t, "a", "when: {expression: has(object.spec.paused)}, "+gold, "prod"), policyOf(t, "b", scaled+silver, "prod"), ""},
 		"Narrower":        {policyOf(t, "a", ofWeb+gold, "prod"), policyOf(t, "b", ofSome+silver, "prod"), both},
@@ -162,7 +162,7 @@ func TestPoliciesThatSetAField(t *testing.T) {
 		"TheRest":          {rules(policyOf(t, "a", gold, "prod"), ofWeb+"set: {labels: {tier: silver}}", gold), policyOf(t, "b", ofWeb+silver, "prod"), ""},
 		"NeverReached":     {rules(policyOf(t, "a", gold, "prod"), ofSome+"set: {labels: {tier: silver}}", ofWeb+gold), ours, ""},
 		"LeavesToTheNext":  {policyOf(t, "a", ofWeb+gold+", limit: 1, otherwise: NextRule", "prod"), ours, ""},
-		"ConditionalLower": {change(policyOf(t, "a", ofSome+gold, "prod"), priority(1)), policyOf(t, "b", ofWeb+silver, "prod"), "they get the value of policy a: spec.priority is 0"},
+		"ConditionalLower": {change(policyOf(t, "a", ofSome+gold, "prod"), priority(1)), policyOf(t, "b", ofWeb+silver, "prod"), "these objects get the value of policy a: spec.priority is 0"},
 		// The value of the lower priority is for the other objects.
 		"ConditionalException": {change(policyOf(t, "a", ofWeb+gold, "prod"), priority(1)), policyOf(t, "b", ofSome+silver, "prod"), ""},
 		"MatchCondition":       {policyOf(t, "a", gold, "prod"), change(ours, conditional), "labels[tier]"},
@@ -172,12 +172,12 @@ func TestPoliciesThatSetAField(t *testing.T) {
 
 		// Rego.
 		"RegoDiffers": {policyOf(t, "a", gold, "prod"), rego(ours, `labels.tier := "silver"`),
-			`labels[tier]: policy a sets it to "gold" on objects that both policies match, and they get the value of policy a`},
-		"OtherIsRego":  {rego(policyOf(t, "a", gold, "prod"), `labels["tier"] := "gold"`), ours, `spec.rules[0].set.labels[tier]: policy a sets it to "gold"`},
-		"BothRego":     {rego(policyOf(t, "a", gold, "prod"), `scheduling.priorityClassName := "gold"`), rego(ours, `scheduling := {"priorityClassName": "silver"}`), `priorityClassName: policy a sets it to "gold"`},
+			`labels[tier]: policy a sets this field to "gold" on objects that both policies match, and these objects get the value of policy a`},
+		"OtherIsRego":  {rego(policyOf(t, "a", gold, "prod"), `labels["tier"] := "gold"`), ours, `spec.rules[0].set.labels[tier]: policy a sets this field to "gold"`},
+		"BothRego":     {rego(policyOf(t, "a", gold, "prod"), `scheduling.priorityClassName := "gold"`), rego(ours, `scheduling := {"priorityClassName": "silver"}`), `priorityClassName: policy a sets this field to "gold"`},
 		"RegoOfSome":   {rego(policyOf(t, "a", gold, "prod"), `labels.tier := "gold" if input.spec.replicas > 1`), ours, ""},
 		"RegoOfObject": {rego(policyOf(t, "a", gold, "prod"), `labels.tier := input.kind`), ours, ""},
-		"RegoAndRule":  {rego(policyOf(t, "a", gold, "prod"), `labels.tier := "gold"`), policyOf(t, "b", ofWeb+silver, "prod"), `policy a sets it to "gold" ` + both},
+		"RegoAndRule":  {rego(policyOf(t, "a", gold, "prod"), `labels.tier := "gold"`), policyOf(t, "b", ofWeb+silver, "prod"), `policy a sets this field to "gold" ` + both},
 		"NoRego":       {rego(policyOf(t, "a", gold, "prod"), `labels.tier := `), ours, ""},
 		"Itself":       {policyOf(t, "b", gold, "prod"), ours, ""},
 		"RolledBack":   {change(policyOf(t, "a", gold, "prod"), rollBack), ours, ""},

@@ -655,10 +655,10 @@ func (f *Finder) findingsOfClasses(ctx context.Context, spec placementv1.Placeme
 		if known == nil {
 			var err error
 			if known, err = f.PriorityClasses.Names(ctx); err != nil {
-				return []Finding{s.at.finding(Notice, fmt.Sprintf("cannot check that the class exists: %v", err))}
+				return []Finding{s.at.finding(Notice, fmt.Sprintf("cannot check that the PriorityClass exists: %v", err))}
 			}
 		}
-		who := "of an object that gets it"
+		who := "of an object that gets this class"
 		if s.at.field != "" {
 			who = "of an object that the rule decides"
 		}

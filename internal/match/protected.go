@@ -222,7 +222,7 @@ func Remarks(m placementv1.Match, path *field.Path) []string {
 		}
 		if len(named) > 0 {
 			out = append(out, fmt.Sprintf("%s: the cluster needs %s to start and to add nodes: while Berth is down, or if the policy denies such objects, "+
-				"it may do neither", at, strings.Join(named, ", ")))
+				"the cluster may do neither", at, strings.Join(named, ", ")))
 		}
 		if len(missed) > 0 {
 			if more := len(missed) - maxListed; more > 0 {

@@ -92,7 +92,7 @@ func TestRemarks(t *testing.T) {
 		want  []string
 	}{
 		"Names":     {rules: []placementv1.ResourceRule{rule("apps", "*", "deployments"), rule("apps", "v1", "*"), rule("*", "v1", "pods")}},
-		"Bootstrap": {rules: []placementv1.ResourceRule{rule("apps", "v1", "deployments"), rule("storage.k8s.io", "*", "csinodes")}, want: []string{"match.resourceRules[1]: the cluster needs csinodes.storage.k8s.io to start and to add nodes: while Berth is down, or if the policy denies such objects, it may do neither"}},
+		"Bootstrap": {rules: []placementv1.ResourceRule{rule("apps", "v1", "deployments"), rule("storage.k8s.io", "*", "csinodes")}, want: []string{"match.resourceRules[1]: the cluster needs csinodes.storage.k8s.io to start and to add nodes: while Berth is down, or if the policy denies such objects, the cluster may do neither"}},
 		"Wildcard":  {rules: []placementv1.ResourceRule{rule("*", "v1", "csinodes")}, want: []string{"match.resourceRules[0]: wildcards do not match csinodes.storage.k8s.io; to match a type, name both its group and resource"}},
 		"Everything": {rules: []placementv1.ResourceRule{rule("*", "*", "*")}, want: []string{"match.resourceRules[0]: wildcards do not match clusterroles.rbac.authorization.k8s.io, clusterrolebindings.rbac.authorization.k8s.io, " +
 			"roles.rbac.authorization.k8s.io, rolebindings.rbac.authorization.k8s.io, and 11 other types that a cluster needs to start; to match a type, name both its group and resource"}},

@@ -241,7 +241,7 @@ func (c *converter) gatherDocuments(cm corev1.ConfigMap) {
 			continue
 		}
 		if slices.Contains(language.Roots, cm.Namespace) {
-			c.addFinding(source, LeftOut, "it is at data.%s, where Berth keeps cluster data: move it to a namespace of another name, and change the "+
+			c.addFinding(source, LeftOut, "the value is at data.%s, where Berth keeps cluster data: move the ConfigMap to a namespace of another name, and change the "+
 				"policies that read it", cm.Namespace)
 			continue
 		}
@@ -262,7 +262,7 @@ func (c *converter) gatherModules(cm corev1.ConfigMap) {
 		case err != nil:
 			c.addFinding(source, LeftOut, "%v", err)
 		case m.ambiguous:
-			c.addFinding(source, LeftOut, "it means one thing in Rego v0 and another in v1: say which by --rego-version")
+			c.addFinding(source, LeftOut, "the module means one thing in Rego v0 and another in v1: say which by --rego-version")
 		default:
 			c.modules = append(c.modules, m)
 		}

@@ -363,7 +363,7 @@ labels := data.kubernetes[input.kind]
 			},
 			policies: []string{"scheduling v1 n/scheduling/p.rego"},
 			findings: []string{
-				"clusters/taken/a.json: left out: it is at data.clusters, where Berth keeps cluster data",
+				"clusters/taken/a.json: left out: the value is at data.clusters, where Berth keeps cluster data",
 				"n/dynamic/p.rego: left out: dynamic.rego:3:11: berth_unresolved_read",
 				"n/empty/p.rego: left out: it is no Rego: as Rego v1: ",
 				"n/http/p.rego: left out: http.rego:3:19: rego_type_error: undefined function http.send (http.send is not allowed",
@@ -612,7 +612,7 @@ labels := data.n.d
 labels := {}
 if { input.x }
 `)},
-			findings: []string{"n/p/p.rego: left out: it means one thing in Rego v0 and another in v1: say which by --rego-version"},
+			findings: []string{"n/p/p.rego: left out: the module means one thing in Rego v0 and another in v1: say which by --rego-version"},
 		},
 		"LanguageIsSaid": {
 			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", `package p

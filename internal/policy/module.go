@@ -178,7 +178,7 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 		}
 		m.InputBytes = int(spec.Limits.MaxInputBytes())
 		if m.Remote.secretsOf(spec.Match); m.Remote.MatchesSecrets {
-			m.Warnings = append(m.Warnings, "the policy matches secrets: the engine gets them without data, stringData, and the annotation "+
+			m.Warnings = append(m.Warnings, "the policy matches secrets: the engine gets Secrets without data, stringData, and the annotation "+
 				corev1.LastAppliedConfigAnnotation)
 		}
 		return m, nil

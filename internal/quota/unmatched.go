@@ -95,7 +95,7 @@ func SuggestCounted(t schema.GroupResource, served *match.ServedTypes) string {
 // requests; for these it suggests the requests.
 func ExplainUntracked(name corev1.ResourceName, served *match.ServedTypes) string {
 	if counted, ok := strings.CutPrefix(string(name), countPrefix); ok && match.NeverMatched(schema.ParseGroupResource(counted)) {
-		return fmt.Sprintf(": %s are never counted, so that a full quota can't stop the cluster. Remove it", counted)
+		return fmt.Sprintf(": %s are never counted, so that a full quota can't stop the cluster. Remove the name", counted)
 	}
 	if meant := meantDevices(name); meant != "" {
 		return fmt.Sprintf(" (did you mean %s?)", meant)

@@ -167,7 +167,7 @@ func EvictionFields() *projection.FieldSet {
 }
 
 // terminating is the reason why a terminating object is reported and not patched.
-const terminating = "being deleted: Berth does not patch it; if it stays, see which finalizers hold it"
+const terminating = "the object is being deleted, so Berth does not patch it; if the object stays, see which finalizers hold it"
 
 // Qualify sets Immutable of each change in the verdicts on an existing object to why remediation can't make the change, and to "" if an
 // eviction can: remediation can change the scheduling of a Pod by an eviction, if the policy allows evictions and another Pod takes the

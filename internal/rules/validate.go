@@ -138,7 +138,7 @@ func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
 			}
 			switch {
 			case appliesToAll(earlier.When):
-				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) applies to all objects. Give it a condition in when, or move it to the end",
+				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) applies to all objects. Give that rule a condition in when, or move it to the end",
 					rule.Name, earlier.Name, path.Index(j))
 			case equality.Semantic.DeepEqual(earlier.When, rule.When):
 				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) has the same condition. Merge the two rules, or change a condition",

@@ -41,7 +41,7 @@ func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 			"Replicated conditions; "+whereDecided(s))
 	case f.RolloutPending:
 		return isFalse(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as "+
-			"a ControllerRevision first; if it can't, remove spec.rollout to put the newest version in force everywhere")
+			"a ControllerRevision first; if Berth can't, remove spec.rollout to put the newest version in force everywhere")
 	case s.State == placementv1.RolloutComplete && s.Message == "":
 		return isTrue(placementv1.ReasonRolledOut, whereDecided(s))
 	case s.State == placementv1.RolloutRolledBack && s.Message == "":

@@ -253,7 +253,7 @@ func TestWarnOfScheduling(t *testing.T) {
 		}},
 		"Rego": {spec: `{rego: "package p\n\nscheduling.nodeSelector.disk := \"sdd\"\n\nscheduling.priorityClassName := \"golden\""}`, want: []string{
 			`p.rego:3:33: no node has the value "sdd" of label disk now, so that the pods stay pending; there are "ssd"`,
-			`p.rego:5:33: no PriorityClass has the name "golden" now, so that no pod of an object that gets it can be created; there are "gold"`,
+			`p.rego:5:33: no PriorityClass has the name "golden" now, so that no pod of an object that gets this class can be created; there are "gold"`,
 		}},
 		"RegoOfTheObject": {spec: `{rego: "package p\n\nscheduling.nodeSelector.disk := input.metadata.labels.disk"}`},
 	} {

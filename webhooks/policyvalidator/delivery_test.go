@@ -99,7 +99,7 @@ func TestKindsOfSystemsThatAreNotServed(t *testing.T) {
 		"no type is known, no kind":                        {karmada, []placementv1.ResourceRule{namespaced}, "", true, of("propagationpolicies", "nothing")},
 		"KubeFleet, namespaced":                            {fleet, []placementv1.ResourceRule{namespaced}, "resourceplacements", false, ""},
 		"KubeFleet, cluster-scoped":                        {fleet, []placementv1.ResourceRule{clusterScoped}, "clusterresourceplacements", false, ""},
-		"a system without a kind for cluster-scoped":       {decision, []placementv1.ResourceRule{clusterScoped}, "placementdecisions", false, "the policy matches only cluster-scoped types, and the objects of SIG Multicluster are namespaced: nothing is delivered to it. Match namespaced types, or remove this field"},
+		"a system without a kind for cluster-scoped":       {decision, []placementv1.ResourceRule{clusterScoped}, "placementdecisions", false, "the policy matches only cluster-scoped types, and the objects of SIG Multicluster are namespaced: nothing is delivered to SIG Multicluster. Match namespaced types, or remove this field"},
 		"a system without a kind for some objects, served": {decision, []placementv1.ResourceRule{namespaced, clusterScoped}, "placementdecisions", false, ""},
 		"two kinds for namespaced objects, one is missing": {ocm, []placementv1.ResourceRule{namespaced}, "placements", false, "the API server does not serve placementdecisions.cluster.open-cluster-management.io in version v1beta1: nothing is delivered to Open Cluster Management before its CRDs are installed"},
 	} {
@@ -137,7 +137,7 @@ func TestDeliveryOfRules(t *testing.T) {
 		divideBy placementv1.DivisionBasis
 		want     []string
 	}{
-		"NoClusters": {rules: "[{name: a, warn: w}]", want: []string{"spec.delivery: no rule gives clusters, so it delivers only objects that other policies give clusters"}},
+		"NoClusters": {rules: "[{name: a, warn: w}]", want: []string{"spec.delivery: no rule gives clusters, so the policy delivers only objects to which other policies give clusters"}},
 		"NoWeights": {rules: "[{name: a, limit: 1}]", divideBy: placementv1.DivideByWeight,
 			want: []string{"spec.delivery.replicas.divideBy: no rule gives weights, so that each cluster has the weight 1. Set weights: Score in a rule with prefer, or divideBy: Even"}},
 		"Weights": {rules: "[{name: a, prefer: [{field: region, operator: Exists, weight: 1}], weights: Score}]", divideBy: placementv1.DivideByWeight},
@@ -178,7 +178,7 @@ func TestDeliveryWithoutEffect(t *testing.T) {
 		"DryRun":   {placementv1.ModeDryRun, placing, []string{"spec.delivery has no effect in mode DryRun: nothing is delivered before mode is Enforce"}},
 		"Warn":     {placementv1.ModeWarn, placing, []string{"spec.delivery has no effect in mode Warn: nothing is delivered before mode is Enforce"}},
 		"NoClusters": {
-			placementv1.ModeEnforce, labeling, []string{"spec.delivery: the policy has no rule clusters, so it delivers only objects that other policies give clusters"},
+			placementv1.ModeEnforce, labeling, []string{"spec.delivery: the policy has no rule clusters, so the policy delivers only objects to which other policies give clusters"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

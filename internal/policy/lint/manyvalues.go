@@ -38,8 +38,8 @@ func (r *Report) checkManyValues(module *ast.Module) {
 		}
 		for clause := rule; clause != nil; clause = clause.Else {
 			if collection := manyValues(clause); collection != nil {
-				r.warnAt(clause.Location, fmt.Sprintf("%s has a different value for each member of %s that the clause matches: if it matches two, the evaluation fails. "+
-					"Choose one, as in min({name | some name, member in %s; ...})", clause.Head.Ref(), collection, collection))
+				r.warnAt(clause.Location, fmt.Sprintf("%s has a different value for each member of %s that the clause matches: if the clause matches two, "+
+					"the evaluation fails. Choose one, as in min({name | some name, member in %s; ...})", clause.Head.Ref(), collection, collection))
 			}
 		}
 	}

@@ -26,7 +26,7 @@ import (
 )
 
 func TestManyValues(t *testing.T) {
-	const two = "of data.clusters that the clause matches: if it matches two, the evaluation fails"
+	const two = "of data.clusters that the clause matches: if the clause matches two, the evaluation fails"
 	v0, v1 := placementv1.RegoV0, placementv1.RegoV1
 	tests := map[string]struct {
 		version placementv1.RegoVersion

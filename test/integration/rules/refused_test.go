@@ -88,7 +88,7 @@ match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deplo
 	Entry("that prefer the most of a version", "rules: [{name: a, prefer: [{field: version, operator: Most, weight: 10}], limit: 1}]",
 		`spec.rules[0].prefer[0].field: Forbidden: Most and Least read numbers and quantities, and no versions: set operator: Gte with a version, once for each step that matters`),
 	Entry("that are unreachable", "rules: [{name: a, limit: 1}, {name: b, limit: 2}]",
-		`spec.rules[1]: Forbidden: rule b is never reached: rule a (spec.rules[0]) applies to all objects. Give it a condition in when, or move it to the end`),
+		`spec.rules[1]: Forbidden: rule b is never reached: rule a (spec.rules[0]) applies to all objects. Give that rule a condition in when, or move it to the end`),
 	Entry("with the condition of another", "rules: [{name: a, when: {expression: 'true'}, limit: 1}, {name: b, when: {expression: 'true'}, limit: 2}]",
 		`spec.rules[1]: Forbidden: rule b is never reached: rule a (spec.rules[0]) has the same condition. Merge the two rules, or change a condition`),
 	Entry("with the name of another", "rules: [{name: a, when: {expression: 'true'}, limit: 1}, {name: a, limit: 2}]",
