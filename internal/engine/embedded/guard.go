@@ -439,8 +439,8 @@ func replaced(operands []*ast.Term) *engine.LimitError {
 	return overAll(len(text)+strings.Count(string(text), string(old))*length(operands[2].Value), maxText, "bytes")
 }
 
-// substituted limits the string that regex.replace returns. At most, the replacement stands at each byte of the text and at its end, or each
-// byte of the replacement stands for the whole text.
+// substituted limits the string that regex.replace returns. At most, it has the replacement at each byte of the text and at its end, or the
+// whole text for each byte of the replacement.
 func substituted(operands []*ast.Term) *engine.LimitError {
 	return overAll((length(operands[0].Value)+1)*length(operands[2].Value), maxNodeBytes, "bytes")
 }
