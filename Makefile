@@ -264,21 +264,28 @@ FUZZ_ADMISSION_RUNS ?= $(shell echo $$((200 * $(BUDGET))))x
 # The targets of fuzzing, without Fuzz.
 FUZZ ?= Fields RandomPolicies Integers Numbers Cost Divide Of Verdicts Admission
 
-# Runs a target of fuzzing: its name, its package, for how long or how often, and further arguments of go test. Minimizing a recipe of
+# With no, fuzzing is not guided by the code that an input reaches. For that, Go would compile all packages once more, which takes longer
+# than a short search.
+FUZZ_GUIDED ?= yes
+
+# Runs a target of fuzzing: its name, its package, for how long or how often, and further flags of tests. Minimizing a recipe of
 # FuzzAdmission takes hundreds of requests to the API server.
-fuzz_target = $(if $(filter $(1),$(FUZZ)),go test -vet=off $(TEST_LINK) $(2) -run='^$$' -fuzz='^Fuzz$(1)$$' -fuzztime=$(3) $(4))
+fuzz_target = $(if $(filter $(1),$(FUZZ)),$(if $(filter no,$(FUZZ_GUIDED)), \
+  go test -c -vet=off $(TEST_LINK) -o bin/fuzz.test $(2) && cd $(2) && $(CURDIR)/bin/fuzz.test -test.fuzzcachedir=$(CURDIR)/bin/fuzz, \
+  go test -vet=off $(TEST_LINK) $(2)) \
+  -test.run='^$$' -test.fuzz='^Fuzz$(1)$$' -test.fuzztime=$(3) $(4))
 
 .PHONY: fuzz
 fuzz: $(assets) ## Look for policies that the engine or the analysis of fields gets wrong, pods that predicates get wrong, objects that admission alters or that cost too much, divisions of replicas that break a rule, for FUZZTIME, FUZZ_NUMBERS_RUNS, or FUZZ_COST_RUNS each; and for requests that get past policies, in FUZZ_ADMISSION_RUNS recipes.
-	$(call fuzz_target,Fields,./internal/policy/analysis,$(FUZZTIME),-fuzzminimizetime=10x)
-	$(call fuzz_target,RandomPolicies,./internal/engine/embedded,$(FUZZTIME),-fuzzminimizetime=10x)
-	$(call fuzz_target,Integers,./internal/projection,$(FUZZTIME),-fuzzminimizetime=10x)
-	$(call fuzz_target,Numbers,./webhooks/placementmutator,$(FUZZ_NUMBERS_RUNS),-fuzzminimizetime=10x)
-	$(call fuzz_target,Cost,./webhooks/placementmutator,$(FUZZ_COST_RUNS),-fuzzminimizetime=1x -parallel=1)
-	$(call fuzz_target,Divide,./internal/division,$(FUZZTIME),-fuzzminimizetime=10x)
-	$(call fuzz_target,Of,./internal/workload,$(FUZZTIME),-fuzzminimizetime=10x)
-	$(call fuzz_target,Verdicts,./internal/predicates,$(FUZZTIME),-fuzzminimizetime=10x)
-	$(call fuzz_target,Admission,./test/fuzz/admission,$(FUZZ_ADMISSION_RUNS),-fuzzminimizetime=10x -parallel=2)
+	$(call fuzz_target,Fields,./internal/policy/analysis,$(FUZZTIME),-test.fuzzminimizetime=10x)
+	$(call fuzz_target,RandomPolicies,./internal/engine/embedded,$(FUZZTIME),-test.fuzzminimizetime=10x)
+	$(call fuzz_target,Integers,./internal/projection,$(FUZZTIME),-test.fuzzminimizetime=10x)
+	$(call fuzz_target,Numbers,./webhooks/placementmutator,$(FUZZ_NUMBERS_RUNS),-test.fuzzminimizetime=10x)
+	$(call fuzz_target,Cost,./webhooks/placementmutator,$(FUZZ_COST_RUNS),-test.fuzzminimizetime=1x -test.parallel=1)
+	$(call fuzz_target,Divide,./internal/division,$(FUZZTIME),-test.fuzzminimizetime=10x)
+	$(call fuzz_target,Of,./internal/workload,$(FUZZTIME),-test.fuzzminimizetime=10x)
+	$(call fuzz_target,Verdicts,./internal/predicates,$(FUZZTIME),-test.fuzzminimizetime=10x)
+	$(call fuzz_target,Admission,./test/fuzz/admission,$(FUZZ_ADMISSION_RUNS),-test.fuzzminimizetime=10x -test.parallel=2)
 
 .PHONY: soak
 soak: $(assets) $(engine) ## Run what is random or searches with a large budget: make fuzz, and the random tests; hours.
