@@ -288,7 +288,7 @@ labels := data.b.labels
 				"left out: no module is of the package z",
 				`n/a/p.rego: converted into PlacementPolicy "a"`,
 				`n/b/p.rego: converted into PlacementPolicy "a": the package a reads its package b`,
-				"n/c/p.rego: not needed: its package c is none of those in --package",
+				"n/c/p.rego: not needed: the package c is none of those in --package, and none of these reads that package",
 			},
 		},
 		"PolicyReadsPolicy": {

@@ -53,14 +53,14 @@ func TestImplied(t *testing.T) {
 
 		"RequiredPreference": {one("limit: 1, require: [{field: region, operator: In, values: [eu]}], prefer: [{field: region, operator: In, values: [eu, ch], weight: 1}]"), always},
 		"HigherRequirement":  {one("limit: 1, require: [{label: l, operator: Gt, values: ['3']}], prefer: [{label: l, operator: Gte, values: ['3'], weight: 1}]"), always},
-		"ExcludedPreference": {one("limit: 1, require: [{field: region, operator: In, values: [eu]}], prefer: [{field: region, operator: In, values: [us], weight: 1}]"), "no eligible cluster meets it"},
+		"ExcludedPreference": {one("limit: 1, require: [{field: region, operator: In, values: [eu]}], prefer: [{field: region, operator: In, values: [us], weight: 1}]"), "no eligible cluster meets this preference"},
 		"NodePreference": {one("candidates: Nodes, require: [{field: zone, operator: In, values: [a]}], prefer: [{label: topology.kubernetes.io/zone, operator: In, values: [a], weight: 1}]"),
-			"each eligible node meets it"},
+			"each eligible node meets this preference"},
 		"NarrowerPreference": {one("limit: 1, require: [{field: region, operator: In, values: [eu, ch]}], prefer: [{field: region, operator: In, values: [eu], weight: 1}]"), ""},
 		"HigherPreference":   {one("limit: 1, require: [{label: l, operator: Gte, values: ['3']}], prefer: [{label: l, operator: Gte, values: ['4'], weight: 1}]"), ""},
 		"OneOfZones":         {one("limit: 1, require: [{field: zone, operator: In, values: [a]}], prefer: [{field: zone, operator: In, values: [b], weight: 1}]"), ""},
 		"ShareOfAll":         {one("weights: Score, require: [{field: region, operator: In, values: [eu]}], prefer: [{field: region, operator: In, values: [eu], weight: 1}]"), ""},
-		"OtherType":          {one("limit: 1, require: [{label: l, operator: In, values: [x]}], prefer: [{label: l, operator: Gte, values: ['3'], weight: 1}]"), "no eligible cluster meets it"},
+		"OtherType":          {one("limit: 1, require: [{label: l, operator: In, values: [x]}], prefer: [{label: l, operator: Gte, values: ['3'], weight: 1}]"), "no eligible cluster meets this preference"},
 
 		"SpreadOfOne":      {one("limit: 1, spread: {field: region, maxClusters: 1}"), "spec.rules[0].spread: only excludes clusters without a domain, because limit counts the clusters of all domains together, and is 1"},
 		"SpreadOfTwo":      {one("limit: 2, spread: {field: region, maxClusters: 1}"), ""},

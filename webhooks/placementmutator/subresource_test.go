@@ -253,7 +253,7 @@ func TestHandleUndecidableSubresources(t *testing.T) {
 func TestHandleUnknownScale(t *testing.T) {
 	f, evaluator, _ := newSubresourceFixture(t, placementv1.FailurePolicyFail)
 	response := f.Handle(t.Context(), subresourceRequest(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "carts"}, "scale", `{"spec":{"replicas":4}}`))
-	if !response.Allowed || len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], "kubectl scale of carts.example.com is not decided") || len(evaluator.inputs) > 0 {
+	if !response.Allowed || len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], "Berth does not decide this kubectl scale of carts.example.com") || len(evaluator.inputs) > 0 {
 		t.Errorf("%+v", response)
 	}
 }
