@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package remediation tracks existing objects. It records which policies match them, how they violate the decisions, which patches were
-// sent, and which objects do not settle (Ledger), and decides when an object may be patched (Scheduler; docs/scheduler.md). It keeps its
-// state in memory and has no clock: callers pass the time.
+// Package remediation tracks existing objects. Ledger records which policies match them, how these violate the decisions, and what has to
+// be moved (plans). Scheduler decides when an object may be patched, and remembers patches and moves: docs/scheduler.md says which part has
+// which state. The package keeps its state in memory and has no clock: callers pass the time.
 package remediation
 
 import (

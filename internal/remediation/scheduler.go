@@ -368,7 +368,7 @@ type waitReason uint8
 
 const (
 	forNothing      waitReason = iota // The object does not wait.
-	forRelease                        // The patches of the policy stopped in the object's namespace because too many failed.
+	forRelease                        // The patches of the policy stopped, everywhere or in the object's namespace, because too many failed.
 	forProbe                          // One patch tests for the others whether patches succeed again.
 	forData                           // The policy's data changed soon after patches for the change before.
 	forChange                         // A change is being assessed, or is not carried out because it would harm too many objects.
@@ -383,7 +383,7 @@ const (
 type block struct {
 	reason waitReason // The kind of rule.
 	policy string     // The name of the policy whose rule it is; "" for the limits of all policies together.
-	until  time.Time  // When the time ends the block; zero if only an event can.
+	until  time.Time  // When the time ends the block, or, with forSettling, when to try again; zero if only an event can end it.
 }
 
 const (
