@@ -88,7 +88,8 @@ type DataFacts struct {
 type Choice struct {
 	// Load is a version that has to be loaded before Choose can choose. Then no other field is set. It is None if the choice is made.
 	Load Ref
-	// Target decides in the stages that InForce has, and Before in all other namespaces. What Lost decides fails.
+	// Target decides in the stages that InForce has reached, and Before in all other namespaces. What Lost decides fails. Before means
+	// nothing if Target is Kept, or if InForce.Complete is set: then Target decides everywhere.
 	Target, Before Ref
 	InForce        InForce // What the replica has in force with this choice.
 	// Err says why Newest does not decide, or which version is lost; nil if all is as the spec and the status say.
@@ -97,7 +98,8 @@ type Choice struct {
 	Waits bool
 }
 
-// Choose returns which versions of a policy decide. It is the only place where that is decided. docs/versions.md has the rules.
+// Choose returns which versions of a policy decide, and in how many stages the one of the rollout does. It is the only place where that is
+// decided. docs/versions.md has the rules. Stages.Of tells the stage of a namespace; policyloader and Assignment.Reached combine the two.
 func Choose(f ChoiceFacts) (out Choice) {
 	if f.Staged {
 		out = f.staged()
