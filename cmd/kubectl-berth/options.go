@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -119,17 +118,9 @@ func (f *simulationFlags) allowedPredicates(config *configuration.ManagerConfigu
 	return out, nil
 }
 
-// Settings of the garbage collector for a command that ends soon: it runs when the heap has grown to five times what was
-// in use, and earlier above memoryLimit, in bytes.
-const (
-	gcPercent   = 400
-	memoryLimit = 800 << 20
-)
-
 // cluster returns the cluster that --from contains or that the kubeconfig names, and the options of its simulation.
 func (f *simulationFlags) cluster(ctx context.Context) (simulation.Cluster, simulation.Options, error) {
-	debug.SetGCPercent(gcPercent)
-	debug.SetMemoryLimit(memoryLimit)
+	simulation.SetGarbageCollector()
 	options, inventories, err := f.settings()
 	if err != nil {
 		return nil, options, err
