@@ -229,7 +229,7 @@ func (b *builder) clustersIn(text *string) *list {
 func (b *builder) intern(names []string) *list {
 	key := "nil"
 	if names != nil {
-		key = fmt.Sprintf("%q", names)
+		key = clusterlist.ArrayText(names)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

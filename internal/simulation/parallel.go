@@ -20,17 +20,20 @@ import (
 	"cmp"
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // Parallel calls f for each number from 0 to n-1, on all processors. It returns the error of one call, if any failed.
 func Parallel(n int, f func(i int) error) error {
 	workers := runtime.GOMAXPROCS(0)
 	errs := make([]error, workers)
+	var next atomic.Int64
 	var group sync.WaitGroup
 	for w := range workers {
 		group.Go(func() {
-			for i := w; i < n && errs[w] == nil; i += workers {
-				errs[w] = f(i)
+			// A processor that also does other work gets fewer numbers.
+			for i := next.Add(1) - 1; i < int64(n) && errs[w] == nil; i = next.Add(1) - 1 {
+				errs[w] = f(int(i))
 			}
 		})
 	}

@@ -88,6 +88,8 @@ type Simulation struct {
 	revisions map[schema.GroupVersionResource]uint64
 	// revisionObjects are the ControllerRevisions from which versions of policies were read that are in force.
 	revisionObjects []*unstructured.Unstructured
+	// conditional reports whether policies have match conditions, which alone read the admission request of an object.
+	conditional bool
 }
 
 // Policy is a policy of a simulation. If its newest version does not compile, the policy can't decide any object, even if the manager still
@@ -208,6 +210,7 @@ func New(ctx context.Context, cluster Cluster, o Options) (*Simulation, error) {
 	var inForce []*placement.Policy
 	for _, v := range s.versions() {
 		inForce = append(inForce, v.Policy)
+		s.conditional = s.conditional || v.Matcher.Conditional()
 	}
 	namespaces, err := s.readNamespaces(ctx)
 	if err != nil {
@@ -567,15 +570,15 @@ func (s *Simulation) namespaceOf(ctx context.Context, o Object) (name string, la
 
 // request returns the request for the decider that decides an object.
 func (s *Simulation) request(o Object) placement.Request {
-	out := placement.Request{
-		Resource: o.Resource, Namespace: o.Namespace, Object: o.Content,
-		Admission: placement.AdmissionOf(admissionv1.Create, o.Resource, o.Namespace, o.Content, s.options.Identity),
-	}
+	out, operation := placement.Request{Resource: o.Resource, Namespace: o.Namespace, Object: o.Content}, admissionv1.Create
 	switch {
 	case o.Exists:
-		out.Old, out.Admission.Operation = o.Content, admissionv1.Update
+		out.Old, operation = o.Content, admissionv1.Update
 	case o.Old != nil:
-		out.Old, out.Admission.Operation = o.Old, admissionv1.Update
+		out.Old, operation = o.Old, admissionv1.Update
+	}
+	if s.conditional {
+		out.Admission = placement.AdmissionOf(operation, o.Resource, o.Namespace, o.Content, s.options.Identity)
 	}
 	return out
 }
