@@ -32,8 +32,17 @@ func ParseArray(text string) ([]string, error) {
 	return names, err
 }
 
-// ArrayText returns the JSON array of names as text, as json.Marshal does, and faster for names with the characters that names of clusters
-// have. For no names, also for nil, it returns [].
+// NamesAny reports whether the text of a JSON array has at least one name. It is false if ParseArray returns an error.
+func NamesAny(text string) bool {
+	if inner, ok := insideArray(text); ok && plainNames(inner) {
+		return true
+	}
+	names, err := ParseArray(text)
+	return err == nil && len(names) > 0
+}
+
+// ArrayText returns the text of a JSON array of names, as json.Marshal does, and in less time for the names that clusters have. The text of
+// no names is [].
 func ArrayText(names []string) string {
 	const around = len(`"",`)
 	length := len(`[]`)
@@ -60,30 +69,67 @@ func ArrayText(names []string) string {
 	return out.String()
 }
 
-// plainArray parses an array of at least one name, without white space, whose names all satisfy plainName. ok is false for any other text.
-func plainArray(text string) (names []string, ok bool) {
-	inner, opened := strings.CutPrefix(text, `["`)
-	inner, closed := strings.CutSuffix(inner, `"]`)
-	if !opened || !closed {
-		return nil, false
-	}
-	names = strings.Split(inner, `","`)
+// IsArrayText reports whether ArrayText returns the text for the names, without making one. It is false if there are no names, or if one has
+// characters that JSON may escape.
+func IsArrayText(text string, names []string) bool {
+	before := `["`
 	for _, name := range names {
-		if !plainName(name) {
-			return nil, false
+		rest, ok := strings.CutPrefix(text, before)
+		if !ok || !plainName(name) {
+			return false
 		}
+		if text, ok = strings.CutPrefix(rest, name); !ok {
+			return false
+		}
+		before = separator
 	}
-	return names, true
+	return len(names) > 0 && text == `"]`
 }
 
-// plainName reports whether a name has only characters that JSON never escapes: ASCII letters and digits, "-", ".", "_", "/", and ":".
+// plainArray parses an array of at least one name, without white space, whose names are plain. ok is false for any other text.
+func plainArray(text string) (names []string, ok bool) {
+	inner, ok := insideArray(text)
+	if !ok || !plainNames(inner) {
+		return nil, false
+	}
+	return strings.Split(inner, separator), true
+}
+
+// separator is the text between two names of an array.
+const separator = `","`
+
+// insideArray returns the text between the first and the last quote of an array without white space around its names.
+func insideArray(text string) (inner string, ok bool) {
+	inner, opened := strings.CutPrefix(text, `["`)
+	inner, closed := strings.CutSuffix(inner, `"]`)
+	return inner, opened && closed
+}
+
+// plainNames reports whether the names in the text inside an array are plain.
+func plainNames(inner string) bool {
+	for i := 0; i < len(inner); i++ {
+		if isPlain(inner[i]) {
+			continue
+		}
+		if !strings.HasPrefix(inner[i:], separator) {
+			return false
+		}
+		i += len(separator) - 1
+	}
+	return true
+}
+
+// plainName reports whether all characters of a name are plain.
 func plainName(name string) bool {
 	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '.', c == '_', c == '/', c == ':':
-		default:
+		if !isPlain(name[i]) {
 			return false
 		}
 	}
 	return true
+}
+
+// isPlain reports whether a character is one that JSON never escapes, as those in the names of Kubernetes' objects.
+func isPlain(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '/' || c == ':'
 }

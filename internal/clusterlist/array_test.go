@@ -25,11 +25,12 @@ import (
 	"github.com/berth-dev/berth/internal/clusterlist"
 )
 
-// FuzzArray compares ParseArray and ArrayText with encoding/json.
+// FuzzArray compares ParseArray, NamesAny, and ArrayText with encoding/json.
 func FuzzArray(f *testing.F) {
 	for _, text := range []string{
 		"", "null", "[]", `[""]`, `["]`, `["a"]`, `["eu-1","eu-2"]`, `["a", "b"]`, `["a","b"] `, `["a","b",]`, `["a"b"]`, `["a\"b"]`, `["\u0061"]`,
 		`["a","",""]`, `["<a>","&"]`, `["a",null]`, `["a",1]`, `[["a"]]`, `"a"`, "[\"a\x00\"]", "[\"\xff\"]", `["ä"]`, `["fleet/eu-1","a:b","A_1.c"]`,
+		`["a",","]`, `["a"","b"]`, `["a","]`, `["","","a"]`,
 	} {
 		f.Add(text)
 	}
@@ -41,13 +42,25 @@ func FuzzArray(f *testing.F) {
 			t.Fatalf("ParseArray(%q): %v, want %v", text, err, wantErr)
 		}
 		if err != nil {
+			if clusterlist.NamesAny(text) {
+				t.Errorf("NamesAny(%q) is true, and the text is no array", text)
+			}
 			return
+		}
+		if has := clusterlist.NamesAny(text); has != (len(want) > 0) {
+			t.Errorf("NamesAny(%q) = %t", text, has)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("ParseArray(%q) (-want +got):\n%s", text, diff)
 		}
 		if want == nil {
 			want = []string{}
+		}
+		if clusterlist.IsArrayText(text, got) && text != clusterlist.ArrayText(got) {
+			t.Errorf("IsArrayText(%q, %q) is true", text, got)
+		}
+		if len(got) > 1 && clusterlist.IsArrayText(text, got[1:]) {
+			t.Errorf("IsArrayText(%q, %q) is true", text, got[1:])
 		}
 		written, err := json.Marshal(want)
 		if err != nil {
@@ -57,4 +70,19 @@ func FuzzArray(f *testing.F) {
 			t.Errorf("ArrayText(%q) = %s, want %s", got, text, written)
 		}
 	})
+}
+
+// TestIsArrayText checks that the text of plain names is found to be theirs, and no other text.
+func TestIsArrayText(t *testing.T) {
+	for text, want := range map[string]bool{
+		`["eu-1","eu-2"]`: true, `["eu-1", "eu-2"]`: false, `["eu-1"]`: false, `["eu-1","eu-22"]`: false, `["eu-1","eu-2","us-1"]`: false, `["eu-1eu-2"]`: false,
+		`["eu-2","eu-1"]`: false, `["eu-1","eu-2"`: false, "[]": false, "": false,
+	} {
+		if got := clusterlist.IsArrayText(text, []string{"eu-1", "eu-2"}); got != want {
+			t.Errorf("IsArrayText(%q) = %t", text, got)
+		}
+	}
+	if clusterlist.IsArrayText(`["<a>"]`, []string{"<a>"}) || clusterlist.IsArrayText("[]", nil) {
+		t.Error("a name that JSON may escape, or none, counts")
+	}
 }

@@ -68,8 +68,7 @@ func namesClusters(key string, value *string) bool {
 	}
 	switch key {
 	case placementv1.ClustersAnnotation:
-		names, err := clusterlist.ParseArray(*value)
-		return err == nil && len(names) > 0
+		return clusterlist.NamesAny(*value)
 	case PreferencesAnnotation:
 		names, all, ok := Decision{Annotations: map[string]string{key: *value}}.Preferred()
 		return ok && (all || len(names) > 0)
