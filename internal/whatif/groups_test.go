@@ -23,6 +23,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -68,26 +69,59 @@ func newCluster(name string, labels map[string]string) *unstructured.Unstructure
 	return newObject("multicluster.x-k8s.io/v1alpha1", "ClusterProfile", "fleet", name, labels)
 }
 
-// randomSession returns a session of a random fleet, and how many clusters it has.
-func randomSession(t *testing.T, random *rand.Rand) (s *Session, clusters int) {
+// randomMatch returns what a policy matches: the Deployments, often only some of them.
+func randomMatch(random *rand.Rand) map[string]any {
+	out := map[string]any{"resourceRules": []any{map[string]any{"apiGroups": []any{"apps"}, "apiVersions": []any{"v1"}, "resources": []any{"deployments"}}}}
+	labels := func(key, value string) any { return map[string]any{"matchLabels": map[string]any{key: value}} }
+	if random.IntN(3) == 0 {
+		out["namespaceSelector"] = labels("kubernetes.io/metadata.name", fmt.Sprintf("ns-%d", random.IntN(3)))
+	}
+	if random.IntN(3) == 0 {
+		out["objectSelector"] = labels("app", fmt.Sprint(random.IntN(2)))
+	}
+	return out
+}
+
+// copyOf returns an object that the other one controls, with a copy of its clusters.
+func copyOf(o *unstructured.Unstructured) *unstructured.Unstructured {
+	out := newObject("apps/v1", "Deployment", o.GetNamespace(), "copy-of-"+o.GetName(), nil)
+	out.SetAnnotations(o.GetAnnotations())
+	out.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: o.GetName(), UID: o.GetUID(), Controller: new(true)}})
+	return out
+}
+
+// fleet is a session of some clusters and objects, which one policy decides.
+type fleet struct {
+	*Session
+	policy   *unstructured.Unstructured
+	clusters int
+}
+
+// randomFleet returns a random fleet with one policy.
+func randomFleet(t *testing.T, random *rand.Rand) fleet {
 	t.Helper()
 	p := newObject("placement.berth.dev/v1alpha1", "PlacementPolicy", "", "p", nil)
 	var spec map[string]any
-	text := `{mode: Enforce, match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}, rules: ` +
-		fmt.Sprintf(rulesThatChoose[random.IntN(len(rulesThatChoose))], 1+random.IntN(3)) + "}"
+	text := "{mode: Enforce, rules: " + fmt.Sprintf(rulesThatChoose[random.IntN(len(rulesThatChoose))], 1+random.IntN(3)) + "}"
 	if err := yaml.Unmarshal([]byte(text), &spec); err != nil {
 		t.Fatal(err)
 	}
+	spec["match"] = randomMatch(random)
 	p.Object["spec"] = spec
 	objects := []*unstructured.Unstructured{p}
-	clusters = 1 + random.IntN(15)
+	clusters := 1 + random.IntN(15)
 	for i := range clusters {
 		objects = append(objects, newCluster(fmt.Sprintf("c-%d", i), labelsOfCluster(random)))
 	}
 	for i := range 30 {
-		o := newObject("apps/v1", "Deployment", fmt.Sprintf("ns-%d", i%3), fmt.Sprintf("web-%d", i), nil)
+		o := newObject("apps/v1", "Deployment", fmt.Sprintf("ns-%d", i%3), fmt.Sprintf("web-%d", i), map[string]string{"app": fmt.Sprint(i % 2)})
 		if i%4 == 0 {
 			o.SetAnnotations(map[string]string{"tier": "gold", "other": fmt.Sprint(i)})
+		}
+		if i%5 == 1 {
+			o.SetUID(types.UID(o.GetName()))
+			o.SetAnnotations(map[string]string{"placement.berth.dev/clusters": fmt.Sprintf("[\"c-%d\"]", random.IntN(clusters))})
+			objects = append(objects, copyOf(o))
 		}
 		objects = append(objects, o)
 	}
@@ -95,18 +129,23 @@ func randomSession(t *testing.T, random *rand.Rand) (s *Session, clusters int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = NewSession(t.Context(), cluster, simulation.Options{}); err != nil {
+	s, err := NewSession(t.Context(), cluster, simulation.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s, clusters
+	return fleet{s, p, clusters}
 }
 
-// randomChanges returns changes of clusters: one gets other labels, leaves, or joins.
-func randomChanges(random *rand.Rand, clusters int) (out Changes) {
+// randomChanges returns changes of what the policy matches, or of clusters: one gets other labels, leaves, or joins.
+func (f fleet) randomChanges(random *rand.Rand) (out Changes) {
 	profiles := schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
-	name := fmt.Sprintf("c-%d", random.IntN(clusters))
+	name := fmt.Sprintf("c-%d", random.IntN(f.clusters))
 	reference := Reference{profiles, types.NamespacedName{Namespace: "fleet", Name: name}}
-	switch random.IntN(4) {
+	switch random.IntN(6) {
+	case 4, 5:
+		p := f.policy.DeepCopy()
+		p.Object["spec"].(map[string]any)["match"] = randomMatch(random)
+		out.Apply = []*unstructured.Unstructured{p}
 	case 0:
 		out.Delete = []Reference{reference}
 	case 1:
@@ -132,24 +171,24 @@ func decidingAll(s *Session) *Session {
 	return &out
 }
 
-// TestOnlyConcernedObjectsAreDecided compares what changes of clusters do with what a session says that decides all objects again.
+// TestOnlyConcernedObjectsAreDecided compares what changes do with what a session says that decides all objects again.
 func TestOnlyConcernedObjectsAreDecided(t *testing.T) {
 	moved, open := 0, 0
 	for seed := range uint64(budget.Rounds(80)) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		s, clusters := randomSession(t, random)
-		for _, byKey := range s.groups.byPolicy {
+		f := randomFleet(t, random)
+		for _, byKey := range f.groups.byPolicy {
 			for _, g := range byKey {
 				open += len(g.chosen)
 			}
 		}
 		for range 4 {
-			changes := randomChanges(random, clusters)
-			want, err := decidingAll(s).WhatIf(t.Context(), changes)
+			changes := f.randomChanges(random)
+			want, err := decidingAll(f.Session).WhatIf(t.Context(), changes)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := s.WhatIf(t.Context(), changes)
+			got, err := f.WhatIf(t.Context(), changes)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -27,6 +27,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -301,10 +302,14 @@ func (q *question) mark(ctx context.Context) error {
 	}
 	for _, after := range q.after.Policies() {
 		before := q.before.Policy(after.Name)
-		if before != nil && (!q.affected(after) || q.alike(before, after)) {
+		if before != nil && !q.affected(after) {
 			continue
 		}
-		if err := q.markMatched(ctx, after); err != nil {
+		alike := before != nil && q.alike(before, after)
+		if alike && equality.Semantic.DeepEqual(before.Spec.Match, after.Spec.Match) {
+			continue
+		}
+		if err := q.markMatched(ctx, after, alike); err != nil {
 			return err
 		}
 	}
@@ -318,14 +323,20 @@ func (q *question) markAll(g *group) {
 	}
 }
 
-// markMatched marks the objects that a policy matches after the changes.
-func (q *question) markMatched(ctx context.Context, p *simulation.Policy) error {
+// markMatched marks the objects that a policy matches after the changes. If the policy treats objects alike that it matches before and after
+// the changes, it marks those that the policy matches only before or only after them.
+func (q *question) markMatched(ctx context.Context, p *simulation.Policy, alike bool) error {
 	return simulation.Parallel(len(q.objects), func(i int) error {
-		if q.marked[i] || q.contents[i].Content == nil || !p.SelectsResource(q.contents[i].Resource) {
+		content, matched := q.contents[i].Content, alike && slices.Contains(q.states[i].matched, p.Name)
+		if q.marked[i] || content == nil || !matched && !p.SelectsResource(q.contents[i].Resource) {
 			return nil
 		}
 		mismatch, err := q.after.Mismatch(ctx, p, q.contents[i])
-		q.marked[i] = mismatch == nil
+		q.marked[i] = matched != (mismatch == nil)
+		if matched && metav1.GetControllerOfNoCopy(content) != nil {
+			// It may keep the clusters of its controller because the policy matches that, too.
+			q.marked[i] = true
+		}
 		return err
 	})
 }
@@ -350,11 +361,11 @@ func (q *question) changesNamespaces() bool {
 	return len(q.changed.changed[namespaces]) > 0
 }
 
-// alike reports whether a policy before and after the changes matches the same objects, treats equal decisions alike, and reads no more
-// fields of objects than before. Then, if it decides one member of a group as before, nothing happens to the others.
+// alike reports whether a policy treats equal decisions alike before and after the changes, and whether it reads no more of objects than
+// before. Then equal decisions on one member of each group mean that nothing happens to the others that the policy still matches.
 func (q *question) alike(before, after *simulation.Policy) bool {
 	text := func(spec placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
-		spec.Rules, spec.Rego, spec.RegoVersion, spec.Data, spec.Replicate = nil, "", "", nil, nil
+		spec.Match, spec.Rules, spec.Rego, spec.RegoVersion, spec.Data, spec.Replicate = placementv1.Match{}, nil, "", "", nil, nil
 		return spec
 	}
 	decides := func(p *simulation.Policy) bool { return p.Err == nil && p.Assignment.Target != rollout.None }
