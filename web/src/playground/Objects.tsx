@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { get, messageOf } from "../api";
 import { Note } from "../components/basics";
 import { useData } from "../hooks";
@@ -15,11 +15,13 @@ export function Objects({ clusters, nodes, first, set, assign, remove }: {
 }) {
   const [name, setName] = useState(first);
   const kind = clusters.includes(name) ? "name" : nodes.includes(name) ? "node" : undefined;
+  // There may be thousands, and the page renders again at each key.
+  const places = useMemo(() => <datalist id="places">{[...clusters, ...nodes].map((item) => <option key={item} value={item} />)}</datalist>, [clusters, nodes]);
   return (
     <fieldset class="labels">
       <legend>A cluster or a node</legend>
       <input type="text" list="places" value={name} placeholder="Name of a cluster or node" aria-label="The cluster or node to change" onChange={(event) => setName(event.currentTarget.value)} />
-      <datalist id="places">{[...clusters, ...nodes].map((item) => <option key={item} value={item} />)}</datalist>
+      {places}
       {kind && <Parts key={name} parameters={{ [kind]: name }} tried={set} assign={assign} remove={remove} />}
     </fieldset>
   );

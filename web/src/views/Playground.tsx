@@ -1,4 +1,4 @@
-import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, isAbort, messageOf, post, query } from "../api";
 import { Badge, Command, CopyButton, Lines, Note, Notes, Waiting, WorkloadLink } from "../components/basics";
 import { Change } from "../components/Change";
@@ -136,7 +136,7 @@ function Trying({ parameters, choices, clusters }: { parameters: URLSearchParams
           </div>
           <p class="hint">Ctrl-Space completes. Press Escape and then Tab to leave the text.</p>
           <Mistakes list={mistakes} go={(m) => editing.current?.go(m.line, m.column)} />
-          <Objects key={parameters.get("cluster") ?? ""} clusters={clusters} nodes={values?.nodes ?? []} first={parameters.get("cluster") ?? ""} set={tried.set} assign={assign}
+          <Objects key={parameters.get("cluster") ?? ""} clusters={clusters} nodes={values?.nodes ?? noNodes} first={parameters.get("cluster") ?? ""} set={tried.set} assign={assign}
             remove={(reference) => change({ remove: [...tried.remove.filter((other) => other !== reference), reference] })} />
           <Other tried={tried} change={change} />
           <Contract />
@@ -147,7 +147,7 @@ function Trying({ parameters, choices, clusters }: { parameters: URLSearchParams
   );
 }
 
-const none: Mistake[] = [];
+const none: Mistake[] = [], noNodes: string[] = [];
 
 /** Attempt is the answer to the changes. */
 interface Attempt {
@@ -168,7 +168,8 @@ function useAttempt(tried: Tried): Attempt {
     // The first question decides all objects, so that the answers to the next ones come at once. An error is shown with the first answer.
     post("whatif", { manifests: "", set: [], delete: [] }).catch(() => {});
   }, []);
-  useEffect(() => {
+  // An ordinary effect would begin the pause only after the next picture.
+  useLayoutEffect(() => {
     if (!isChanged) {
       setAttempt({});
       return undefined;
@@ -228,6 +229,8 @@ function Result({ attempt, tried }: { attempt: Attempt; tried: Tried }) {
     const happens = answer.report ? whatifTransitions.filter((t) => (answer.report?.totals?.[t] ?? 0) > 0) : [];
     say(errors > 0 ? count(errors, "error") : happens.length === 0 ? "Nothing would happen" : happens.map((t) => `${answer.report?.totals?.[t]} ${transitions[t].title}`).join(", "));
   }, [answer]);
+  // The page renders again at each key, and the rows take longest. They change only with the answer.
+  const report = useMemo(() => (answer?.report && changes ? <Report answer={answer} report={answer.report} changes={changes} /> : null), [answer, changes]);
   return (
     <div class="result" aria-busy={busy}>
       {!isChanged && <p class="empty">Change the policy, or a label of a cluster. What would happen to the workloads is shown here at once. Nothing is applied.</p>}
@@ -235,7 +238,7 @@ function Result({ attempt, tried }: { attempt: Attempt; tried: Tried }) {
       {isChanged && answer && (
         <>
           <Notes texts={answer.notes} />
-          {answer.report && changes ? <Report answer={answer} report={answer.report} changes={changes} /> : (answer.mistakes?.length ?? 0) > 0 && <p class="empty">Correct the errors to see what the change would do.</p>}
+          {report ?? ((answer.mistakes?.length ?? 0) > 0 && <p class="empty">Correct the errors to see what the change would do.</p>)}
           {!answer.mistakes?.some((m) => m.error) && <Make answer={answer} tried={tried} />}
         </>
       )}
