@@ -68,6 +68,8 @@ type Session struct {
 	states  []*state                               // what the policies decide for each of objects
 	index   map[objectKey]int                      // the index of each object in objects
 	groups  *groups                                // the objects, grouped by what policies read of them
+	// copies are the indices in objects of those that may have copied their list of clusters from their controller.
+	copies []int
 	// checked has the last report on the types in each policy, by name. Reports keep the schemas in memory that they used.
 	checked map[string]*schemas.Report
 }
@@ -106,6 +108,9 @@ func newSession(ctx context.Context, cluster simulation.Cluster, o simulation.Op
 		s.lists[l.Resource.GroupVersionResource] = listed{l.Contents, len(s.objects)}
 		for _, content := range l.Contents {
 			o := l.Object(content)
+			if metav1.GetControllerOfNoCopy(content) != nil && content.GetAnnotations()[placementv1.ClustersAnnotation] != "" {
+				s.copies = append(s.copies, len(s.objects))
+			}
 			s.index[keyOf(o)] = len(s.objects)
 			s.objects = append(s.objects, o)
 		}
@@ -299,6 +304,10 @@ func (q *question) mark(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		for _, i := range q.copies {
+			// Whether it keeps the clusters of its controller depends on more than the decision.
+			q.marked[i] = q.marked[i] || slices.Contains(q.states[i].matched, before.Name)
+		}
 	}
 	for _, after := range q.after.Policies() {
 		before := q.before.Policy(after.Name)
@@ -327,16 +336,12 @@ func (q *question) markAll(g *group) {
 // the changes, it marks those that the policy matches only before or only after them.
 func (q *question) markMatched(ctx context.Context, p *simulation.Policy, alike bool) error {
 	return simulation.Parallel(len(q.objects), func(i int) error {
-		content, matched := q.contents[i].Content, alike && slices.Contains(q.states[i].matched, p.Name)
-		if q.marked[i] || content == nil || !matched && !p.SelectsResource(q.contents[i].Resource) {
+		matched := alike && slices.Contains(q.states[i].matched, p.Name)
+		if q.marked[i] || q.contents[i].Content == nil || !matched && !p.SelectsResource(q.contents[i].Resource) {
 			return nil
 		}
 		mismatch, err := q.after.Mismatch(ctx, p, q.contents[i])
 		q.marked[i] = matched != (mismatch == nil)
-		if matched && metav1.GetControllerOfNoCopy(content) != nil {
-			// It may keep the clusters of its controller because the policy matches that, too.
-			q.marked[i] = true
-		}
 		return err
 	})
 }
