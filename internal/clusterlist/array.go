@@ -69,8 +69,8 @@ func ArrayText(names []string) string {
 	return out.String()
 }
 
-// IsArrayText reports whether ArrayText returns the text for the names, without making one. It is false if there are no names, or if one has
-// characters that JSON may escape.
+// IsArrayText reports whether ArrayText returns the text for the names, without making one. It is false if there are no names, or if one
+// has characters that JSON may escape.
 func IsArrayText(text string, names []string) bool {
 	before := `["`
 	for _, name := range names {

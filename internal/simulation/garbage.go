@@ -18,7 +18,8 @@ package simulation
 
 import "runtime/debug"
 
-// Settings of the garbage collector: it runs when the heap has grown to five times what was in use, and earlier above memoryLimit, in bytes.
+// Settings of the garbage collector: it runs when the heap has grown to five times what was in use, and earlier above memoryLimit, in
+// bytes.
 const (
 	gcPercent   = 400
 	memoryLimit = 800 << 20

@@ -332,8 +332,8 @@ func (q *question) markAll(g *group) {
 	}
 }
 
-// markMatched marks the objects that a policy matches after the changes. If the policy treats objects alike that it matches before and after
-// the changes, it marks those that the policy matches only before or only after them.
+// markMatched marks the objects that a policy matches after the changes. If the policy treats objects alike that it matches before and
+// after the changes, it marks those that the policy matches only before or only after them.
 func (q *question) markMatched(ctx context.Context, p *simulation.Policy, alike bool) error {
 	return simulation.Parallel(len(q.objects), func(i int) error {
 		matched := alike && slices.Contains(q.states[i].matched, p.Name)
