@@ -48,7 +48,7 @@ type recordedAt struct {
 	Missing []string `json:"missing"`
 }
 
-// recordedEvent is an Event on an object.
+// recordedEvent is an Event on an object, or one that sums up Events on objects in its namespace.
 type recordedEvent struct {
 	Time    time.Time `json:"time"` // when it happened last
 	Reason  string    `json:"reason"`
@@ -126,23 +126,41 @@ func (o *explainOptions) lacking(values []placement.Recorded) []string {
 	return out
 }
 
-// eventsOn returns Berth's Events on an object, the oldest first.
+// eventsOn returns Berth's Events on an object, and those on its namespace that sum up Events on objects, the oldest first.
 func eventsOn(ctx context.Context, client kubernetes.Interface, obj *unstructured.Unstructured) ([]recordedEvent, error) {
-	list, err := client.CoreV1().Events(cmp.Or(obj.GetNamespace(), metav1.NamespaceDefault)).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(obj.GetUID())).String(),
-	})
-	if err != nil {
-		return nil, err
+	namespace := obj.GetNamespace()
+	selectors := []fields.Set{{"involvedObject.uid": string(obj.GetUID())}}
+	if namespace != "" {
+		selectors = append(selectors, fields.Set{"involvedObject.kind": namespaceKind, "involvedObject.name": namespace})
 	}
-	return ownEvents(list.Items), nil
+	var all []corev1.Event
+	for i, selector := range selectors {
+		list, err := client.CoreV1().Events(cmp.Or(namespace, metav1.NamespaceDefault)).List(ctx, metav1.ListOptions{FieldSelector: selector.String()})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, slices.DeleteFunc(list.Items, func(e corev1.Event) bool { return isSum(e) != (i > 0) })...)
+	}
+	return ownEvents(all), nil
+}
+
+const namespaceKind = "Namespace"
+
+// isSum reports whether an Event sums up Events on objects in a namespace. An Event on the Namespace itself is in the namespace default.
+func isSum(e corev1.Event) bool {
+	return e.InvolvedObject.Kind == namespaceKind && e.InvolvedObject.Namespace != ""
 }
 
 // ownEvents returns those of the Events that name Berth as their controller and that Berth emits on objects, the oldest first.
 func ownEvents(all []corev1.Event) []recordedEvent {
 	var out []recordedEvent
 	for _, e := range all {
+		message := e.Message
+		if isSum(e) {
+			message = "objects of the namespace without an Event of their own: " + message
+		}
 		if events.OnObjects(e.ReportingController, e.Reason) {
-			out = append(out, recordedEvent{timeOf(e), e.Reason, e.Message})
+			out = append(out, recordedEvent{timeOf(e), e.Reason, message})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b recordedEvent) int { return a.Time.Compare(b.Time) })

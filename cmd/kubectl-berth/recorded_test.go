@@ -143,6 +143,10 @@ func tenantsAPI(t *testing.T) (address string) {
 		"/api/v1/namespaces/shop":                              &corev1.Namespace{TypeMeta: metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}},
 		"/api/v1/namespaces/shop/events": &corev1.EventList{TypeMeta: metav1.TypeMeta{Kind: "EventList", APIVersion: "v1"}, Items: []corev1.Event{
 			{ReportingController: "berth", Reason: "PlacementRemediated", Message: "moved"}, {ReportingController: "other", Reason: "PlacementRemediated", Message: "of another controller"},
+			{
+				ReportingController: "berth", Reason: "PlacementRemediated", Message: "20 more objects were patched",
+				InvolvedObject: corev1.ObjectReference{Kind: "Namespace", Namespace: "shop", Name: "shop"},
+			},
 		}},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -181,7 +185,8 @@ func TestExplainRecorded(t *testing.T) {
 		err string
 	}{
 		"Object": {
-			args: []string{"deployment/web"}, want: []string{"label tier: gold\n    recorded for tiers, and changed since", "PlacementRemediated: moved", noPolicies, unverified},
+			args: []string{"deployment/web"}, want: []string{"label tier: gold\n    recorded for tiers, and changed since", "PlacementRemediated: moved",
+				"PlacementRemediated: objects of the namespace without an Event of their own: 20 more objects were patched", noPolicies, unverified},
 			without: []string{"of another controller", "--why-not and --limit"},
 		},
 		"JSON":       {args: []string{"deployment/web", "-o", "json"}, want: []string{`"recorded": true`, `"changed": true`}},

@@ -577,11 +577,7 @@ const maxAction = 603
 
 // movedNote returns the note of the Event on an object that was moved: what was done, why, and who approved it.
 func movedNote(action string, reasons remediation.Reasons) string {
-	out := printable.Truncate(action, maxAction) + "; cause: " + strings.Join(reasons.Shown, ", ")
-	if len(reasons.ApprovedBy) > 0 {
-		out += "; approved by " + strings.Join(reasons.ApprovedBy, ", ")
-	}
-	return out
+	return printable.Truncate(action, maxAction) + "; cause: " + causeNote(reasons)
 }
 
 // logMove writes to the log of decisions and the trace that an object was patched or evicted. began counts if the cause has no known time.

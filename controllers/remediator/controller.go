@@ -107,8 +107,9 @@ type Controller struct {
 	rollouts    *watches.Consumer
 	types       *typeCache // The types that are watched, with the fields.
 	remoteQueue *remoteQueue
-	backlog     *backlog      // The changes of policies and data that follow has to process.
-	rewatch     notify.Signal // Wakes the method watch when the set of watched types or fields may change.
+	backlog     *backlog        // The changes of policies and data that follow has to process.
+	limiter     *events.Limiter // Bounds the Events on objects.
+	rewatch     notify.Signal   // Wakes the method watch when the set of watched types or fields may change.
 	// resumed is closed once this leader has read from the policies' status which of them an earlier leader paused.
 	resumed chan struct{}
 	// releases carries out what administrators request by annotations of policies: approvals, and the end of pauses.
@@ -122,7 +123,7 @@ type Controller struct {
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{
-		Deps: d, rewatch: notify.NewSignal(), resumed: make(chan struct{}),
+		Deps: d, limiter: events.NewLimiter(d.Clock), rewatch: notify.NewSignal(), resumed: make(chan struct{}),
 		backlog: &backlog{due: notify.NewSignal(), changes: changes{types: sets.New[schema.GroupVersionResource]()}},
 		types: &typeCache{
 			Deps: d, scheduled: sets.New[schema.GroupVersionResource](), needed: map[schema.GroupVersionResource]*projection.FieldSet{},

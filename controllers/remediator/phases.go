@@ -242,8 +242,8 @@ func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 		c.Ledger.Contest(s.key, by, remediation.Names(judged.Due)...)
 		why = fmt.Sprintf("%s changes the object back after each patch", by)
 	}
-	c.emit(s, events.RemediationStopped, "%s: %s, so Berth does not patch the object for %s, or until a policy for the object's type changes",
-		judged.Due.Policies(), why, judged.Again.Round(time.Minute))
+	c.emit(s, events.RemediationStopped, judged.Due, "", fmt.Sprintf("%s: %s, so Berth does not patch the object for %s, or until a policy for the object's type changes",
+		judged.Due.Policies(), why, judged.Again.Round(time.Minute)))
 	return true
 }
 
@@ -296,15 +296,15 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 	switch {
 	case patch.Ending == remediation.Made:
 		c.count(ctx, s, outcome)
-		c.emit(s, made, "%s", movedNote(s.due.String(), reasons))
+		c.emit(s, made, s.due, causeNote(reasons), movedNote(s.due.String(), reasons))
 		c.logMove(ctx, s, outcome, began, reasons)
 		if result.Unsettled {
-			c.emit(s, events.RemediationStopped, "%s: the decision keeps changing after Berth's patch, so Berth does not patch this object for a while",
-				s.due.Policies())
+			c.emit(s, events.RemediationStopped, s.due, "",
+				s.due.Policies()+": the decision keeps changing after Berth's patch, so Berth does not patch this object for a while")
 		}
 		if result.Age > 0 {
-			c.emit(s, events.RemediationStopped, "%s: the Pod's controller keeps creating Pods that violate the decision; "+
-				"Berth evicts the next Pod when that one is %s old", s.due.Policies(), result.Age)
+			c.emit(s, events.RemediationStopped, s.due, "", fmt.Sprintf("%s: the Pod's controller keeps creating Pods that violate the decision; "+
+				"Berth evicts the next Pod when that one is %s old", s.due.Policies(), result.Age))
 		}
 		c.Ledger.Remediated(s.key, s.object.GetResourceVersion(), remediation.Names(s.due)...)
 		c.changed(remediation.Names(s.due))
@@ -320,7 +320,7 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 		c.count(ctx, s, metrics.RemediationFailed)
 		c.obstruct(s, err.Error(), unauthorized(err))
 		if !errors.Is(err, errNotTaken) {
-			c.emit(s, events.RemediationFailed, "%s: %v", s.due.Policies(), err)
+			c.emit(s, events.RemediationFailed, s.due, "", fmt.Sprintf("%s: %v", s.due.Policies(), err))
 		}
 		log := ctrllog.FromContext(ctx)
 		if !result.Report {
@@ -433,11 +433,6 @@ func (c *Controller) obstruct(s *scope, why string, unauthorized bool) {
 	c.changed(c.Ledger.Obstruct(s.key, why, unauthorized, remediation.Names(s.due)...))
 }
 
-// emit emits an Event on the object of a scope.
-func (c *Controller) emit(s *scope, kind events.Kind, format string, args ...any) {
-	c.Events.OnObject(s.object, s.key.Namespace, kind, fmt.Sprintf(format, args...))
-}
-
 // count counts the outcome of the patch of the object in the metrics of each policy that required it.
 func (c *Controller) count(ctx context.Context, s *scope, outcome string) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
@@ -463,9 +458,10 @@ func unauthorized(err error) bool {
 }
 
 // schedule enqueues the objects that the Scheduler allows to be patched, whenever an event or the time lets objects go on, until ctx ends.
-// It reports policies whose patches stopped because too many failed.
+// It reports policies whose patches stopped because too many failed, and emits sums of Events.
 func (c *Controller) schedule(ctx context.Context) {
 	for {
+		c.emitSums(ctx, false)
 		next := c.Scheduler.Schedule(c.Clock.Now())
 		c.objects.enqueue(next.Keys...)
 		for _, name := range next.Unsettled {
@@ -486,6 +482,7 @@ func (c *Controller) schedule(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
+			c.emitSums(context.WithoutCancel(ctx), true)
 			return
 		case <-c.Scheduler.Changes():
 		case <-c.Clock.After(wake):

@@ -78,6 +78,7 @@ const (
 	actionRemediate = "Remediate"
 	actionRollOut   = "RollOut"
 	actionDeliver   = "Deliver"
+	actionSum       = "Sum"
 )
 
 // Kind is a kind of Event: the values of its fields type, reason, and action.
@@ -101,7 +102,10 @@ var (
 	RemediationStopped = Kind{corev1.EventTypeWarning, ReasonRemediationStopped, actionRemediate}
 )
 
-// onObjects are the reasons of events on objects.
+// sum returns the kind of the events that sum up events of a kind.
+func (k Kind) sum() Kind { return Kind{k.Type, k.Reason, actionSum} }
+
+// onObjects are the reasons of events on objects, and of those that sum them up.
 var onObjects = sets.New(
 	ReasonDenied, ReasonEvaluationFailed, ReasonQuotaUnchecked, ReasonRemediated, ReasonEvicted, ReasonRemediationFailed, ReasonRemediationStopped,
 )
@@ -214,13 +218,24 @@ func (r *Recorder) OnObject(obj *unstructured.Unstructured, namespace string, ki
 	}, kind, message)
 }
 
+// SumOnNamespace emits an Event that sums up Events of a kind on objects in a namespace. It is on the Namespace, and in it, so that its
+// users can read it.
+func (r *Recorder) SumOnNamespace(name string, kind Kind, message string) {
+	r.On(&corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Namespace: name, Name: name}, kind.sum(), message)
+}
+
+// SumOnPolicy emits an Event like OnPolicy, which sums up Events of a kind on objects without a namespace.
+func (r *Recorder) SumOnPolicy(ctx context.Context, reader client.Reader, name string, kind Kind, message string) {
+	r.OnPolicy(ctx, reader, name, kind.sum(), message)
+}
+
 // On emits an Event on an object of the API server, given as the object or as a reference. The Event on an object without a namespace is in
 // the namespace default, where users can read it who may not read other namespaces. So its message must not name objects in namespaces, nor
 // contain their values. The API server client combines Events of one kind on one object within some minutes to a series with the message of
-// the first one; Events with a reason in steps only if their messages are equal.
+// the first one; Events of steps, and sums, only if their messages are equal.
 func (r *Recorder) On(about runtime.Object, kind Kind, message string) {
 	note, action := printable.Truncate(printable.Text(message), maxNote), kind.Action
-	if steps.Has(kind.Reason) {
+	if steps.Has(kind.Reason) || kind.Action == actionSum {
 		// The recorder combines events that are equal but for the note.
 		hash := fnv.New32a()
 		hash.Write([]byte(note))

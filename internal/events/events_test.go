@@ -112,6 +112,13 @@ func TestEvents(t *testing.T) {
 			func(r *events.Recorder) { r.QuotaDenied(shared, "shop", "exceeded quota: q, used: pods=1") },
 			emitted{corev1.ObjectReference{Name: "q", UID: "q"}, "Warning", "QuotaDenied", "Admit", "a request was denied because of this object; the response to the request names the namespace and the amounts"},
 		},
+		"SumInANamespace": {
+			func(r *events.Recorder) { r.SumOnNamespace("shop", events.RemediationFailed, "3 more patches failed") },
+			emitted{
+				corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Namespace: "shop", Name: "shop"},
+				"Warning", "PlacementRemediationFailed", "Sum", "3 more patches failed",
+			},
+		},
 		"NameToBeMade": {
 			func(r *events.Recorder) { r.OnObject(unnamed, "shop", events.Denied, "no") },
 			emitted{corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web"}, "Warning", "PlacementDenied", "Admit", "no"},
@@ -193,6 +200,14 @@ func TestRepeatedEventsAreASeries(t *testing.T) {
 		}
 		if server.created != 2 || server.updated > 2 {
 			t.Errorf("%d Events were created, and %d written again, for moves of one object between two clusters", server.created, server.updated)
+		}
+		*server = sink{}
+		for i := range 3 {
+			r.SumOnNamespace("shop", events.RemediationFailed, fmt.Sprintf("%d more patches failed", i))
+			synctest.Wait()
+		}
+		if server.created != 3 || server.updated > 0 {
+			t.Errorf("%d Events were created, and %d written again, for three sums", server.created, server.updated)
 		}
 	})
 }

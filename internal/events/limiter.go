@@ -1,0 +1,140 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package events
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+)
+
+// The events of one Alike: maxAtOnce may be emitted at once, and another one after each interval. Those are the numbers of objects for
+// which client-go's older recorder combines events.
+const (
+	maxAtOnce = 10
+	interval  = time.Minute
+	// maxSumInterval is the longest time between two sums. The first is due an interval after the first event that it counts. The time
+	// doubles with each sum.
+	maxSumInterval = maxAtOnce * interval
+	// lookInterval is the shortest time between two looks for sums that are due, because each looks at everything that is alike.
+	lookInterval = 5 * time.Second
+)
+
+// Alike is what events on different objects have in common that are bounded together.
+type Alike struct {
+	Kind Kind
+	// Namespace is that of the objects; empty for objects without a namespace.
+	Namespace string
+	// Policy is the name of the first of the policies that act on the objects, and Policies names all of them for a message.
+	Policy, Policies string
+	// Cause says why they act; empty if that does not distinguish the events.
+	Cause string
+}
+
+// Sum is the number of events that were alike and have not been emitted.
+type Sum struct {
+	Alike
+	Events int
+}
+
+// Limiter bounds the events on the objects of a sweep, each of which is a write to the API server. It permits the first events that are
+// alike, and then one in each interval. It counts the others.
+//
+// client-go does not bound them: the recorder of the events API combines events on one object only. That of the older API, with
+// record.CorrelatorOptions, could treat all objects as one. Then the sum would be on one of the objects, and each event that it counts
+// would be a write, or its spam filter would drop events without a sum.
+//
+// It is safe for concurrent use.
+type Limiter struct {
+	clock clock.PassiveClock
+
+	mu    sync.Mutex
+	alike map[Alike]*counter
+	// looked is when Sums last looked for sums that are due.
+	looked time.Time
+}
+
+// counter counts events that are alike.
+type counter struct {
+	// permits has a token for each event that may be emitted.
+	permits flowcontrol.PassiveRateLimiter
+	// withheld is the number of events that were not emitted and are in no sum yet. due is when their sum is due, if there are any.
+	withheld int
+	due      time.Time
+	// sumInterval is the time from the next event that is withheld to its sum.
+	sumInterval time.Duration
+	// last is when the last event came.
+	last time.Time
+}
+
+// NewLimiter returns a limiter that has permitted nothing yet.
+func NewLimiter(c clock.PassiveClock) *Limiter {
+	return &Limiter{clock: c, alike: map[Alike]*counter{}}
+}
+
+// Permits reports whether an event may be emitted. Otherwise, it counts the event for a sum.
+func (l *Limiter) Permits(of Alike) bool {
+	now := l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.alike[of]
+	if c == nil {
+		qps := float32(1 / interval.Seconds())
+		c = &counter{permits: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(qps, maxAtOnce, l.clock), sumInterval: interval}
+		l.alike[of] = c
+	}
+	c.last = now
+	if c.permits.TryAccept() {
+		return true
+	}
+	if c.withheld == 0 {
+		c.due = now.Add(c.sumInterval)
+		c.sumInterval = min(2*c.sumInterval, maxSumInterval)
+	}
+	c.withheld++
+	return false
+}
+
+// Sums returns the sums that are due, or of all events that were withheld. Each event is in one sum. Call it at least once in each
+// interval: it also forgets what has not come for so long that as many events are permitted as at first.
+func (l *Limiter) Sums(all bool) (out []Sum) {
+	now := l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !all && now.Sub(l.looked) < lookInterval {
+		return nil
+	}
+	l.looked = now
+	for of, c := range l.alike {
+		switch {
+		case c.withheld > 0 && (all || !now.Before(c.due)):
+			out = append(out, Sum{of, c.withheld})
+			c.withheld = 0
+		case c.withheld == 0 && now.Sub(c.last) >= maxAtOnce*interval:
+			delete(l.alike, of)
+		}
+	}
+	slices.SortFunc(out, func(a, b Sum) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Policies, b.Policies), cmp.Compare(a.Kind.Reason, b.Kind.Reason),
+			cmp.Compare(a.Cause, b.Cause))
+	})
+	return out
+}
