@@ -44,6 +44,16 @@ type Sink interface {
 	Drop(resource schema.GroupVersionResource)
 }
 
+// Packer is a Sink that stores objects in a form that takes less memory. It receives the objects of a list one by one, so
+// that a list of many objects need not be in memory before it is complete.
+type Packer interface {
+	Sink
+	// Pack receives an object of a list, and returns what ReplacePacked receives for it. The list may never be complete.
+	Pack(resource schema.GroupVersionResource, fields *projection.FieldSet, object *unstructured.Unstructured) any
+	// ReplacePacked is called instead of Replace.
+	ReplacePacked(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []any)
+}
+
 // State is the state of a type that a consumer watches.
 type State struct {
 	// Synced reports whether the sink has all objects of the type.
@@ -337,12 +347,29 @@ func (s *subscription) failed(err error) {
 	}
 }
 
-// replace replaces the content of the sink, which is then synced. It calls objects only if the subscription is active.
-func (s *subscription) replace(objects func() []*unstructured.Unstructured) {
+// pack returns what replace needs of an object of a list, which the subscription owns.
+func (s *subscription) pack(o *unstructured.Unstructured) any {
+	if packer, ok := s.consumer.sink.(Packer); ok {
+		return packer.Pack(s.resource, s.fields, o)
+	}
+	return o
+}
+
+// replace replaces the content of the sink by the results of pack. The sink is then synced.
+func (s *subscription) replace(objects func() []any) {
 	differs := false
 	s.call(func() {
 		s.confirm()
-		s.consumer.sink.Replace(s.resource, s.fields, objects())
+		if packer, ok := s.consumer.sink.(Packer); ok {
+			packer.ReplacePacked(s.resource, s.fields, objects())
+		} else {
+			packed := objects()
+			list := make([]*unstructured.Unstructured, len(packed))
+			for i, o := range packed {
+				list[i] = o.(*unstructured.Unstructured)
+			}
+			s.consumer.sink.Replace(s.resource, s.fields, list)
+		}
 		differs = s.setState(func(state *State) {
 			*state, s.syncedFields, s.unavailableSince = State{Synced: true}, s.fields, time.Time{}
 		})

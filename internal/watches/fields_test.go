@@ -86,6 +86,65 @@ func TestHubCuts(t *testing.T) {
 	}
 }
 
+// packing is a Packer that packs an object to its name.
+type packing struct {
+	*recording
+	// packed are the objects that were packed.
+	packed []map[string]any
+}
+
+func (p *packing) Pack(_ schema.GroupVersionResource, _ *projection.FieldSet, o *unstructured.Unstructured) any {
+	p.packed = append(p.packed, o.Object)
+	return o.GetName()
+}
+
+func (p *packing) ReplacePacked(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []any) {
+	p.call(resource, "replace packed", func([]string) []string {
+		p.fields = fields
+		out := []string{}
+		for _, o := range objects {
+			out = append(out, o.(string))
+		}
+		slices.Sort(out)
+		return out
+	})
+}
+
+// TestHubPacks checks that a Packer receives each object of a list, cut to its fields, and then what it made of them, while another
+// consumer of the type receives the objects.
+func TestHubPacks(t *testing.T) {
+	for name, streams := range map[string]bool{"Listed": false, "Streamed": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
+				server.set(func() { server.streams, server.objects[pods] = streams, []string{"a", "b"} })
+				packer := &packing{recording: &recording{content: map[schema.GroupVersionResource][]string{}}}
+				packs := m.hub.NewConsumer(packer, packer.changed)
+				packs.Set(ctx, podsWith(labels("read")))
+				m.Set(ctx, podsWith(labels("read", "unread")))
+				later()
+				check(t, packs, packer.recording, State{Synced: true}, []string{"a", "b"})
+				server.watches(pods)[0].Add(object("c"))
+				later()
+				check(t, packs, packer.recording, State{Synced: true}, []string{"a", "b", "c"})
+				names := sink.names(pods)
+				slices.Sort(names)
+				if diff := cmp.Diff([]string{"a", "b", "c"}, names); diff != "" {
+					t.Errorf("content of the other consumer (-want +got):\n%s", diff)
+				}
+				for _, o := range packer.packed {
+					if _, unread, _ := unstructured.NestedString(o, "metadata", "labels", "unread"); unread || o["spec"] != nil {
+						t.Errorf("packed %v", o)
+					}
+				}
+				if len(packer.packed) == 0 || slices.Contains(packer.calls, "replace pods") {
+					t.Errorf("%d objects were packed; calls %v", len(packer.packed), packer.calls)
+				}
+				packs.Set(ctx, nil)
+			})
+		})
+	}
+}
+
 // TestHubGrows checks that a larger field set causes a new list, while the content remains available, and that a
 // smaller one causes none.
 func TestHubGrows(t *testing.T) {

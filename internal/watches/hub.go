@@ -185,7 +185,7 @@ func (t *typeWatch) list(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	for i := range list.Items {
 		// A copy, so that one item does not keep the others in memory.
 		object := list.Items[i]
-		out.Items[i] = t.cut(&object)
+		out.Items[i] = t.cut(&object, (*subscription).pack)
 	}
 	return out, nil
 }
@@ -240,27 +240,31 @@ func needsRelist(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err)
 }
 
-// cutObject is an object with the projection that each subscription of a list-watch receives.
-type cutObject struct {
-	*unstructured.Unstructured
-	projections []*unstructured.Unstructured // by index of the subscription; nil if that has ended
-}
+// cutObject has the projections of an object for the subscriptions of a list-watch, in their order. If it is from a list, it
+// has what a Packer made of its projection. The projection for a subscription that ended may be nil.
+type cutObject struct{ projections []any }
 
-// cut makes the projection of an object for each active subscription, which then owns it. The last one is the object itself, cut in place,
-// and the others are copies. So nothing is copied for the only consumer of a type.
-func (t *typeWatch) cut(o *unstructured.Unstructured) cutObject {
-	out := cutObject{o, make([]*unstructured.Unstructured, len(t.subscriptions))}
+// GetObjectKind implements runtime.Object, so that a list can contain it. Nothing reads the kind.
+func (cutObject) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object. Projections are never modified.
+func (c cutObject) DeepCopyObject() runtime.Object { return c }
+
+// cut cuts an object for each active subscription, and keeps what keep returns for the projection. The projections for all
+// subscriptions but the last are copies. So the only consumer of a type causes no copy.
+func (t *typeWatch) cut(o *unstructured.Unstructured, keep func(*subscription, *unstructured.Unstructured) any) cutObject {
+	out := cutObject{make([]any, len(t.subscriptions))}
 	last := len(t.subscriptions) - 1
 	for last > 0 && !t.subscriptions[last].active() {
 		last--
 	}
 	for i, s := range t.subscriptions[:last] {
 		if s.active() {
-			out.projections[i] = s.copy(o)
+			out.projections[i] = keep(s, s.copy(o))
 		}
 	}
 	t.subscriptions[last].take(o)
-	out.projections[last] = o
+	out.projections[last] = keep(t.subscriptions[last], o)
 	return out
 }
 
@@ -280,7 +284,7 @@ func (s sinkStore) Transformer() cache.TransformFunc {
 		if err != nil {
 			return nil, err
 		}
-		return s.cut(o), nil
+		return s.cut(o, (*subscription).pack), nil
 	}
 }
 
@@ -296,8 +300,10 @@ func (s sinkStore) put(obj any) error {
 	if err != nil {
 		return err
 	}
-	projections := s.cut(o).projections
-	s.deliver(func(s *subscription, i int) { s.consumer.sink.Put(s.resource, projections[i]) })
+	projections := s.cut(o, func(_ *subscription, projection *unstructured.Unstructured) any { return projection }).projections
+	s.deliver(func(s *subscription, i int) {
+		s.consumer.sink.Put(s.resource, projections[i].(*unstructured.Unstructured))
+	})
 	return nil
 }
 
@@ -330,8 +336,8 @@ func (s sinkStore) Replace(list []any, _ string) error {
 		return nil
 	}
 	for i, to := range s.subscriptions {
-		to.replace(func() []*unstructured.Unstructured {
-			out := make([]*unstructured.Unstructured, len(objects))
+		to.replace(func() []any {
+			out := make([]any, len(objects))
 			for j, o := range objects {
 				out[j] = o.projections[i]
 			}
