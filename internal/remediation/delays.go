@@ -465,12 +465,12 @@ type round struct {
 func (s *Scheduler) patched(now time.Time, key Key, patch Patch, due Due) bool {
 	if now.Sub(s.swept) >= patchWindow {
 		s.swept = now
-		maps.DeleteFunc(s.histories, func(_ Key, h *history) bool { return now.Sub(h.last.at) > roundWindow+patchWindow })
+		maps.DeleteFunc(s.histories, func(_ compactKey, h *history) bool { return now.Sub(h.last.at) > roundWindow+patchWindow })
 	}
-	h := s.histories[key]
+	h := s.histories[key.compact()]
 	if uid := hashOf(patch.Object.GetUID()); h == nil || h.object != uid {
 		h = &history{object: uid}
-		s.histories[key] = h
+		s.histories[key.compact()] = h
 	}
 	h.times = append(h.recent(now), now)
 	h.before, h.version = hashOf(patch.Object.GetResourceVersion()), hashOf(patch.Version)
@@ -495,7 +495,7 @@ func (h *history) recent(now time.Time) []time.Time {
 // ForgetPatches drops the histories of the objects for which forgotten returns true, so that these objects may be patched again.
 func (s *Scheduler) ForgetPatches(forgotten func(Key) bool) {
 	defer s.lock()()
-	maps.DeleteFunc(s.histories, func(key Key, _ *history) bool { return forgotten(key) })
+	maps.DeleteFunc(s.histories, func(key compactKey, _ *history) bool { return forgotten(key.key()) })
 }
 
 // Judgment is the result of Judge.
@@ -517,7 +517,7 @@ type Judgment struct {
 // Changes that are required because of other data do not count.
 func (s *Scheduler) Judge(now time.Time, key Key, d Decided) (out Judgment) {
 	defer s.lock()()
-	h := s.histories[key]
+	h := s.histories[key.compact()]
 	if h == nil {
 		return out
 	}

@@ -43,7 +43,7 @@ import (
 type Groups struct {
 	mu       sync.Mutex
 	policies map[*placement.Policy]*policyGroups // By version of a policy.
-	objects  map[Key]*object                     // The objects that are in a group of some policy.
+	objects  map[compactKey]*object              // The objects that are in a group of some policy.
 	seed     maphash.Seed                        // The seed of the hashes in policyGroups.single.
 }
 
@@ -79,7 +79,7 @@ type group struct {
 
 // object is one object with its memberships, one for each policy that matches it.
 type object struct {
-	key         Key
+	key         compactKey
 	memberships []*membership // One for each policy that matches the object.
 }
 
@@ -100,7 +100,7 @@ type chosen struct {
 
 // NewGroups returns empty groups.
 func NewGroups() *Groups {
-	return &Groups{policies: map[*placement.Policy]*policyGroups{}, objects: map[Key]*object{}, seed: maphash.MakeSeed()}
+	return &Groups{policies: map[*placement.Policy]*policyGroups{}, objects: map[compactKey]*object{}, seed: maphash.MakeSeed()}
 }
 
 // keyBytes is a capacity that is sufficient for most keys.
@@ -185,9 +185,10 @@ func (d *PolicyDecision) choose() bool {
 func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	o := g.objects[key]
+	id := key.compact()
+	o := g.objects[id]
 	if o == nil {
-		o = &object{key: key}
+		o = &object{key: id}
 	}
 	before := o.memberships
 	o.memberships = make([]*membership, 0, len(decisions))
@@ -212,8 +213,8 @@ func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 			}
 		}
 	}
-	if g.objects[key] = o; len(o.memberships) == 0 {
-		delete(g.objects, key)
+	if g.objects[id] = o; len(o.memberships) == 0 {
+		delete(g.objects, id)
 	}
 	return again
 }
@@ -256,11 +257,11 @@ func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []Key) {
 	changed := decision.fields != fields || decision.revision != decision.policy.Evaluator.Revision()
 	// If revision is 0, data was missing at the start. If there is a decision all the same, the data arrived meanwhile.
 	if changed || decision.revision == 0 && decision.Err == nil {
-		return append(again, m.object.key)
+		return append(again, m.object.key.key())
 	}
 	if m.group != in.rest {
 		for _, key := range m.group.agree(decision) {
-			if key != m.object.key {
+			if key != m.object.key.key() {
 				again = append(again, key)
 			}
 		}
@@ -292,7 +293,7 @@ func (g *Groups) join(m *membership, decision *PolicyDecision) (again []Key) {
 	in.groups[to.key] = to
 	m.move(to)
 	// The first object moves to the group when it is decided again: only its own key tells whether it is equal, and not its hash.
-	return []Key{first.object.key}
+	return []Key{first.object.key.key()}
 }
 
 // maxChoosing is the maximum number of groups of a policy with an open decision: each keeps the clusters that it chooses from, and a sweep
@@ -345,7 +346,7 @@ func (g *group) concerned(before, later placement.OpenDecision) (out []Key) {
 	}
 	for _, m := range g.members {
 		if concerns(m.chosen.path, m.chosen.clusters) {
-			out = append(out, m.object.key)
+			out = append(out, m.object.key.key())
 		}
 	}
 	return out
@@ -419,7 +420,7 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale map[*group]s
 			// Nothing can be decided without data. Each object must be evaluated to report this.
 			again = append(again, group.keys()...)
 		case group.revision != revision:
-			stale[group] = group.members[0].object.key.Namespace
+			stale[group] = group.members[0].object.key.key().Namespace
 		}
 	}
 	return stale, again
@@ -486,7 +487,7 @@ func (g *group) dissolve() []Key {
 func (g *group) keys() []Key {
 	out := make([]Key, len(g.members))
 	for i, m := range g.members {
-		out[i] = m.object.key
+		out[i] = m.object.key.key()
 	}
 	return out
 }

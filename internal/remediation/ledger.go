@@ -81,10 +81,10 @@ func (l *locked) lock() (unlock func()) {
 type Ledger struct {
 	Groups *Groups // The groups of objects with equal decisions.
 	locked
-	accounts    map[string]*account   // What is known of each policy, by its name.
-	matched     map[Key]matchedObject // The objects that policies match.
-	lists       map[string]*listCount // The numbers of matched objects, by the text of their lists of clusters.
-	assessments []*Assessment         // The open assessments.
+	accounts    map[string]*account          // What is known of each policy, by its name.
+	matched     map[compactKey]matchedObject // The objects that policies match.
+	lists       map[string]*listCount        // The numbers of matched objects, by the text of their lists of clusters.
+	assessments []*Assessment                // The open assessments.
 	// late are the objects that were not decided when an assessment ended, each with the names of the policies of the assessment.
 	late       map[Key]sets.Set[string]
 	blamed     map[Key][]blame      // Why objects that are in no assessment are decided again.
@@ -105,7 +105,7 @@ type matchedObject struct {
 
 // account holds what is known of one policy.
 type account struct {
-	objects    map[Key]finding                     // The findings of the policy on the objects that it matches.
+	objects    map[compactKey]finding              // The findings of the policy on the objects that it matches.
 	types      map[schema.GroupVersionResource]int // The numbers of matched objects by type.
 	remediated int64                               // The number of patches and evictions for the policy.
 	obstacle   obstacle                            // An object that could not be patched, and why.
@@ -225,7 +225,7 @@ func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, uns
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		Groups: NewGroups(), accounts: map[string]*account{}, matched: map[Key]matchedObject{}, lists: map[string]*listCount{},
+		Groups: NewGroups(), accounts: map[string]*account{}, matched: map[compactKey]matchedObject{}, lists: map[string]*listCount{},
 		late: map[Key]sets.Set[string]{}, blamed: map[Key][]blame{}, skipped: sets.New[Key](), contested: map[Key]contest{},
 	}
 }
@@ -235,7 +235,7 @@ func (l *Ledger) find(name string) *account {
 	if a := l.accounts[name]; a != nil {
 		return a
 	}
-	out := &account{objects: map[Key]finding{}, types: map[schema.GroupVersionResource]int{}}
+	out := &account{objects: map[compactKey]finding{}, types: map[schema.GroupVersionResource]int{}}
 	out.bound, out.harmed = (*placementv1.BlastRadius)(nil).WithDefaults(), newTally[harmed]()
 	return out
 }
@@ -259,7 +259,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	}
 	defer l.lock()()
 	violates := false
-	for _, name := range l.matched[key].policies {
+	for _, name := range l.matched[key.compact()].policies {
 		if !slices.Contains(names, name) {
 			changed = append(changed, name)
 			violates = l.record(key, l.account(name), nil, finding{}, ruling{}) || violates
@@ -273,9 +273,9 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		if c, contested := l.contested[key]; contested {
 			now.unsettled = now.unsettled && slices.Contains(c.policies, names[i])
 		}
-		before, known := a.objects[key]
+		before, known := a.objects[key.compact()]
 		violated := l.record(key, a, verdicts[i], now, ruling)
-		after := a.objects[key]
+		after := a.objects[key.compact()]
 		before.version, before.planned, before.unseen = after.version, after.planned, after.unseen
 		if !known || before != after {
 			changed = append(changed, names[i])
@@ -299,22 +299,24 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 
 // match stores which policies, by name, match an object.
 func (l *Ledger) match(key Key, policies []string) {
-	o := l.matched[key]
+	id := key.compact()
+	o := l.matched[id]
 	o.policies = policies
-	if l.matched[key] = o; len(policies) == 0 {
+	if l.matched[id] = o; len(policies) == 0 {
 		l.uncount(o)
-		delete(l.matched, key)
+		delete(l.matched, id)
 	}
 }
 
 // record replaces the finding of one policy on an object by now. v is the policy's verdict; nil if it does not match the object any more.
 // by is the ruling of all policies on a patch of the object. record reports whether the object violates the policy, or did so before.
 func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, by ruling) (violates bool) {
-	before, known := a.objects[key]
+	id := key.compact()
+	before, known := a.objects[id]
 	if v == nil {
 		a.heal(key)
 		a.types[key.Resource]--
-		delete(a.objects, key)
+		delete(a.objects, id)
 	} else {
 		a.types[key.Resource] += count(!known)
 		l.count(key, v, a, before, known, now)
@@ -325,7 +327,7 @@ func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, 
 			now.why = l.occasionOf(key, v.Policy.Name, v.Policy.Generation, a, known)
 		}
 		now.unseen = before.unseen && before.version == now.version
-		a.objects[key] = now
+		a.objects[id] = now
 	}
 	a.unwell += count(now.harm != unharmed) - count(before.harm != unharmed)
 	a.track(before, now)
@@ -348,8 +350,9 @@ func (l *Ledger) Forget(key Key) []string {
 func (l *Ledger) ForgetPolicy(name string) {
 	defer l.lock()()
 	violated := sets.New[string]()
-	for key, f := range l.find(name).objects {
-		l.match(key, slices.DeleteFunc(l.matched[key].policies, func(n string) bool { return n == name }))
+	for id, f := range l.find(name).objects {
+		key := id.key()
+		l.match(key, slices.DeleteFunc(l.matched[id].policies, func(n string) bool { return n == name }))
 		if f.violates() {
 			violated.Insert(key.Namespace)
 		}
@@ -380,10 +383,10 @@ func (l *Ledger) Remediated(key Key, version string, policies ...string) {
 		if a.obstacle.key == key {
 			a.obstacle = obstacle{}
 		}
-		if f, known := a.objects[key]; known && f.version == version {
+		if f, known := a.objects[key.compact()]; known && f.version == version {
 			a.unseen += count(!f.unseen)
 			f.unseen = true
-			a.objects[key] = f
+			a.objects[key.compact()] = f
 		}
 	}
 }
@@ -405,14 +408,14 @@ func (l *Ledger) Obstruct(key Key, why string, unauthorized bool, policies ...st
 
 // obstructed reports whether the object that could not be patched still differs from what the policy decides.
 func (a *account) obstructed() bool {
-	outcome, _ := a.objects[a.obstacle.key].outcome()
+	outcome, _ := a.objects[a.obstacle.key.compact()].outcome()
 	return outcome == Differs
 }
 
 // Matching implements Matches: it returns the names of the policies that match an object.
 func (l *Ledger) Matching(key Key) []string {
 	defer l.lock()()
-	return slices.Clone(l.matched[key].policies)
+	return slices.Clone(l.matched[key.compact()].policies)
 }
 
 // Matched implements Matches: it returns how many objects of some types a policy matches.
@@ -429,15 +432,28 @@ func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n 
 // proportion to the number of matched objects.
 func (l *Ledger) Requires(policy string, key Key) bool {
 	defer l.lock()()
-	f, _ := inAnyVersion(l.find(policy).objects, key)
-	return f.move != moveID{}
+	return l.find(policy).inAnyVersion(key).move != moveID{}
+}
+
+// inAnyVersion returns the finding on the object of a key. If the key's resource has no version, it is that in any version.
+func (a *account) inAnyVersion(key Key) finding {
+	f, found := a.objects[key.compact()]
+	if found || key.Resource.Version != "" {
+		return f
+	}
+	for id, f := range a.objects {
+		if unversioned(id.key()) == key {
+			return f
+		}
+	}
+	return finding{}
 }
 
 // Misplaced reports whether an enforced policy denies an existing object, or decides other clusters than the object has now.
 func (l *Ledger) Misplaced(key Key) bool {
 	defer l.lock()()
-	return slices.ContainsFunc(l.matched[key].policies, func(policy string) bool {
-		effect := l.accounts[policy].objects[key].result()
+	return slices.ContainsFunc(l.matched[key.compact()].policies, func(policy string) bool {
+		effect := l.accounts[policy].objects[key.compact()].result()
 		moves := func(c placement.Change) bool { return c.Key == placementv1.ClustersAnnotation }
 		return effect.enforced && (effect.denied || slices.ContainsFunc(decodeChanges(effect.changes), moves))
 	})
@@ -449,7 +465,7 @@ func (l *Ledger) Misplaced(key Key) bool {
 func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
 	defer l.lock()()
 	return !slices.ContainsFunc(keys, l.skipped.Has) && slices.ContainsFunc(policies, func(policy string) bool {
-		return !slices.ContainsFunc(keys, func(key Key) bool { return slices.Contains(l.matched[key].policies, policy) })
+		return !slices.ContainsFunc(keys, func(key Key) bool { return slices.Contains(l.matched[key.compact()].policies, policy) })
 	})
 }
 
@@ -482,11 +498,12 @@ func (l *Ledger) Violations(namespace string, limit int, omit func(Key) bool) Vi
 	defer l.lock()()
 	out := Violations{Total: map[Outcome]int{}}
 	for policy, a := range l.accounts {
-		for key := range a.objects {
+		for id, f := range a.objects {
+			key := id.key()
 			if key.Namespace != namespace || omit(key) {
 				continue
 			}
-			if outcome, message := a.objects[key].outcome(); outcome != "" {
+			if outcome, message := f.outcome(); outcome != "" {
 				out.Total[outcome]++
 				out.First = keepFirst(out.First, Violation{key, policy, outcome, printable.Truncate(message, maxMessage)}, limit, func(a, b Violation) int {
 					return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Policy, b.Policy))
@@ -502,9 +519,9 @@ func (l *Ledger) ViolatedNamespaces() sets.Set[string] {
 	defer l.lock()()
 	out := sets.New[string]()
 	for _, a := range l.accounts {
-		for key, f := range a.objects {
+		for id, f := range a.objects {
 			if f.violates() {
-				out.Insert(key.Namespace)
+				out.Insert(id.key().Namespace)
 			}
 		}
 	}
@@ -557,7 +574,8 @@ func (l *Ledger) Report(policy string) Report {
 	conflicts := sets.New[string]()
 	// There may be far more objects than the report names, so do not sort all of them.
 	var failed, sample, unsettled []Key
-	for key, f := range a.objects {
+	for id, f := range a.objects {
+		key := id.key()
 		outcome, _ := f.outcome()
 		if rule := f.result().rule; rule != "" && f.failure == "" {
 			if out.Rules == nil {
@@ -590,10 +608,10 @@ func (l *Ledger) Report(policy string) Report {
 		out.Obstacle, out.Unauthorized = a.obstacle.key.String()+": "+a.obstacle.why, a.obstacle.unauthorized
 	}
 	for _, key := range failed {
-		out.FailedMessage = key.String() + ": " + a.objects[key].failure
+		out.FailedMessage = key.String() + ": " + a.objects[key.compact()].failure
 	}
 	for _, key := range sample {
-		outcome, message := a.objects[key].outcome()
+		outcome, message := a.objects[key.compact()].outcome()
 		if outcome == Undecided {
 			message = "can't be decided: " + message
 		}
@@ -632,7 +650,8 @@ func (l *Ledger) RolloutCounts(policy string, n int, stageOf map[string]int, wai
 	if a.pause != nil {
 		paused = append(paused, a.pause.Scope...)
 	}
-	for key, f := range a.objects {
+	for id, f := range a.objects {
+		key := id.key()
 		namespace := key.Namespace
 		if key.Resource.GroupResource() == corev1.Resource("namespaces") {
 			namespace = key.Name
@@ -734,7 +753,8 @@ type listCount struct {
 func (l *Ledger) Place(key Key, list *string, verdicts []*placement.Verdict) {
 	counts := list != nil && !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" })
 	defer l.lock()()
-	o, known := l.matched[key]
+	id := key.compact()
+	o, known := l.matched[id]
 	if !known {
 		return
 	}
@@ -746,7 +766,7 @@ func (l *Ledger) Place(key Key, list *string, verdicts []*placement.Verdict) {
 		o.list, o.compliance = l.lists[*list], ComplianceOf(verdicts)
 		o.list.counts[o.compliance]++
 	}
-	l.matched[key] = o
+	l.matched[id] = o
 }
 
 // uncount subtracts an object from the count of its list.

@@ -333,9 +333,9 @@ func (a *account) plan(name string, assessed bool, now time.Time, out *Assessmen
 // release returns the objects of the plan that still have to be moved, which must be decided again.
 func (a *account) release() (out []Key) {
 	a.refused = false
-	for key, f := range a.objects {
+	for id, f := range a.objects {
 		if f.planned != unplanned {
-			out = append(out, key)
+			out = append(out, id.key())
 		}
 	}
 	return out
@@ -354,10 +354,10 @@ func (a *account) replan(now time.Time) bool {
 	cause, causes := a.causeOfStrays()
 	plan, kinds := &Plan{Cause: cause, Causes: causes, Generation: a.generation, Since: now, Moves: a.moves}, map[string]int{}
 	ids := make([]moveID, 0, a.moves)
-	for key, f := range a.objects {
+	for id, f := range a.objects {
 		if f.move != (moveID{}) {
 			f.planned = asPlanned
-			a.objects[key] = f
+			a.objects[id] = f
 			ids = append(ids, f.move)
 			kinds[f.result().changes]++
 		}
@@ -404,9 +404,9 @@ func transitions(kinds map[string]int) (out []Transition) {
 // Moves returns all objects that have to be moved for a policy, sorted, whether or not they are in the plan.
 func (l *Ledger) Moves(policy string) (out []PlannedMove) {
 	defer l.lock()()
-	for key, f := range l.find(policy).objects {
+	for id, f := range l.find(policy).objects {
 		if f.move != (moveID{}) {
-			out = append(out, PlannedMove{key, decodeChanges(f.result().changes)})
+			out = append(out, PlannedMove{id.key(), decodeChanges(f.result().changes)})
 		}
 	}
 	slices.SortFunc(out, func(a, b PlannedMove) int { return compareKeys(a.Key, b.Key) })
@@ -442,7 +442,7 @@ func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) D
 	needs := due.needing(true)
 	refused := slices.ContainsFunc(needs, func(v *placement.Verdict) bool {
 		a := l.account(v.Policy.Name)
-		f := a.objects[key]
+		f := a.objects[key.compact()]
 		return !a.permitted() || f.planned != asPlanned || f.move != identify(key, uid, encodeChanges(v.Changes))
 	})
 	if len(needs) > 0 && !refused {
@@ -697,7 +697,7 @@ func (l *Ledger) Reasons(key Key, due Due) (out Reasons) {
 	seen := func(f Fact) bool { return f.Cluster || f.Namespace != "" && f.Namespace == key.Namespace }
 	for _, v := range due {
 		a := l.find(v.Policy.Name)
-		f, why := a.objects[key], &occasion{}
+		f, why := a.objects[key.compact()], &occasion{}
 		if f.why != nil {
 			why = f.why
 		}

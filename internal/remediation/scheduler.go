@@ -56,11 +56,11 @@ type Scheduler struct {
 	// deadline is the earliest deadline of the movements. resumeUntil is when the Scheduler stops waiting to know what an earlier leader
 	// left. Zero stands for none.
 	deadline, resumeUntil time.Time
-	refusals              map[Key]time.Duration // The delay before the next patch of each object whose last patch was refused.
-	protected             map[Key]protectedPod  // The Pods whose eviction a PodDisruptionBudget did not allow.
-	repeats               map[types.UID]repeat  // The recent evictions of the Pods of each controller, by UID of the controller.
-	histories             map[Key]*history      // The recent patches of each object.
-	swept                 time.Time             // When old histories were last removed.
+	refusals              map[Key]time.Duration   // The delay before the next patch of each object whose last patch was refused.
+	protected             map[Key]protectedPod    // The Pods whose eviction a PodDisruptionBudget did not allow.
+	repeats               map[types.UID]repeat    // The recent evictions of the Pods of each controller, by UID of the controller.
+	histories             map[compactKey]*history // The recent patches of each object.
+	swept                 time.Time               // When old histories were last removed.
 	// epoch is a number that increases whenever it must be found out again which matched objects are ready. See Settled.
 	epoch int
 }
@@ -102,7 +102,7 @@ func NewScheduler(limits Limits, objects Matches, exempt func(policy string) boo
 		objects: objects, exempt: exempt, changes: notify.NewSignal(), policies: map[string]*bounds{}, all: newBounds("", time.Time{}),
 		line:   line{byKey: map[Key]*waiter{}, classes: map[classID]*class{}},
 		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, counted: map[Key][]*bounds{}, refusals: map[Key]time.Duration{},
-		protected: map[Key]protectedPod{}, repeats: map[types.UID]repeat{}, histories: map[Key]*history{}, epoch: 1,
+		protected: map[Key]protectedPod{}, repeats: map[types.UID]repeat{}, histories: map[compactKey]*history{}, epoch: 1,
 	}
 	s.all.limits.MaxPerMinute, s.all.limits.MaxConcurrent = int32(limits.MaxPerMinute), int32(limits.MaxConcurrent)
 	return s
@@ -628,7 +628,7 @@ func (s *Scheduler) Forget(now time.Time, key Key) {
 	s.line.remove(key)
 	delete(s.protected, key)
 	delete(s.refusals, key)
-	delete(s.histories, key)
+	delete(s.histories, key.compact())
 	s.cancel(key)
 	s.unobserve(key)
 	for _, b := range s.policies {
