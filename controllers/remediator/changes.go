@@ -258,16 +258,15 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 	c.Scheduler.ForgetPatches(func(key remediation.Key) bool { return selects(key.Resource) })
 	c.assess(ctx, remediation.Cause{Policy: true}, nil, policies, func(enqueue func([]remediation.Key)) {
 		for resource, byNamespace := range c.objects.idle(selects) {
-			for namespace, objects := range byNamespace {
+			for namespace, keys := range byNamespace {
 				matchers := c.matchers(ctx, policies, resource, namespace)
-				var keys []remediation.Key
-				for _, o := range objects {
-					l := o.GetLabels()
-					if slices.ContainsFunc(matchers, func(m *match.Matcher) bool { return m.SelectsLabels(l) }) {
-						keys = append(keys, keyOf(resource, o))
-					}
+				if len(matchers) == 0 {
+					continue
 				}
-				enqueue(keys)
+				enqueue(slices.DeleteFunc(keys, func(key remediation.Key) bool {
+					labels := c.objects.labels(key)
+					return !slices.ContainsFunc(matchers, func(m *match.Matcher) bool { return m.SelectsLabels(labels) })
+				}))
 			}
 		}
 	})

@@ -19,7 +19,6 @@ package remediator
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
@@ -40,11 +40,10 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-var _ watches.Sink = (*objectCache)(nil)
+var _ watches.Packer = (*objectCache)(nil)
 
 // objectCache holds the existing objects of every type that some policy matches, as the API server last sent them, cut to the fields that
-// decisions need. Objects are never modified: the same pointer means the same version. It enqueues objects that change, and knows which are
-// queued. It is safe for concurrent use.
+// decisions need, and packed. It enqueues objects that change, and knows which are queued. It is safe for concurrent use.
 type objectCache struct {
 	// listed is called with the objects that were added, changed or deleted when the content of a type was replaced or dropped. It must
 	// enqueue them.
@@ -52,6 +51,8 @@ type objectCache struct {
 
 	mu     sync.RWMutex
 	tables map[schema.GroupVersionResource]*typeTable
+	// packers have packed the objects of lists that are not complete.
+	packers map[schema.GroupVersionResource]*packer
 	// workqueue is nil until the controller is started because this replica is the leader.
 	workqueue workqueue.TypedRateLimitingInterface[remediation.Key]
 }
@@ -59,16 +60,26 @@ type objectCache struct {
 // typeTable holds the objects of one type.
 type typeTable struct {
 	fields  *projection.FieldSet // The field set to which the objects are cut.
-	objects map[remediation.Key]*cachedObject
+	packer  *packer
+	objects map[types.NamespacedName]*cachedObject
 	// queued is the number of objects in the workqueue, and unrecorded the number of objects on which no decision was recorded yet.
 	queued, unrecorded int
 }
 
 // cachedObject is an object in the cache, with its state in the workqueue.
 type cachedObject struct {
-	object *unstructured.Unstructured
+	packed packed
 	// queued is set while the object is in the workqueue and no worker has taken it. recorded is set once a decision on it was recorded.
 	queued, recorded bool
+}
+
+func newTypeTable(fields *projection.FieldSet, packer *packer, size int) *typeTable {
+	return &typeTable{fields: fields, packer: packer, objects: make(map[types.NamespacedName]*cachedObject, size)}
+}
+
+// unpack returns an object. The caller owns it.
+func (t *typeTable) unpack(name types.NamespacedName, o *cachedObject) *unstructured.Unstructured {
+	return t.packer.unpack(o.packed, name.Namespace, name.Name)
 }
 
 // add adds n to those of the counters queued and unrecorded that count the object. n is 1 or -1.
@@ -83,7 +94,9 @@ func (t *typeTable) add(o *cachedObject, n int) {
 
 // newObjectCache returns an empty cache that enqueues nothing before start.
 func newObjectCache(listed func(schema.GroupVersionResource, []remediation.Key)) *objectCache {
-	return &objectCache{listed: listed, tables: map[schema.GroupVersionResource]*typeTable{}}
+	return &objectCache{
+		listed: listed, tables: map[schema.GroupVersionResource]*typeTable{}, packers: map[schema.GroupVersionResource]*packer{},
+	}
 }
 
 // start makes the cache enqueue objects.
@@ -105,35 +118,82 @@ func keyOf(resource schema.GroupVersionResource, o *unstructured.Unstructured) r
 	return remediation.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// Replace replaces the objects of a type, and passes those that differ to listed. It implements watches.Sink.
+// nameOf returns the name of an object. Names share their namespace.
+func nameOf(o *unstructured.Unstructured) types.NamespacedName {
+	return types.NamespacedName{Namespace: unique.Make(o.GetNamespace()).Value(), Name: o.GetName()}
+}
+
+// named returns the key of an object of a type.
+func named(resource schema.GroupVersionResource, name types.NamespacedName) remediation.Key {
+	return remediation.Key{Resource: resource, Namespace: name.Namespace, Name: name.Name}
+}
+
 func (t *objectCache) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
-	next := &typeTable{fields: fields, objects: make(map[remediation.Key]*cachedObject, len(objects))}
+	listed := make([]any, len(objects))
+	for i, o := range objects {
+		listed[i] = t.Pack(resource, fields, o)
+	}
+	t.ReplacePacked(resource, fields, listed)
+}
+
+// listedObject is an object of a list that is not complete, and the packer that packed it.
+type listedObject struct {
+	name   types.NamespacedName
+	packed packed
+	packer *packer
+}
+
+// Pack implements watches.Packer.
+func (t *objectCache) Pack(resource schema.GroupVersionResource, fields *projection.FieldSet, o *unstructured.Unstructured) any {
+	t.mu.Lock()
+	p := t.packers[resource]
+	if p == nil {
+		p = newPacker()
+		t.packers[resource] = p
+	}
+	t.mu.Unlock()
+	trim(fields, o)
+	return listedObject{nameOf(o), p.pack(o), p}
+}
+
+// ReplacePacked implements watches.Packer.
+func (t *objectCache) ReplacePacked(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []any) {
+	t.mu.Lock()
+	p := t.packers[resource]
+	delete(t.packers, resource)
+	t.mu.Unlock()
+	if p == nil {
+		p = newPacker()
+	}
+	next := newTypeTable(fields, p, len(objects))
 	for _, o := range objects {
-		trim(fields, o)
-		next.objects[keyOf(resource, o)] = &cachedObject{object: o}
+		o := o.(listedObject)
+		if o.packer != p {
+			// The type was dropped since.
+			o.packed = p.pack(o.packer.unpack(o.packed, o.name.Namespace, o.name.Name))
+		}
+		next.objects[o.name] = &cachedObject{packed: o.packed}
 	}
 	t.mu.Lock()
 	old := t.tables[resource]
 	if old == nil {
-		old = &typeTable{fields: fields}
+		old = newTypeTable(fields, nil, 0)
 	}
 	grown := !old.fields.Covers(fields)
 	var changed []remediation.Key
-	for key := range old.objects {
-		if _, still := next.objects[key]; !still {
-			changed = append(changed, key)
+	for name := range old.objects {
+		if _, still := next.objects[name]; !still {
+			changed = append(changed, named(resource, name))
 		}
 	}
-	for key, now := range next.objects {
-		before := old.objects[key]
+	for name, now := range next.objects {
+		before := old.objects[name]
 		if before != nil {
 			now.queued, now.recorded = before.queued, before.recorded
 		}
 		next.add(now, 1)
-		if before != nil && same(before.object, now.object) && !grown {
-			next.objects[key] = before
-		} else {
-			changed = append(changed, key)
+		if before == nil || grown || !same(old.unpack(name, before), next.unpack(name, now)) {
+			changed = append(changed, named(resource, name))
 		}
 	}
 	t.tables[resource] = next
@@ -149,21 +209,24 @@ func same(a, b *unstructured.Unstructured) bool {
 
 // Put stores an object that was added or changed, and enqueues it. It implements watches.Sink.
 func (t *objectCache) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
-	key := keyOf(resource, o)
+	name := nameOf(o)
 	t.mu.Lock()
 	at := t.tables[resource]
 	if at == nil {
-		at = &typeTable{fields: projection.AllFields(), objects: map[remediation.Key]*cachedObject{}}
+		at = newTypeTable(projection.AllFields(), newPacker(), 0)
 		t.tables[resource] = at
 	}
 	trim(at.fields, o)
-	if at.objects[key] == nil {
-		at.objects[key] = &cachedObject{}
-		at.add(at.objects[key], 1)
+	before, next := at.objects[name], at.packer.pack(o)
+	if before == nil {
+		at.objects[name] = &cachedObject{packed: next}
+		at.add(at.objects[name], 1)
+	} else {
+		at.packer.release(before.packed)
+		before.packed = next
 	}
-	at.objects[key].object = o
 	t.mu.Unlock()
-	t.enqueue(key)
+	t.enqueue(named(resource, name))
 }
 
 // Delete removes an object, and enqueues it. It implements watches.Sink.
@@ -172,7 +235,8 @@ func (t *objectCache) Delete(resource schema.GroupVersionResource, namespace, na
 	t.mu.Lock()
 	if o, at := t.find(key); o != nil {
 		at.add(o, -1)
-		delete(at.objects, key)
+		at.packer.release(o.packed)
+		delete(at.objects, nameIn(key))
 	}
 	t.mu.Unlock()
 	t.enqueue(key)
@@ -183,27 +247,41 @@ func (t *objectCache) Drop(resource schema.GroupVersionResource) {
 	t.mu.Lock()
 	old := t.tables[resource]
 	delete(t.tables, resource)
+	delete(t.packers, resource)
 	t.mu.Unlock()
-	if old != nil {
-		t.listed(resource, slices.Collect(maps.Keys(old.objects)))
+	if old == nil {
+		return
 	}
+	var dropped []remediation.Key
+	for name := range old.objects {
+		dropped = append(dropped, named(resource, name))
+	}
+	t.listed(resource, dropped)
+}
+
+// nameIn returns the name of an object in the table of its type.
+func nameIn(key remediation.Key) types.NamespacedName {
+	return types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 }
 
 // find returns a cached object and the table that contains it; nil if there is none. The caller holds mu.
 func (t *objectCache) find(key remediation.Key) (*cachedObject, *typeTable) {
 	at := t.tables[key.Resource]
-	if at == nil || at.objects[key] == nil {
+	if at == nil {
 		return nil, nil
 	}
-	return at.objects[key], at
+	if o := at.objects[nameIn(key)]; o != nil {
+		return o, at
+	}
+	return nil, nil
 }
 
-// get returns an object and its field set; nil if the object does not exist.
+// get returns an object, which the caller owns, and its field set; nil if the object does not exist.
 func (t *objectCache) get(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if o, at := t.find(key); o != nil {
-		return o.object, at.fields
+		return at.unpack(nameIn(key), o), at.fields
 	}
 	return nil, nil
 }
@@ -271,19 +349,29 @@ func (t *objectCache) enqueueAfter(key remediation.Key, d time.Duration) {
 	}
 }
 
-// idle returns the objects of certain types that are not queued, by type and namespace. selects reports whether a type is one of these.
-func (t *objectCache) idle(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]map[string][]*unstructured.Unstructured {
+// labels returns the labels of an object; nil if the object does not exist.
+func (t *objectCache) labels(key remediation.Key) map[string]string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	out := map[schema.GroupVersionResource]map[string][]*unstructured.Unstructured{}
+	if o, at := t.find(key); o != nil {
+		return at.packer.labels(o.packed, key.Namespace, key.Name)
+	}
+	return nil
+}
+
+// idle returns the objects that are not queued, of the types that selects selects, by type and namespace.
+func (t *objectCache) idle(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]map[string][]remediation.Key {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	out := map[schema.GroupVersionResource]map[string][]remediation.Key{}
 	for resource, at := range t.tables {
 		if !selects(resource) {
 			continue
 		}
-		in := map[string][]*unstructured.Unstructured{}
-		for key, o := range at.objects {
+		in := map[string][]remediation.Key{}
+		for name, o := range at.objects {
 			if !o.queued {
-				in[key.Namespace] = append(in[key.Namespace], o.object)
+				in[name.Namespace] = append(in[name.Namespace], named(resource, name))
 			}
 		}
 		out[resource] = in
@@ -295,10 +383,10 @@ func (t *objectCache) idle(selects func(schema.GroupVersionResource) bool) map[s
 func (t *objectCache) within(namespace string) (out []remediation.Key) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	for _, at := range t.tables {
-		for key := range at.objects {
-			if key.Namespace == namespace {
-				out = append(out, key)
+	for resource, at := range t.tables {
+		for name := range at.objects {
+			if name.Namespace == namespace {
+				out = append(out, named(resource, name))
 			}
 		}
 	}
@@ -306,49 +394,13 @@ func (t *objectCache) within(namespace string) (out []remediation.Key) {
 }
 
 // trim removes what no decision needs and field sets can't exclude from an object that has the given fields: managed fields, and kubectl's
-// copy of the object. It also shares strings that are equal in many objects.
+// copy of the object.
 func trim(fields *projection.FieldSet, o *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
-	if fields.IsAll() {
-		return
-	}
-	if !fields.Covers(withCopy) {
+	if !fields.IsAll() && !fields.Covers(withCopy) {
 		unstructured.RemoveNestedField(o.Object, "metadata", "annotations", lastApplied)
 	}
-	share("", o.Object)
 }
-
-// maxShared is the length of the longest string that is shared. Longer ones, such as records of requested values, are hardly ever equal.
-const maxShared = 40
-
-// own holds the members of metadata that are different in every object.
-var own = map[string]bool{"name": true, "uid": true, "resourceVersion": true}
-
-// share returns the value of the member of an object with its strings replaced by shared ones. It changes maps and lists in place.
-func share(member string, value any) any {
-	switch v := value.(type) {
-	case string:
-		if len(v) <= maxShared {
-			return shared(v)
-		}
-	case []any:
-		for i := range v {
-			v[i] = share("", v[i])
-		}
-	case map[string]any:
-		for key, inner := range v {
-			if member != "metadata" || !own[key] {
-				inner = share(key, inner)
-			}
-			v[shared(key).(string)] = inner
-		}
-	}
-	return value
-}
-
-// shared returns the one interface value that equal strings share. That saves the string, and the 16 bytes that each interface value would
-// allocate.
-func shared(text string) any { return unique.Make(any(text)).Value() }
 
 // watch updates which types and fields are watched until ctx ends.
 func (c *Controller) watch(ctx context.Context) {
@@ -536,17 +588,37 @@ func (t *typeCache) compute(resource schema.GroupVersionResource) *projection.Fi
 	return projection.Union(sets...)
 }
 
-var _ watches.Sink = rollouts{}
+var _ watches.Packer = rollouts{}
 
 // rollouts passes the progress of rollouts to the scheduler. It keeps no objects: the scheduler remembers those that are not ready.
 type rollouts struct{ *Controller }
 
 // Replace passes the progress of all objects of a type to the scheduler. It implements watches.Sink, as the other methods do.
-func (r rollouts) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
+func (r rollouts) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
+	listed := make([]any, len(objects))
+	for i, o := range objects {
+		listed[i] = r.Pack(resource, fields, o)
+	}
+	r.ReplacePacked(resource, fields, listed)
+}
+
+// listedRollout is the rollout of an object of a list.
+type listedRollout struct {
+	key     remediation.Key
+	rollout remediation.Rollout
+}
+
+// Pack implements watches.Packer.
+func (rollouts) Pack(resource schema.GroupVersionResource, _ *projection.FieldSet, o *unstructured.Unstructured) any {
+	return listedRollout{keyOf(resource, o), remediation.RolloutOf(o)}
+}
+
+// ReplacePacked implements watches.Packer.
+func (r rollouts) ReplacePacked(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []any) {
 	all := make(map[remediation.Key]remediation.Rollout, len(objects))
 	for _, o := range objects {
-		if key := keyOf(resource, o); !r.carrierOf(key).Reports {
-			all[key] = remediation.RolloutOf(o)
+		if o := o.(listedRollout); !r.carrierOf(o.key).Reports {
+			all[o.key] = o.rollout
 		}
 	}
 	r.Scheduler.ObserveAll(r.Clock.Now(), resource, all)

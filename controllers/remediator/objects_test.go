@@ -20,6 +20,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -63,6 +64,31 @@ func TestDeciding(t *testing.T) {
 	targets.enqueue(keys[0])
 	targets.Drop(deployments)
 	expect("with all dropped", false)
+}
+
+// TestListIsPackedTwice checks that the objects of a list are the same if the type was dropped while it was read.
+func TestListIsPackedTwice(t *testing.T) {
+	cache := newObjectCache(func(schema.GroupVersionResource, []remediation.Key) {})
+	var want []*unstructured.Unstructured
+	var listed []any
+	for i := range 20 {
+		o := workload(t, i)
+		want = append(want, o.DeepCopy())
+		listed = append(listed, cache.Pack(deployments, projection.AllFields(), o))
+		if i == 10 {
+			cache.Drop(deployments)
+		}
+	}
+	cache.ReplacePacked(deployments, projection.AllFields(), listed)
+	for _, o := range want {
+		got, _ := cache.get(keyOf(deployments, o))
+		if diff := cmp.Diff(o, got); diff != "" {
+			t.Errorf("object (-want +got):\n%s", diff)
+		}
+	}
+	if cache.ReplacePacked(deployments, projection.AllFields(), nil); len(cache.within("shop-0")) > 0 {
+		t.Error("objects are left")
+	}
 }
 
 // changed returns a newer version of an object.

@@ -199,9 +199,10 @@ func (r *remoteQueue) run(t *remoteTask) {
 // changed. If it does not count, the object is decided again.
 func (r *remoteQueue) commit(t *remoteTask, obj *unstructured.Unstructured) bool {
 	now, _ := r.objects.get(t.key)
+	unchanged := now != nil && same(now, obj)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.decided = r.tasks[t.key] == t && now == obj && r.ctx.Err() == nil
+	t.decided = r.tasks[t.key] == t && unchanged && r.ctx.Err() == nil
 	if !t.decided {
 		t.again.Store(true)
 	}

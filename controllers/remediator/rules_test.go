@@ -203,10 +203,8 @@ func TestOnlyConcernedObjectsAreDecided(t *testing.T) {
 		}
 		var all []remediation.Key
 		for _, byNamespace := range l.objects.idle(func(schema.GroupVersionResource) bool { return true }) {
-			for _, list := range byNamespace {
-				for _, o := range list {
-					all = append(all, keyOf(deployments, o))
-				}
+			for _, keys := range byNamespace {
+				all = append(all, keys...)
 			}
 		}
 		l.objects.enqueue(all...)
