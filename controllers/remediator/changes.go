@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -52,9 +53,11 @@ const (
 	predicateSettle = time.Second
 	// settle is the minimum time between two sweeps, and between two updates of the watches: policies are often created together.
 	settle = 20 * time.Millisecond
-	// sweepers is how many policies are swept concurrently after a change of data, so that a slow policy does not delay all others.
-	sweepers = 4
 )
+
+// sweepers is how many policies are swept concurrently after a change of data: one for each processor, and at least four, so that a slow
+// policy does not delay all others.
+var sweepers = max(4, runtime.GOMAXPROCS(0))
 
 // backlog collects the changes of policies and data that follow has not processed yet. It is safe for concurrent use.
 type backlog struct {

@@ -23,6 +23,7 @@ package remediator
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -143,11 +144,15 @@ func New(d Deps) *Controller {
 	return c
 }
 
+// workers is how many objects are decided concurrently: one for each processor. There are at least four, because a patch waits for the API
+// server.
+var workers = max(4, runtime.GOMAXPROCS(0))
+
 // SetupWithManager adds the controller to a manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	ctl, err := controller.NewTyped("remediation", mgr, controller.TypedOptions[remediation.Key]{
 		Reconciler:              c,
-		MaxConcurrentReconciles: 4,
+		MaxConcurrentReconciles: workers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](100*time.Millisecond, time.Minute),
 	})
 	if err != nil {
