@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -61,7 +62,12 @@ func newApprove(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 		Long:    approveLong,
 		Example: approveExample,
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("id") && o.id == "" {
+				return errors.New("--id is empty: name the plan or the stage, or leave out --id to approve what waits")
+			}
+			return o.run(cmd.Context(), args[0])
+		},
 	}
 	cmd.ValidArgsFunction = (&simulationFlags{IOStreams: streams, flags: flags}).completePolicies
 	f := cmd.Flags()

@@ -63,6 +63,13 @@ func TestWhatWaitsForApproval(t *testing.T) {
 	}
 }
 
+// TestApproveEmptyID checks that an empty ID, as of a script's variable that is not set, approves nothing.
+func TestApproveEmptyID(t *testing.T) {
+	if _, _, err := command(t, "approve", "data-residency", "--id=", "--yes"); err == nil || !strings.Contains(err.Error(), "--id is empty") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestConfirmApproval checks that only a yes approves.
 func TestConfirmApproval(t *testing.T) {
 	for answer, ok := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "": false} {

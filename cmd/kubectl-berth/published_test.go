@@ -195,3 +195,19 @@ func published(t *testing.T, path string) (world []*unstructured.Unstructured, s
 	}
 	return world, sets
 }
+
+// TestPublishedFleet checks that every command reads the fleet that the documentation shows.
+func TestPublishedFleet(t *testing.T) {
+	fleet, err := filepath.Abs("../../docs/examples/console/fleet.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"where": "paris-1", "violations": "policy eu-pci", "plan eu-pci": "paris-1", "explain deployment/search -n shop-eu": "dublin-1 is chosen",
+	} {
+		stdout, _, err := command(t, append(strings.Fields(args), "--from", fleet)...)
+		if err != nil || !strings.Contains(stdout, want) {
+			t.Errorf("%s: %v, without %q:\n%s", args, err, want, stdout)
+		}
+	}
+}
