@@ -242,7 +242,8 @@ func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 		c.Ledger.Contest(s.key, by, remediation.Names(judged.Due)...)
 		why = fmt.Sprintf("%s changes the object back after each patch", by)
 	}
-	c.emit(s, events.RemediationStopped, judged.Due, "", fmt.Sprintf("%s: %s, so Berth does not patch the object for %s, or until a policy for the object's type changes",
+	c.emit(s, events.RemediationStopped, judged.Due, "", fmt.Sprintf(
+		"%s: %s, so Berth does not patch the object for %s, or until a policy for the object's type changes",
 		judged.Due.Policies(), why, judged.Again.Round(time.Minute)))
 	return true
 }

@@ -51,6 +51,9 @@ func (s policyAllowance) mustRecord() bool {
 	return s.kept || p.Remediation != placementv1.RemediationAutomatic || !s.narrows()
 }
 
+// isDecided reports whether names are at least one cluster that the policy decides now. They are then sorted.
+func (s policyAllowance) isDecided() bool { return !s.kept && len(s.names) > 0 }
+
 // narrows reports whether the policy lets the developer's list narrow its own.
 func (s policyAllowance) narrows() bool {
 	choice := s.verdict.Policy.Clusters.DeveloperChoice
@@ -389,6 +392,11 @@ func (a askedClusters) parse() (clusterlist.Names, error) {
 	return clusterlist.Names{Terms: [][]string{names}}, err
 }
 
+// lists reports whether the developer's list is known to be the text of an array of these names. It may report false although it is.
+func (a askedClusters) lists(names []string) bool {
+	return a.text != nil && clusterlist.IsArrayText(*a.text, names)
+}
+
 // join returns the text of the list that the object gets: the clusters that every policy allows and that the developer requests. The
 // developer's list does not count if all policies override it or one ignores it. Each term is narrowed by itself; a term without names gets
 // all that the policies allow. A term whose clusters stay the same is written as before. join returns an error if the developer's list
@@ -400,15 +408,15 @@ func (a askedClusters) join(lists []policyAllowance) (*string, error) {
 	if len(lists) == 0 {
 		return a.text, nil
 	}
-	if alone := lists[0]; len(lists) == 1 && a.text == nil && !alone.kept && len(alone.names) > 0 {
-		// This is the most frequent case, and what a policy decides is sorted.
+	if alone := lists[0]; len(lists) == 1 && a.text == nil && alone.isDecided() {
+		// This is the most frequent case.
 		return new(clustersText(alone.names)), a.tooMany(alone.names)
 	}
 	allowed := sortedNames(lists[0].names)
 	for _, s := range lists[1:] {
 		allowed = intersection(allowed, sortedNames(s.names))
 	}
-	if a.text != nil && clusterlist.IsArrayText(*a.text, allowed) {
+	if a.lists(allowed) {
 		// Nothing narrows, and parsing a long list takes longer than comparing it.
 		return a.text, nil
 	}
@@ -429,7 +437,7 @@ func (a askedClusters) join(lists []policyAllowance) (*string, error) {
 		return nil, err
 	case !left && handling != placementv1.OnEmptyClear:
 		return nil, errNoCluster
-	case a.text != nil && invalid == nil && slices.EqualFunc(own.Terms, next.Terms, sameTerm):
+	case invalid == nil && a.text != nil && slices.EqualFunc(own.Terms, next.Terms, sameTerm):
 		return a.text, nil
 	}
 	return next.Text(), a.tooMany(next.Terms...)

@@ -123,7 +123,7 @@ func validate(path *field.Path, obj runtime.Object) error {
 		}
 		return spread(path, args)
 	default:
-		return errors.New("Berth can't check arguments of this type, so the predicate takes none: remove them")
+		return errors.New("arguments of this type can't be checked, so the predicate takes none: remove them")
 	}
 }
 
