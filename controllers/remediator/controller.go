@@ -144,9 +144,9 @@ func New(d Deps) *Controller {
 	return c
 }
 
-// workers is how many objects are decided concurrently: one for each processor. There are at least four, because a patch waits for the API
-// server.
-var workers = max(4, runtime.GOMAXPROCS(0))
+// workers is how many objects are decided concurrently: one less than there are processors, so that requests for a namespace find a free
+// evaluation slot while its objects are decided. There are at least four, because a patch waits for the API server.
+var workers = max(4, runtime.GOMAXPROCS(0)-1)
 
 // SetupWithManager adds the controller to a manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {

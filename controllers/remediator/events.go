@@ -25,8 +25,8 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// emit emits an event on the object. Of the events of a sweep, it emits the first ones, and emitSums the number of the others. cause says
-// why the policies act; empty if the events of different causes are bounded together.
+// emit emits an Event on the object, unless too many that are alike came lately. emitSums reports how many it left out. cause says why the
+// policies act; it is empty if Events of different causes are bounded together.
 func (c *Controller) emit(s *scope, kind events.Kind, due remediation.Due, cause, message string) {
 	of := events.Alike{Kind: kind, Namespace: s.key.Namespace, Policy: due[0].Policy.Name, Policies: due.Policies(), Cause: cause}
 	if c.limiter.Permits(of) {
@@ -38,8 +38,8 @@ func (c *Controller) emit(s *scope, kind events.Kind, due remediation.Due, cause
 var sumTexts = map[events.Kind]string{
 	events.Remediated:         "%d more objects were patched",
 	events.Evicted:            "%d more Pods were evicted",
-	events.RemediationFailed:  "%d more patches failed, for reasons as in the Events on the first objects",
-	events.RemediationStopped: "%d more objects are left alone for now, for reasons as in the Events on the first ones",
+	events.RemediationFailed:  "%d more patches failed, not all of them for the reasons in the Events on the first objects",
+	events.RemediationStopped: "%d more objects are not patched for now, not all of them for the reasons in the Events on the first objects",
 }
 
 // emitSums emits sums of the events that emit did not emit: those that are due, or all of them. A sum is on the namespace of the objects.

@@ -51,7 +51,8 @@ type objectCache struct {
 
 	mu     sync.RWMutex
 	tables map[schema.GroupVersionResource]*typeTable
-	// packers have packed the objects of lists that are not complete.
+	// packers has, for each type that is being listed, the packer of the objects read so far. A complete list takes it for its table; a list
+	// that fails leaves it to the next one.
 	packers map[schema.GroupVersionResource]*packer
 	// workqueue is nil until the controller is started because this replica is the leader.
 	workqueue workqueue.TypedRateLimitingInterface[remediation.Key]
@@ -128,6 +129,7 @@ func named(resource schema.GroupVersionResource, name types.NamespacedName) reme
 	return remediation.Key{Resource: resource, Namespace: name.Namespace, Name: name.Name}
 }
 
+// Replace replaces the objects of a type, and passes those that differ to listed. It implements watches.Sink.
 func (t *objectCache) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
 	listed := make([]any, len(objects))
 	for i, o := range objects {
@@ -156,7 +158,7 @@ func (t *objectCache) Pack(resource schema.GroupVersionResource, fields *project
 	return listedObject{nameOf(o), p.pack(o), p}
 }
 
-// ReplacePacked implements watches.Packer.
+// ReplacePacked is Replace for the results of Pack. It implements watches.Packer.
 func (t *objectCache) ReplacePacked(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []any) {
 	t.mu.Lock()
 	p := t.packers[resource]
@@ -174,11 +176,13 @@ func (t *objectCache) ReplacePacked(resource schema.GroupVersionResource, fields
 		}
 		next.objects[o.name] = &cachedObject{packed: o.packed}
 	}
-	t.mu.Lock()
+	t.mu.RLock()
 	old := t.tables[resource]
+	t.mu.RUnlock()
 	if old == nil {
 		old = newTypeTable(fields, nil, 0)
 	}
+	// No other call changes the objects of the type meanwhile, so they are compared without the lock, which workers need.
 	grown := !old.fields.Covers(fields)
 	var changed []remediation.Key
 	for name := range old.objects {
@@ -187,14 +191,16 @@ func (t *objectCache) ReplacePacked(resource schema.GroupVersionResource, fields
 		}
 	}
 	for name, now := range next.objects {
-		before := old.objects[name]
-		if before != nil {
+		if before := old.objects[name]; before == nil || grown || !same(old.unpack(name, before), next.unpack(name, now)) {
+			changed = append(changed, named(resource, name))
+		}
+	}
+	t.mu.Lock()
+	for name, now := range next.objects {
+		if before := old.objects[name]; before != nil {
 			now.queued, now.recorded = before.queued, before.recorded
 		}
 		next.add(now, 1)
-		if before == nil || grown || !same(old.unpack(name, before), next.unpack(name, now)) {
-			changed = append(changed, named(resource, name))
-		}
 	}
 	t.tables[resource] = next
 	t.mu.Unlock()

@@ -253,6 +253,8 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	patched, approved := rulingOf(verdicts), rulingOf(released(verdicts))
 	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
 	names, findings := Names(verdicts), make([]finding, len(verdicts))
+	// A copy, because the text may be a part of a packed object.
+	version = strings.Clone(version)
 	for i, v := range verdicts {
 		// What needs an approval is what an approved patch would do.
 		findings[i] = findingOf(v.OnceApproved(), key, uid, version, unsettled)
@@ -761,7 +763,9 @@ func (l *Ledger) Place(key Key, list *string, verdicts []*placement.Verdict) {
 	l.uncount(o)
 	if o.list = nil; counts {
 		if l.lists[*list] == nil {
-			l.lists[*list] = &listCount{text: *list}
+			// A copy, because the text may be a part of a packed object.
+			text := strings.Clone(*list)
+			l.lists[text] = &listCount{text: text}
 		}
 		o.list, o.compliance = l.lists[*list], ComplianceOf(verdicts)
 		o.list.counts[o.compliance]++

@@ -44,11 +44,12 @@ type Sink interface {
 	Drop(resource schema.GroupVersionResource)
 }
 
-// Packer is a Sink that stores objects in a form that takes less memory. It receives the objects of a list one by one, so
-// that a list of many objects need not be in memory before it is complete.
+// Packer is a Sink that stores objects in a form that takes less memory. It receives each object of a list as soon as that is read, so that
+// they are not all in memory as maps.
 type Packer interface {
 	Sink
-	// Pack receives an object of a list, and returns what ReplacePacked receives for it. The list may never be complete.
+	// Pack receives an object of a list, and returns what ReplacePacked receives for it. Calls for one type do not overlap. The list may
+	// never be complete, and an object may be packed more than once.
 	Pack(resource schema.GroupVersionResource, fields *projection.FieldSet, object *unstructured.Unstructured) any
 	// ReplacePacked is called instead of Replace.
 	ReplacePacked(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []any)

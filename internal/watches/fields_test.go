@@ -19,6 +19,7 @@ package watches
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,6 +144,40 @@ func TestHubPacks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowPacker packs for a second, and notes calls of Pack that overlap.
+type slowPacker struct {
+	*packing
+	packs, overlaps atomic.Int32
+}
+
+func (p *slowPacker) Pack(_ schema.GroupVersionResource, _ *projection.FieldSet, o *unstructured.Unstructured) any {
+	if p.packs.Add(1) > 1 {
+		p.overlaps.Add(1)
+	}
+	<-time.After(time.Second)
+	p.packs.Add(-1)
+	return o.GetName()
+}
+
+// TestPacksOneByOne checks that no two objects of a type are packed at the same time, also if another consumer begins a new list while the
+// objects of one are being packed.
+func TestPacksOneByOne(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, _ *recording, m *Consumer) {
+		server.set(func() { server.objects[pods] = []string{"a", "b", "c"} })
+		packer := &slowPacker{packing: &packing{recording: &recording{content: map[schema.GroupVersionResource][]string{}}}}
+		packs := m.hub.NewConsumer(packer, packer.changed)
+		packs.Set(ctx, podsWith(labels("read")))
+		<-time.After(1500 * time.Millisecond)
+		m.Set(ctx, podsWith(labels("read", "unread")))
+		later()
+		check(t, packs, packer.recording, State{Synced: true}, []string{"a", "b", "c"})
+		if n := packer.overlaps.Load(); n > 0 {
+			t.Errorf("%d objects were packed while another one was", n)
+		}
+		packs.Set(ctx, nil)
+	})
 }
 
 // TestHubGrows checks that a larger field set causes a new list, while the content remains available, and that a

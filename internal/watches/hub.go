@@ -78,6 +78,9 @@ type typeWatch struct {
 	mu sync.Mutex
 	// watch is the current watch, or nil.
 	watch watch.Interface
+
+	// cutting is held while the objects of a list are cut. The reflector lists in a goroutine that may outlive it.
+	cutting sync.Mutex
 }
 
 // subscribe starts a new list-watch of a view's type. It sends the given fields to the view, and to all other views of the type what they
@@ -146,8 +149,8 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
-// run lists and watches the type until ctx ends. It begins when the previous list-watch of the type, if any, has ended, so that sinks
-// receive changes in their order.
+// run lists and watches the type until ctx ends. It begins when the previous list-watch of the type, if any, has ended and cuts no more
+// objects, so that sinks receive changes in their order.
 func (t *typeWatch) run(ctx context.Context, previous *typeWatch) {
 	defer close(t.done)
 	if previous != nil {
@@ -162,6 +165,9 @@ func (t *typeWatch) run(ctx context.Context, previous *typeWatch) {
 		Backoff:         &wait.Backoff{Duration: minBackoff, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxBackoff},
 	})
 	reflector.RunWithContext(ctx)
+	// A list that is cut after this finds that ctx has ended.
+	t.cutting.Lock()
+	defer t.cutting.Unlock()
 	log.V(2).Info("Stopped watch")
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
@@ -182,7 +188,12 @@ func (t *typeWatch) list(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	}
 	out := &internalversion.List{Items: make([]runtime.Object, len(list.Items))}
 	out.ResourceVersion, out.Continue = list.GetResourceVersion(), list.GetContinue()
+	t.cutting.Lock()
+	defer t.cutting.Unlock()
 	for i := range list.Items {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		// A copy, so that one item does not keep the others in memory.
 		object := list.Items[i]
 		out.Items[i] = t.cut(&object, (*subscription).pack)
@@ -240,8 +251,8 @@ func needsRelist(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err)
 }
 
-// cutObject has the projections of an object for the subscriptions of a list-watch, in their order. If it is from a list, it
-// has what a Packer made of its projection. The projection for a subscription that ended may be nil.
+// cutObject has, for each subscription of a list-watch in their order, what its sink gets: the projection of the object or, in a list, what
+// pack returned for the projection. It is nil for a subscription that had ended.
 type cutObject struct{ projections []any }
 
 // GetObjectKind implements runtime.Object, so that a list can contain it. Nothing reads the kind.

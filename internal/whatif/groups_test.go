@@ -79,6 +79,10 @@ func randomMatch(random *rand.Rand) map[string]any {
 	if random.IntN(3) == 0 {
 		out["objectSelector"] = labels("app", fmt.Sprint(random.IntN(2)))
 	}
+	if random.IntN(4) == 0 {
+		// It fails for the objects without annotations.
+		out["matchConditions"] = []any{map[string]any{"name": "gold", "expression": fmt.Sprintf("object.metadata.annotations.tier %s 'gold'", []string{"==", "!="}[random.IntN(2)])}}
+	}
 	return out
 }
 

@@ -305,7 +305,7 @@ func (q *question) mark(ctx context.Context) error {
 			return err
 		}
 		for _, i := range q.copies {
-			// Whether it keeps the clusters of its controller depends on more than the decision.
+			// Whether such an object keeps the clusters of its controller depends on more than the decision.
 			q.marked[i] = q.marked[i] || slices.Contains(q.states[i].matched, before.Name)
 		}
 	}
@@ -375,6 +375,10 @@ func (q *question) alike(before, after *simulation.Policy) bool {
 	}
 	decides := func(p *simulation.Policy) bool { return p.Err == nil && p.Assignment.Target != rollout.None }
 	if q.changesNamespaces() && (before.NeedsNamespaces() || after.NeedsNamespaces()) {
+		return false
+	}
+	// A match condition that fails matches the object, and keeps the policy from deciding it. Mismatch does not tell that.
+	if (before.Matcher.Conditional() || after.Matcher.Conditional()) && !equality.Semantic.DeepEqual(before.Spec.Match, after.Spec.Match) {
 		return false
 	}
 	return decides(before) && decides(after) && !before.Assignment.Partial() && !after.Assignment.Partial() &&
