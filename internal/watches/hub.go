@@ -79,8 +79,8 @@ type typeWatch struct {
 	// watch is the current watch, or nil.
 	watch watch.Interface
 
-	// cutting is held while the objects of a list are cut. The reflector lists in a goroutine that may outlive it.
-	cutting sync.Mutex
+	// cutting has an element while the objects of a list are cut. The reflector lists in a goroutine that may outlive it.
+	cutting chan struct{}
 }
 
 // subscribe starts a new list-watch of a view's type. It sends the given fields to the view, and to all other views of the type what they
@@ -93,7 +93,7 @@ func (h *Hub) subscribe(ctx context.Context, v *view, fields *projection.FieldSe
 	}
 	previous := h.types[v.resource]
 	// The content of the other sinks must not be replaced by an older one.
-	t := &typeWatch{hub: h, resource: v.resource, done: make(chan struct{}), consistent: previous != nil}
+	t := &typeWatch{hub: h, resource: v.resource, done: make(chan struct{}), cutting: make(chan struct{}, 1), consistent: previous != nil}
 	if previous != nil {
 		previous.cancel()
 		for _, s := range previous.subscriptions {
@@ -166,8 +166,8 @@ func (t *typeWatch) run(ctx context.Context, previous *typeWatch) {
 	})
 	reflector.RunWithContext(ctx)
 	// A list that is cut after this finds that ctx has ended.
-	t.cutting.Lock()
-	defer t.cutting.Unlock()
+	t.cutting <- struct{}{}
+	defer func() { <-t.cutting }()
 	log.V(2).Info("Stopped watch")
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
@@ -188,8 +188,8 @@ func (t *typeWatch) list(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	}
 	out := &internalversion.List{Items: make([]runtime.Object, len(list.Items))}
 	out.ResourceVersion, out.Continue = list.GetResourceVersion(), list.GetContinue()
-	t.cutting.Lock()
-	defer t.cutting.Unlock()
+	t.cutting <- struct{}{}
+	defer func() { <-t.cutting }()
 	for i := range list.Items {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
