@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,8 +80,8 @@ type typeWatch struct {
 	// watch is the current watch, or nil.
 	watch watch.Interface
 
-	// cutting has an element while the objects of a list are cut. The reflector lists in a goroutine that may outlive it.
-	cutting chan struct{}
+	// cutting is acquired while the objects of a list are cut. The reflector lists in a goroutine that may outlive it.
+	cutting *semaphore.Weighted
 }
 
 // subscribe starts a new list-watch of a view's type. It sends the given fields to the view, and to all other views of the type what they
@@ -93,7 +94,7 @@ func (h *Hub) subscribe(ctx context.Context, v *view, fields *projection.FieldSe
 	}
 	previous := h.types[v.resource]
 	// The content of the other sinks must not be replaced by an older one.
-	t := &typeWatch{hub: h, resource: v.resource, done: make(chan struct{}), cutting: make(chan struct{}, 1), consistent: previous != nil}
+	t := &typeWatch{hub: h, resource: v.resource, done: make(chan struct{}), cutting: semaphore.NewWeighted(1), consistent: previous != nil}
 	if previous != nil {
 		previous.cancel()
 		for _, s := range previous.subscriptions {
@@ -165,9 +166,9 @@ func (t *typeWatch) run(ctx context.Context, previous *typeWatch) {
 		Backoff:         &wait.Backoff{Duration: minBackoff, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxBackoff},
 	})
 	reflector.RunWithContext(ctx)
-	// A list that is cut after this finds that ctx has ended.
-	t.cutting <- struct{}{}
-	defer func() { <-t.cutting }()
+	// A list that is cut after this finds that ctx has ended. Acquire fails only if its context ends.
+	_ = t.cutting.Acquire(context.WithoutCancel(ctx), 1)
+	defer t.cutting.Release(1)
 	log.V(2).Info("Stopped watch")
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
@@ -188,8 +189,10 @@ func (t *typeWatch) list(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	}
 	out := &internalversion.List{Items: make([]runtime.Object, len(list.Items))}
 	out.ResourceVersion, out.Continue = list.GetResourceVersion(), list.GetContinue()
-	t.cutting <- struct{}{}
-	defer func() { <-t.cutting }()
+	if err := t.cutting.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer t.cutting.Release(1)
 	for i := range list.Items {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
