@@ -131,11 +131,7 @@ func named(resource schema.GroupVersionResource, name types.NamespacedName) reme
 
 // Replace replaces the objects of a type, and passes those that differ to listed. It implements watches.Sink.
 func (t *objectCache) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
-	listed := make([]any, len(objects))
-	for i, o := range objects {
-		listed[i] = t.Pack(resource, fields, o)
-	}
-	t.ReplacePacked(resource, fields, listed)
+	watches.ReplaceByPacking(t, resource, fields, objects)
 }
 
 // listedObject is an object of a list that is not complete, and the packer that packed it.
@@ -601,11 +597,7 @@ type rollouts struct{ *Controller }
 
 // Replace passes the progress of all objects of a type to the scheduler. It implements watches.Sink, as the other methods do.
 func (r rollouts) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
-	listed := make([]any, len(objects))
-	for i, o := range objects {
-		listed[i] = r.Pack(resource, fields, o)
-	}
-	r.ReplacePacked(resource, fields, listed)
+	watches.ReplaceByPacking(r, resource, fields, objects)
 }
 
 // listedRollout is the rollout of an object of a list.

@@ -55,6 +55,15 @@ type Packer interface {
 	ReplacePacked(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []any)
 }
 
+// ReplaceByPacking implements Replace of a Packer by its methods Pack and ReplacePacked.
+func ReplaceByPacking(p Packer, resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
+	listed := make([]any, len(objects))
+	for i, o := range objects {
+		listed[i] = p.Pack(resource, fields, o)
+	}
+	p.ReplacePacked(resource, fields, listed)
+}
+
 // State is the state of a type that a consumer watches.
 type State struct {
 	// Synced reports whether the sink has all objects of the type.
