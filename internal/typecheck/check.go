@@ -48,6 +48,8 @@ type Input struct {
 
 	// optional has the positions of references to fields that a policy may read although they do not exist; see optionalReads.
 	optional map[lint.Position]bool
+	// comparisons are those of the policy, as they are written.
+	comparisons map[lint.Position]written
 }
 
 // Kind is a kind that a policy matches.
@@ -104,7 +106,7 @@ const MaxFindings = 10
 const textFile = "policy.rego"
 
 // Check returns the findings in a policy. It reports errors of OPA's type checker, comparisons of values of different
-// types, comparisons of quantities as text, kinds for which the policy can never produce a result, and the findings of
+// types, comparisons of quantities and numbers as text, kinds for which the policy can never produce a result, and the findings of
 // the compilation. The policy must compile without types. If its types take too much work to check, the result has no
 // findings.
 func Check(in Input) Result {
@@ -116,7 +118,7 @@ func Check(in Input) Result {
 		in.Kinds = []Kind{{Type: types.A}}
 	}
 	byKind := readsKind(source)
-	in.optional = optionalReads(source)
+	in.optional, in.comparisons = optionalReads(source), writtenComparisons(source)
 	each, err := checkKinds(in, byKind, asksMembers(source))
 	if err != nil {
 		return Result{Unchecked: err.Error()}
@@ -183,7 +185,7 @@ func checkKind(in Input, input types.Type) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := findings(compiler.Errors, operators, in.optional)
+	found, err := findings(compiler.Errors, operators, in)
 	if err != nil {
 		return nil, err
 	}
@@ -365,7 +367,7 @@ func isNull(t *ast.Term) bool {
 
 // findings converts the type checker's errors to findings, in their order. It returns an error if one of them is no error of types, so that
 // the policy can't be checked. References at optional positions may be undefined, unless a field was probably misspelt.
-func findings(errs ast.Errors, operators comparisons, optional map[lint.Position]bool) ([]Finding, error) {
+func findings(errs ast.Errors, operators comparisons, in Input) ([]Finding, error) {
 	var out []Finding
 	for _, err := range errs {
 		if err.Code != ast.TypeErr {
@@ -375,10 +377,10 @@ func findings(errs ast.Errors, operators comparisons, optional map[lint.Position
 			continue
 		}
 		at := lint.PositionOf(err.Location)
-		message, holds, ok := explain(err, operators[at])
+		message, holds, ok := explain(err, operators[at], in.comparisons[at])
 		suggests := strings.Contains(message, didYouMean)
 		_, undefined := err.Details.(*ast.RefErrInvalidDetail)
-		if ok && (suggests || !undefined || !optional[at]) {
+		if ok && (suggests || !undefined || !in.optional[at]) {
 			out = append(out, Finding{Position: at, Message: message, suggests: suggests, holds: holds})
 		}
 	}

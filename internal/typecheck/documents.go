@@ -30,6 +30,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 // document is a path in `data` and the type of the value there.
@@ -43,7 +44,7 @@ var (
 	stringsByName    = byName(types.S)
 	anythingByName   = byName(types.A)
 	quantitiesByName = byName(quantity)
-	// amountsByName is the type of quantities in an inventory: strings or numbers.
+	// amountsByName is the type of quantities in a declared inventory: strings or numbers.
 	amountsByName = byName(types.NewAny(types.S, types.N))
 )
 
@@ -61,14 +62,36 @@ func byName(t types.Type) types.Type {
 	return types.NewObject(nil, types.NewDynamicProperty(types.S, t))
 }
 
-// cluster is the type of a cluster's normal form in data.clusters. See replication.Inventories.
-var cluster = objectOf(map[string]types.Type{
-	"name": types.S, "namespace": types.S, "source": types.S,
-	"labels": stringsByName, "annotations": stringsByName, "properties": anythingByName,
-	"taints": types.NewArray(nil, types.A), "ready": types.B, "terminating": types.B,
-	"region": types.S, "zones": types.NewArray(nil, types.A), "provider": types.S, "version": types.S,
-	"capacity": amountsByName, "allocatable": amountsByName, "allocated": amountsByName,
-})
+// clusterIn returns the type of a cluster's normal form in data.clusters, which is built from inventories; see replication.Inventories.
+// Only declared inventories may have properties that are no strings, and amounts that are numbers.
+func clusterIn(inventories []schema.GroupVersionResource) types.Type {
+	properties, amounts, known := stringsByName, quantitiesByName, replication.Known().Resources()
+	if slices.ContainsFunc(inventories, func(r schema.GroupVersionResource) bool { return !slices.Contains(known, r) }) {
+		properties, amounts = anythingByName, amountsByName
+	}
+	return objectOf(map[string]types.Type{
+		"name": types.S, "namespace": types.S, "source": types.S,
+		"labels": stringsByName, "annotations": stringsByName, "properties": properties,
+		"taints": types.NewArray(nil, types.A), "ready": types.B, "terminating": types.B,
+		"region": types.S, "zones": types.NewArray(nil, types.A), "provider": types.S, "version": types.S,
+		"capacity": amounts, "allocatable": amounts, "allocated": amounts,
+	})
+}
+
+// HasTexts reports whether the value at a path below data.clusters[name], or a member of it, can be a text. Check finds each comparison of
+// other values with a text.
+func HasTexts(path []string) bool {
+	t := clusterIn([]schema.GroupVersionResource{{Resource: "declared"}})
+	for _, name := range path {
+		if t = types.Select(t, name); t == nil {
+			return false
+		}
+	}
+	if members := types.Values(t); members != nil {
+		t = members
+	}
+	return possible(t, types.S)
+}
 
 // quota is the type of a quota in data.berth.
 var quota = objectOf(map[string]types.Type{"hard": quantitiesByName, "used": quantitiesByName})
@@ -108,7 +131,7 @@ func documents(in Input) []document {
 		out = append(out, document{bound.Path, byName(t)})
 	}
 	if len(in.Binding.Clusters) > 0 {
-		out = append(out, document{[]string{language.RootClusters}, byName(cluster)},
+		out = append(out, document{[]string{language.RootClusters}, byName(clusterIn(in.Binding.Clusters))},
 			document{[]string{language.RootBerth, language.AmbiguousClusters}, byName(types.NewArray(nil, types.S))})
 	}
 	return append(out, ownDocuments(in.Spec.Data)...)

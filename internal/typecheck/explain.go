@@ -29,13 +29,13 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// explain returns the message for an error of the type checker. The parameter operator is the comparison operator other than == at
-// the error's position; empty if there is none. The result ok is false if the error is not a mistake of the author. The
-// result holds is true if the expression may be true nevertheless.
+// explain returns the message for an error of the type checker. The parameter operator is the comparison operator other than == at the
+// error's position; empty if there is none. w is the comparison at the position as it is written. The result ok is false if the error is
+// not a mistake of the author. The result holds is true if the expression may be true nevertheless.
 //
 // OPA assumes that all fields of an object exist, so that two objects with different fields are never equal. In a
 // schema, most fields are optional. Therefore objects, and arrays of objects, may be equal whatever their fields are.
-func explain(err *ast.Error, operator string) (message string, holds, ok bool) {
+func explain(err *ast.Error, operator string, w written) (message string, holds, ok bool) {
 	switch d := err.Details.(type) {
 	case *ast.RefErrInvalidDetail:
 		return explainMissing(d), false, true
@@ -50,7 +50,11 @@ func explain(err *ast.Error, operator string) (message string, holds, ok bool) {
 			return "", false, false
 		}
 		consequence, holds := outcome(d.Left, operator, d.Right)
-		return fmt.Sprintf("%s compares %s with %s: %s", sourceOf(err.Location), policy.DescribeType(d.Left), policy.DescribeType(d.Right), consequence), holds, true
+		message = fmt.Sprintf("%s compares %s with %s: %s", sourceOf(err.Location), policy.DescribeType(d.Left), policy.DescribeType(d.Right), consequence)
+		if meant := w.meant(d.Left, d.Right); meant != "" {
+			message += fmt.Sprintf("; "+didYouMean+" %s?", meant)
+		}
+		return message, holds, true
 	case *ast.ArgErrDetail:
 		for i, have := range d.Have {
 			if want := d.Want.Arg(i); have != nil && want != nil && !possible(have, want) {

@@ -125,6 +125,9 @@ func (m *memberships) explain(asked membership, element, collection types.Type, 
 	if text := m.ofScalar(asked, collection, expression); text != "" {
 		return text, false
 	}
+	if text := amongConstants(asked, element, collection, expression); text != "" {
+		return text, false
+	}
 	object, ok := policy.PlainType(collection).(*types.Object)
 	if !ok || element == nil || !possible(element, types.S) || isAny(element) {
 		return "", false
@@ -169,6 +172,17 @@ func (m *memberships) ofScalar(asked membership, collection types.Type, expressi
 		text += fmt.Sprintf(`; use contains(text, part), or split the text first, as in split(%s, ",")`, name)
 	}
 	return text
+}
+
+// amongConstants returns a message about a use of `in` whose left side has another type than all the constants on its right side; "" for
+// others.
+func amongConstants(asked membership, element, collection types.Type, expression string) string {
+	members := types.Values(collection)
+	if !ast.IsConstant(asked.collection.Value) || element == nil || members == nil || possible(element, members) {
+		return ""
+	}
+	return fmt.Sprintf("%s compares %s with %s: values of different types are never equal", expression, policy.DescribeType(element),
+		policy.DescribeType(members))
 }
 
 // isAny reports whether a type is unknown or allows every value.

@@ -50,9 +50,9 @@ var operands = func() *ast.Builtin {
 	return &ast.Builtin{Name: "berth.typecheck.operands", Decl: types.NewFunction([]types.Type{never, never}, types.B)}
 }()
 
-// quantities returns findings about comparisons by order in which an operand is a quantity, which is text, for at least one of the matched
-// kinds. If byKind is true, the policy tests the kind of its input, so that a comparison may be made for some kinds only: the operand must
-// then be a quantity for all of them.
+// quantities returns findings about comparisons by order in which an operand is a quantity, which is text, or a text that is compared with
+// that of a number, for at least one of the matched kinds. If byKind is true, the policy tests the kind of its input, so that a comparison
+// may be made for some kinds only: the operand must then be a quantity for all of them.
 func quantities(in Input, source *ast.Module, byKind bool) []Finding {
 	if !orders(source) {
 		return nil
@@ -64,7 +64,7 @@ func quantities(in Input, source *ast.Module, byKind bool) []Finding {
 		if err != nil {
 			return nil
 		}
-		found := quantityFindings(compiler.Errors, operators)
+		found := orderFindings(compiler.Errors, operators, in)
 		switch {
 		case !byKind:
 			out = append(out, found...)
@@ -103,17 +103,24 @@ func (o comparisons) replaceOperators(c *ast.Compiler) *ast.Error {
 	return nil
 }
 
-// quantityFindings converts those errors of the type checker to findings that are at comparisons with an operand that is a quantity.
-func quantityFindings(errs ast.Errors, operators comparisons) []Finding {
+// orderFindings converts those errors of the type checker to findings that are at comparisons with an operand that is a quantity, or of
+// texts that are numbers.
+func orderFindings(errs ast.Errors, operators comparisons, in Input) []Finding {
 	var out []Finding
 	for _, err := range errs {
 		d, ok := err.Details.(*ast.ArgErrDetail)
-		if !ok || err.Location == nil || err.Location.File != textFile || !slices.ContainsFunc(d.Have, isQuantity) {
+		if !ok || err.Location == nil || err.Location.File != textFile {
 			continue
 		}
 		at := lint.PositionOf(err.Location)
 		operator, ok := ordering[operators[at]]
 		if !ok {
+			continue
+		}
+		if !slices.ContainsFunc(d.Have, isQuantity) {
+			if compares := in.comparisons[at].asTexts(d.Have); compares != "" {
+				out = append(out, Finding{Position: at, holds: true, Message: fmt.Sprintf("%s compares %s", sourceOf(err.Location), compares)})
+			}
 			continue
 		}
 		compares := `quantities as text, in which "9" is greater than "10"`
