@@ -48,6 +48,7 @@ import (
 	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/watches"
+	"github.com/berth-dev/berth/internal/whatif"
 	"github.com/berth-dev/berth/webhooks/policyvalidator"
 	"github.com/berth-dev/berth/webhooks/quotaspec"
 )
@@ -57,7 +58,7 @@ and Berth's webhooks return when the objects are applied. For each policy the co
 Berth needs for it.
 
 Without --from or --live the command knows the types of Kubernetes itself, and those of the objects and
-CustomResourceDefinitions in the files. --live checks against the cluster of the kubeconfig, also the types of fields.
+CustomResourceDefinitions in the files. --live checks against the cluster of the kubeconfig, also the fields of each kind.
 
 The exit code is 0 if no object has an error, and 1 otherwise. With --strict warnings count as errors.`
 
@@ -206,21 +207,24 @@ func newValidator(cluster simulation.Cluster, options simulation.Options) *polic
 	return &policyvalidator.Validator{
 		Checker: embedded.New(embedded.NewData(), embedded.Options{Predicates: options.Predicates}), OwnNamespace: options.OwnNamespace,
 		ClusterPredicates: options.Predicates.NamesOf(predicates.Clusters), Templates: options.Templates,
-		Catalog: cluster.Catalog(), Scales: scalesOf{cluster},
+		Catalog: cluster.Catalog(), Scales: scalesOf{cluster}, Types: typesOf(cluster),
 	}
 }
 
-// completeValidator returns the validator of the webhook for a cluster that has all its objects. It compares the types of fields if the
-// cluster is the one of an API server.
+// typesOf returns the checker of the types in policies for a cluster. It knows schemas of kinds if the cluster is the one of an API server.
+func typesOf(cluster simulation.Cluster) whatif.Types {
+	if c, ok := cluster.(interface{ TypeChecker() *schemas.Checker }); ok {
+		return c.TypeChecker()
+	}
+	return nil
+}
+
+// completeValidator returns the validator of the webhook for a cluster that has all its objects.
 func completeValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	out := newValidator(cluster, options)
 	out.Clusters, out.Namespaces, out.Nodes, out.PriorityClasses = clustersOf{cluster}, namespacesOf{cluster}, nodesOf{cluster}, priorityClassesOf(cluster)
 	out.Scores = scoresOf{cluster}
-	live, ok := cluster.(interface{ TypeChecker() *schemas.Checker })
-	if ok {
-		out.Types = live.TypeChecker()
-	}
-	if _, served := cluster.Catalog().Exact(placementv1.GroupVersion.WithResource("placementpolicies")); served || !ok {
+	if _, served := cluster.Catalog().Exact(placementv1.GroupVersion.WithResource("placementpolicies")); served {
 		quotas := quotasOf{cluster: cluster}
 		out.Policies, out.Quotas = cluster.Policies, &watches.Quotas{Cache: quotas, Live: quotas}
 	}

@@ -181,13 +181,13 @@ func (o *consoleOptions) read(ctx context.Context) (*console.Reading, error) {
 	if live, ok := cluster.(*simulation.Live); ok {
 		return liveReading(live, options, o.contextName()), nil
 	}
-	return &console.Reading{Cluster: cluster, Options: options, Source: strings.Join(o.from, ", ")}, nil
+	return &console.Reading{Cluster: cluster, Options: options, Source: strings.Join(o.from, ", "), Types: typesOf(cluster)}, nil
 }
 
 // liveReading returns a reading of the cluster of an API server, whose changes the console can follow. source names it for the user.
 func liveReading(live *simulation.Live, options simulation.Options, source string) *console.Reading {
 	return &console.Reading{
-		Cluster: simulation.NewWatched(live), Options: options, Source: source, Live: true, Types: live.TypeChecker(), Recount: true,
+		Cluster: simulation.NewWatched(live), Options: options, Source: source, Live: true, Types: typesOf(live), Recount: true,
 	}
 }
 

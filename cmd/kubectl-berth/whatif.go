@@ -128,9 +128,8 @@ func (o *whatifOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if live, ok := cluster.(*simulation.Live); ok {
-		session.Types, session.Recount = live.TypeChecker(), true
-	}
+	session.Types = typesOf(cluster)
+	_, session.Recount = cluster.(*simulation.Live)
 	report, err := session.WhatIf(ctx, changes)
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ type Catalog interface {
 // schemas of a group and version only while a Report that used them is in use.
 type Checker struct {
 	catalog  Catalog
-	client   openapi.Client // client reads the OpenAPI documents.
+	client   openapi.Client // client reads the OpenAPI documents; nil if there are none.
 	compiler *compilation.Compiler
 	// documents has the parsed OpenAPI documents, keyed by their URL in the index, which contains a hash of the document.
 	documents weakcache.Cache[typecheck.Kinds]
@@ -62,7 +62,8 @@ type Checker struct {
 // maxChecks is how many policies are checked at once.
 const maxChecks = 2
 
-// NewChecker returns a checker. catalog knows the types that the API server serves, and client reads the OpenAPI documents.
+// NewChecker returns a checker. catalog knows the types that the API server serves, and client reads the OpenAPI documents. If client is
+// nil, only what needs no schema is checked, such as the metadata of objects, and the fields of clusters.
 func NewChecker(catalog Catalog, client openapi.Client) *Checker {
 	return &Checker{catalog: catalog, client: client, compiler: compilation.New(maxChecks, compilation.RequestDeadline, policy.Compile)}
 }
@@ -97,8 +98,11 @@ func (i Index) address(path string) string {
 	return ""
 }
 
-// Index reads the index of the published OpenAPI documents from the API server.
+// Index reads the index of the published OpenAPI documents from the API server. It is empty if there are none.
 func (c *Checker) Index() (Index, error) {
+	if c.client == nil {
+		return nil, nil
+	}
 	paths, err := c.client.Paths()
 	if err != nil {
 		return nil, fmt.Errorf("reading the index of OpenAPI documents: %w", err)
@@ -109,6 +113,9 @@ func (c *Checker) Index() (Index, error) {
 // maxKinds is the maximum number of matched kinds that are checked individually. With more, only the metadata is
 // checked.
 const maxKinds = 16
+
+// anyKind stands for kinds of which only the metadata is checked.
+var anyKind = []typecheck.Kind{{Type: typecheck.AnyObject}}
 
 // Check checks the types in the spec of the policy of a name, which must compile. bound has the API groups that the policy's plural names
 // are bound to; nil for a policy that has not been bound yet. An error means that the policy can't be compiled or bound, that schemas could
@@ -179,29 +186,32 @@ func (c *Checker) checkRules(report *Report, spec placementv1.PlacementPolicySpe
 	return nil
 }
 
-// matched returns the kinds that spec.match of a policy matches, with their types; none if the type of one of them is unknown. If it
-// matches by a wildcard, or more than maxKinds kinds, the result is one kind with the fields that all objects share.
+// matched returns the kinds that spec.match of a policy matches, with their types. If it matches by a wildcard, or more than maxKinds
+// kinds, or one whose type is unknown, the result is anyKind.
 func (c *Checker) matched(report *Report, index Index, m placementv1.Match) ([]typecheck.Kind, error) {
 	var out []typecheck.Kind
 	for _, rule := range m.ResourceRules {
 		if slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.Resources, "*") {
-			return []typecheck.Kind{{Type: typecheck.AnyObject}}, nil
+			return anyKind, nil
 		}
 		matcher, _ := match.New(placementv1.Match{ResourceRules: []placementv1.ResourceRule{rule}}, field.NewPath("match"))
 		kinds := c.catalog.Kinds(matcher.SelectsResource)
 		if len(kinds) == 0 {
 			// The type may be installed later, or does not support watches.
-			return nil, nil
+			return anyKind, nil
 		}
 		byName := func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) }
 		for _, resource := range slices.SortedFunc(maps.Keys(kinds), byName) {
 			t, err := c.typeOf(report, index, resource.GroupVersion().WithKind(kinds[resource]))
-			if err != nil || t == nil {
+			if err != nil {
 				return nil, err
+			}
+			if t == nil {
+				return anyKind, nil
 			}
 			out = append(out, typecheck.Kind{Resource: resource.GroupResource(), Type: t})
 			if len(out) > maxKinds {
-				return []typecheck.Kind{{Type: typecheck.AnyObject}}, nil
+				return anyKind, nil
 			}
 		}
 	}

@@ -40,6 +40,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/watches"
 )
 
@@ -155,6 +156,9 @@ func (s *Static) add(obj *unstructured.Unstructured) error {
 
 // Catalog implements Cluster.
 func (s *Static) Catalog() *watches.Catalog { return s.catalog }
+
+// TypeChecker returns a checker of policies that knows no schemas of kinds.
+func (s *Static) TypeChecker() *schemas.Checker { return schemas.NewChecker(s.catalog, nil) }
 
 // Policies implements Cluster.
 func (s *Static) Policies(context.Context) ([]placementv1.PlacementPolicy, error) {
