@@ -39,6 +39,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/rules"
 	"github.com/berth-dev/berth/internal/suggest"
+	"github.com/berth-dev/berth/internal/typecheck"
 )
 
 // mentions are the values and keys of clusters, or of nodes, that a policy names.
@@ -104,8 +105,8 @@ func mentionsIn(spec placementv1.PlacementPolicySpec, module *policy.Module) men
 		return mentionsInRules(spec.Rules, false)
 	}
 	for _, c := range lint.ClusterConstants(module.Compiler) {
-		if c.Value == "" {
-			// It asks whether there is a value.
+		if c.Value == "" || len(c.Field) > 0 && !typecheck.HasTexts(c.Field) {
+			// A comparison with "" asks whether there is a value. The type checker finds comparisons with what is no text.
 			continue
 		}
 		at, path, noun := place{Position: c.Position}, c.Field, "field "+strings.Join(c.Field, ".")
