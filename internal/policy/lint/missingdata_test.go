@@ -70,6 +70,8 @@ func TestMissingDataNamesWhatIsThere(t *testing.T) {
 		"Far":     {text: `labels["a"] := data.zones.x`, data: `{"regions": {}}`, want: []string{missing + "; it has regions"}},
 		"Many":    {text: `labels["a"] := data.zones.x`, data: `{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1}`, want: []string{missing + "; it has a, b, c, d, e, and 2 more"}},
 		"Both":    {text: `labels["a"] := data.zones[data.zone]`, data: `{"zone": {}}`, want: []string{missing + "; it has zone"}},
+		"Berth's": {text: `labels["a"] := data.cluster.eu.region`, want: []string{"the policy reads data.cluster, which spec.data does not have; did you mean data.clusters?"}},
+		"Beside":  {text: `labels["a"] := data.cluster[data.regions.eu].region`, data: `{"regions": {"eu": "eu-1"}}`, want: []string{"data.cluster, which spec.data does not have; it has regions; did you mean data.clusters?"}},
 		"Two":     {text: `labels["a"] := data.zones[data.region]`, data: `{"zone": {}, "regions": {}}`, want: []string{"data.region, data.zones, which spec.data does not have; it has regions, zone; did you mean data.regions, data.zone?"}},
 	})
 }

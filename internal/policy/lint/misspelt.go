@@ -127,8 +127,9 @@ func MissingData(read map[string][]*ast.Location, static ast.Object) (findings [
 	if len(missing) == 0 {
 		return nil, ""
 	}
-	// A document that the Rego already reads under its own name is not a candidate for a misspelt name.
+	// A document that the Rego already reads under its own name is not a candidate for a misspelt name. The documents that Berth keeps are.
 	candidates := slices.DeleteFunc(slices.Clone(present), func(name string) bool { return read[name] != nil })
+	candidates = append(candidates, language.Roots...)
 	if len(missing)*len(candidates) > maxComparedNames {
 		candidates = nil
 	}
@@ -170,10 +171,12 @@ func documents(static ast.Object) []string {
 func missingData(missing, present, candidates []string) string {
 	layout := oldLayout(missing)
 	message := fmt.Sprintf("the policy reads data.%s, which spec.data does not have%s", strings.Join(missing, ", data."), layout)
-	if len(present) == 0 || layout != "" {
+	if layout != "" {
 		return message
 	}
-	message += "; it has " + strings.Join(present[:min(len(present), maxNamed)], ", ")
+	if len(present) > 0 {
+		message += "; it has " + strings.Join(present[:min(len(present), maxNamed)], ", ")
+	}
 	if more := len(present) - maxNamed; more > 0 {
 		message += fmt.Sprintf(", and %d more", more)
 	}
