@@ -173,6 +173,7 @@ func (b *Binding) bindRead(name string, m *Module, read analysis.Read, served Se
 	switch {
 	case read.Clusters:
 		if b.bindClusters(m.ObjectFields(read, false), served); len(b.Clusters) == 0 {
+			read.Note = "the clusters of " + namesOf(served.Inventories())
 			b.Missing = append(b.Missing, read)
 		}
 	case read.Quotas != "":
@@ -212,6 +213,17 @@ func (b *Binding) bindRead(name string, m *Module, read analysis.Read, served Se
 		}
 	}
 	return nil
+}
+
+// namesOf returns the types of inventories, joined by commas.
+func namesOf(inventories *replication.Inventories) string {
+	var names []string
+	for _, r := range inventories.Resources() {
+		if name := r.GroupResource().String(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // movedMessage returns the Note of a read whose type is no longer served. The note names the type that the read was bound to, and the types

@@ -143,7 +143,9 @@ func TestBind(t *testing.T) {
 		},
 		"NoInventory": {
 			reads: `data.clusters.x`, served: world,
-			want: policy.Binding{Missing: []analysis.Read{{Clusters: true, Row: 2, Col: 16}}},
+			want: policy.Binding{Missing: []analysis.Read{{Clusters: true, Row: 2, Col: 16, Note: "the clusters of clusterprofiles.multicluster.x-k8s.io, " +
+				"managedclusters.cluster.open-cluster-management.io, clusters.cluster.karmada.io, memberclusters.cluster.kubernetes-fleet.io, " +
+				"sites.fleet.example.com"}}},
 		},
 		"Inventories": {
 			reads: `data.clusters.x`, served: append(slices.Clone(world), sites, profiles, members, oldMembers),

@@ -58,7 +58,7 @@ func TestUpdates(t *testing.T) {
 		"listed": {sound, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Replicate = []placementv1.ReplicatedResource{{Resource: "pod"}}
 		}, "spec.replicate: Invalid value: ", ""},
-		"clusters":             {sound, rego("package p\nerrors contains \"no\" if count(data.clusters) == 0"), "does not serve data.clusters", ""},
+		"clusters":             {sound, rego("package p\nerrors contains \"no\" if count(data.clusters) == 0"), "does not serve data.clusters, the clusters of clusterprofiles.multicluster.x-k8s.io, managedclusters", ""},
 		"misspelt before":      {things, rego(things + "\n# better"), "", "data.kubernetes.pod (did you mean pods?), which the API server does not serve"},
 		"misspelt, another":    {things, rego(strings.ReplaceAll(things, "pod", "podz")), "data.kubernetes.podz", ""},
 		"just installed":       {sound, rego("package p\nlabels := {\"a\": data.kubernetes.carts.x}"), "", ""},

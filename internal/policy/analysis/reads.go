@@ -44,8 +44,8 @@ type Read struct {
 	Quotas string
 	// Row and Col are the position of the first reference. Both count from 1.
 	Row, Col int
-	// Note is set only in Binding.Missing, if the policy is bound to a group that no longer serves the type. It names that group, and the
-	// other groups that may serve the type instead.
+	// Note is set only in Binding.Missing. If the policy is bound to a group that no longer serves the type, it names that group, and the
+	// other groups that may serve the type instead. For Clusters, it names the inventories.
 	Note string
 }
 
