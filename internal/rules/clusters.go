@@ -132,7 +132,7 @@ func (r *ruleText) renderEligible(require []requirement, repelled string) {
 	}
 	target, text := r.name(partEligible), "the eligible clusters."
 	if len(variable) > 0 {
-		target, text = r.name("suitable"), "the clusters that meet what does not depend on the object."
+		target, text = r.name(partSuitable), "the clusters that meet what does not depend on the object."
 	}
 	r.comment(r.path, text)
 	r.printf("%s contains name if {\nsome name, cluster in data.clusters\n%s\n}\n", target, strings.Join(fixed, "\n"))

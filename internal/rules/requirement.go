@@ -23,7 +23,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -140,10 +139,13 @@ type requirement struct {
 func (r *ruleText) requirementOf(list string, i int, q placementv1.Requirement) requirement {
 	return requirement{
 		ruleText: r, Requirement: q, path: r.path.Child(list).Index(i),
-		suffix:  fmt.Sprintf("%s_%d", list, i+1),
+		suffix:  requirementSuffix(list, i),
 		operand: r.operandOf(q.Subject),
 	}
 }
+
+// requirementSuffix returns requirement.suffix of the i-th entry of the rule's field list.
+func requirementSuffix(list string, i int) string { return fmt.Sprintf("%s_%d", list, i+1) }
 
 // fromObject reports whether the requirement compares with a value of the object that is decided.
 func (q requirement) fromObject() bool { return q.ValueFrom != nil }
@@ -247,10 +249,14 @@ func (q requirement) renderUnreadable() {
 	if !q.readsObject() {
 		return
 	}
-	form := map[placementv1.ValueType]string{
+	q.printf("\n%s contains %s if not %s\n", q.name(partUnreadable), q.invalidValue(q.form()), q.comparedName())
+}
+
+// form says what the object's value must be so that it can be read as the type that is compared.
+func (q requirement) form() string {
+	return map[placementv1.ValueType]string{
 		placementv1.ValueTypeNumber: formNumber, placementv1.ValueTypeQuantity: formQuantity, placementv1.ValueTypeVersion: formVersion,
 	}[q.as()]
-	q.printf("\n%s contains %s if not %s\n", q.name(partUnreadable), q.invalidValue(form), q.comparedName())
 }
 
 // invalidValue returns the Rego expression of an error about the object's value. form says what the value must be. The expression is
@@ -464,11 +470,7 @@ func Unmet(q placementv1.Requirement, object map[string]any) string {
 	}
 	values := q.Values
 	if from := q.ValueFrom; from != nil {
-		part, key := "labels", from.Label
-		if from.Annotation != "" {
-			part, key = "annotations", from.Annotation
-		}
-		value, ok, _ := unstructured.NestedString(object, "metadata", part, key)
+		value, ok := objectValue(object, from)
 		if !ok && from.Default == nil {
 			return ""
 		}

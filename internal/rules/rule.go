@@ -73,6 +73,7 @@ const (
 	Decides        = "decides"
 	partApplies    = "applies"
 	partEligible   = "eligible"
+	partSuitable   = "suitable"
 	partChosen     = "chosen"
 	partLacks      = "lacks"
 	partUnreadable = "unreadable"
@@ -80,6 +81,15 @@ const (
 
 // Eligible returns the name of the Rego rule with the names of the clusters that are eligible for a rule.
 func Eligible(rule string) string { return nameOf(partEligible, rule) }
+
+// Suitable returns the name of the Rego rule with the names of the clusters that meet what does not depend on the object. It is the one of
+// Eligible for a rule whose requirements read no value of the object.
+func Suitable(rule placementv1.Rule) string {
+	if slices.ContainsFunc(rule.Require, func(q placementv1.Requirement) bool { return q.ValueFrom != nil }) {
+		return nameOf(partSuitable, rule.Name)
+	}
+	return Eligible(rule.Name)
+}
 
 // Applies returns the name of the Rego rule that is true if a rule applies to the object. A rule that applies to all objects has none.
 func Applies(rule string) string { return nameOf(partApplies, rule) }
