@@ -110,31 +110,16 @@ func printExplanation(p *printer, e *explain.Explanation) {
 		name = e.Object.Namespace + "/" + name
 	}
 	p.line("%s", p.style(bold, e.Object.Kind+" "+name))
+	if e.NoNamespace {
+		p.line("The namespace %s does not exist, so that the API server refuses the object.", e.Object.Namespace)
+	}
 	if len(e.Policies) == 0 {
 		p.line("No policy matches the object.")
 	}
 	for _, policy := range e.Policies {
 		printPolicy(p, policy)
 	}
-	if len(e.Keys) > 0 {
-		p.line("")
-		p.line("%s", p.style(bold, "Values"))
-	}
-	for _, k := range e.Keys {
-		p.line("  %s: %s", keyName(k.Field, k.Key), plainText(k.Decided))
-		if k.Policy != "" {
-			p.line("    decided by %s; requested: %s; current: %s", k.Policy, plainText(k.Requested), plainText(k.Current))
-		}
-		for _, other := range k.Overrides {
-			p.line("    %s sets another value and has less precedence", other)
-		}
-		if k.Kept != "" {
-			p.line("    the current value stays: %s", k.Kept)
-		}
-		if k.Waits != "" {
-			p.line("    %s", k.Waits)
-		}
-	}
+	printKeys(p, e)
 	printCandidates(p, "Clusters", e.Clusters)
 	if e.Delivery != "" {
 		p.line("")
@@ -152,6 +137,32 @@ func printExplanation(p *printer, e *explain.Explanation) {
 			part = m.Part
 		}
 		p.line("  %s: spec.%s: %s", m.Policy, part, m.Reason)
+	}
+}
+
+// printKeys prints the values of the object that policies set, restore, or compete for.
+func printKeys(p *printer, e *explain.Explanation) {
+	if len(e.Keys) > 0 {
+		p.line("")
+		p.line("%s", p.style(bold, "Values"))
+	}
+	for _, k := range e.Keys {
+		p.line("  %s: %s", keyName(k.Field, k.Key), plainText(k.Decided))
+		switch {
+		case e.Denied && !e.Exists:
+			p.line("    requested: %s; policies deny the object, so that it gets no value", plainText(k.Requested))
+		case k.Policy != "":
+			p.line("    decided by %s; requested: %s; current: %s", k.Policy, plainText(k.Requested), plainText(k.Current))
+		}
+		for _, other := range k.Overrides {
+			p.line("    %s sets another value and has less precedence", other)
+		}
+		if k.Kept != "" {
+			p.line("    the current value stays: %s", k.Kept)
+		}
+		if k.Waits != "" {
+			p.line("    %s", k.Waits)
+		}
 	}
 }
 
@@ -240,10 +251,23 @@ func printCandidates(p *printer, title string, c *explain.Candidates) {
 			name = p.style(green, candidate.Name+" is chosen")
 		}
 		p.line("  %s%s", name, rankOf(candidate))
+		printPresence(p, candidate)
 		printPreferences(p, candidate)
 		for i := range candidate.Reasons {
 			printReason(p, "    ", &candidate.Reasons[i])
 		}
+	}
+}
+
+// printPresence prints whether the object has yet to come to a chosen cluster, or to leave one that is not chosen, and what it waits for.
+func printPresence(p *printer, c explain.Candidate) {
+	switch {
+	case c.Current && !c.Chosen && c.Waits != "":
+		p.line("    the object stays in it for now: %s", c.Waits)
+	case c.Current && !c.Chosen:
+		p.line("    the object is in it now, and has to leave it")
+	case c.Chosen && c.Waits != "":
+		p.line("    the object is not in it yet: %s", c.Waits)
 	}
 }
 
@@ -299,6 +323,15 @@ func printReason(p *printer, indent string, r *explain.Reason) {
 			text = string(encoded)
 		}
 		p.line("%s  %s is %s", indent, v.Reference, text)
+	}
+	if d := r.Demanded; d != nil {
+		// A text can be encoded.
+		value, _ := json.Marshal(d.Value)
+		if d.Default {
+			p.line("%s  %s of the object is missing, so that the default %s counts", indent, d.Source, string(value))
+		} else {
+			p.line("%s  %s of the object is %s", indent, d.Source, string(value))
+		}
 	}
 	for i := range r.Because {
 		printReason(p, indent+"  ", &r.Because[i])

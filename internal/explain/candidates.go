@@ -17,6 +17,7 @@ limitations under the License.
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,11 +35,18 @@ import (
 
 // Candidate is a cluster or node that policies choose among.
 type Candidate struct {
-	Name   string `json:"name"`
-	Chosen bool   `json:"chosen"`
+	Name string `json:"name"`
+	// Chosen reports whether the object should be in the cluster, by what policies decide and its developer requested. None is chosen for an
+	// object that policies deny. A node is chosen if it passes the predicates.
+	Chosen bool `json:"chosen"`
+	// Current reports whether the existing object is in the cluster today; false for nodes.
+	Current bool `json:"current,omitempty"`
+	// Waits says what an existing object waits for before it comes to a chosen cluster, or leaves one that is not chosen; empty if it does
+	// neither, or does it at once.
+	Waits string `json:"waits,omitempty"`
 	// Ranks has the rank of the cluster in the rule of each policy that decides the object, if the rule ranks clusters; empty for nodes.
 	Ranks []Rank `json:"ranks,omitempty"`
-	// Reasons say why the candidate is not chosen. If it is chosen, and Options.WhyNot names it, they say why the object has to leave it.
+	// Reasons say why the candidate is not chosen.
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
@@ -67,7 +75,7 @@ type Candidates struct {
 	// Total is the number of candidates, and Chosen that of the chosen ones. They count candidates that are not listed, too.
 	Total  int `json:"total"`
 	Chosen int `json:"chosen"`
-	// Listed are the chosen ones and, as far as the limit allows, the others, sorted by name.
+	// Listed are the chosen ones, those in which the object is today and, as far as the limit allows, the others, sorted by name.
 	Listed []Candidate `json:"listed"`
 }
 
@@ -75,7 +83,8 @@ type Candidates struct {
 type Options struct {
 	// WhyNot is the name of the only cluster or node to explain; empty for all.
 	WhyNot string
-	// Limit is the most clusters, and the most nodes, that are not chosen but listed with reasons.
+	// Limit is the most clusters, and the most nodes, that are not chosen but listed with reasons. Those in which the object is today do not
+	// count.
 	Limit int
 }
 
@@ -86,6 +95,7 @@ type explainer struct {
 	object     simulation.Object
 	requested  *unstructured.Unstructured      // the object with the values that the developer requested
 	outcome    *placement.Outcome              // what policies decide for object
+	denied     bool                            // Explanation.Denied
 	keys       []Key                           // Explanation.Keys
 	searches   map[string]*search              // by the name of the policy
 	reports    map[string][]*predicates.Report // by the name of the policy
@@ -105,10 +115,6 @@ func (e *explainer) clusters(ctx context.Context, nodes *Candidates) (*Candidate
 	if err != nil {
 		return nil, err
 	}
-	var chosen []string
-	if e.outcome.Object != nil {
-		chosen = e.outcome.ClusterNames(e.outcome.Object)
-	}
 	for _, v := range e.outcome.Verdicts {
 		names = append(names, v.Decision.Clusters...)
 	}
@@ -117,24 +123,61 @@ func (e *explainer) clusters(ctx context.Context, nodes *Candidates) (*Candidate
 	if e.options.WhyNot != "" && !slices.Contains(names, e.options.WhyNot) && !isNode {
 		return nil, unknownCluster(e.options.WhyNot, names)
 	}
-	out := &Candidates{Total: len(names), Chosen: len(chosen)}
-	explained := 0
+	out, explained := &Candidates{Total: len(names)}, 0
+	chosen, current := e.chosen(), e.current()
 	for _, name := range names {
-		candidate := Candidate{Name: name, Chosen: slices.Contains(chosen, name), Ranks: e.ranksOf(ctx, name)}
+		candidate := Candidate{Name: name, Chosen: slices.Contains(chosen, name), Current: slices.Contains(current, name)}
+		if candidate.Chosen {
+			out.Chosen++
+		}
 		switch {
 		case e.options.WhyNot != "" && name != e.options.WhyNot:
 			continue
-		case !candidate.Chosen && explained == e.options.Limit:
+		case candidate.Chosen:
+		case candidate.Current:
+			candidate.Reasons = e.against(ctx, name)
+		case explained == e.options.Limit:
 			continue
-		case !candidate.Chosen:
+		default:
 			explained++
 			candidate.Reasons = e.lost(ctx, name)
-		case e.options.WhyNot != "":
-			candidate.Reasons = e.against(ctx, name)
 		}
+		if k := e.clustersKey(); k != nil && candidate.Chosen != candidate.Current {
+			candidate.Waits = k.Waits
+		}
+		candidate.Ranks = e.ranksOf(ctx, name)
 		out.Listed = append(out.Listed, candidate)
 	}
 	return out, nil
+}
+
+// chosen returns the names of the clusters in which the object should be, also if it waits before it gets them; none if policies deny it.
+func (e *explainer) chosen() []string {
+	if e.denied {
+		return nil
+	}
+	if k := e.clustersKey(); k != nil && k.Kept == "" {
+		return e.outcome.NamesIn(k.Decided)
+	}
+	return e.outcome.ClusterNames(cmp.Or(e.outcome.Object, e.object.Content))
+}
+
+// current returns the names of the clusters in which the object is today; none for one that does not exist.
+func (e *explainer) current() []string {
+	if !e.object.Exists {
+		return nil
+	}
+	return e.outcome.ClusterNames(e.object.Content)
+}
+
+// clustersKey returns the key with the object's list of clusters; nil if no policy decides it.
+func (e *explainer) clustersKey() *Key {
+	field, name, _ := e.outcome.ClustersIn(e.object.Content)
+	i := slices.IndexFunc(e.keys, func(k Key) bool { return k.Field == field && k.Key == name })
+	if i < 0 {
+		return nil
+	}
+	return &e.keys[i]
 }
 
 // unknownCluster returns the error for a name in --why-not that is none of names, the clusters that policies read.
@@ -190,7 +233,8 @@ func (e *explainer) lost(ctx context.Context, name string) []Reason {
 	return out
 }
 
-// against returns why the object has to leave a cluster that it keeps for now.
+// against returns why the object has to leave a cluster in which it is today: the reasons of the enforced policies that do not allow the
+// cluster or, if all allow it, those of lost.
 func (e *explainer) against(ctx context.Context, name string) []Reason {
 	var out []Reason
 	for _, v := range e.outcome.Verdicts {
@@ -198,18 +242,33 @@ func (e *explainer) against(ctx context.Context, name string) []Reason {
 			out = append(out, e.notAllowed(ctx, v, name)...)
 		}
 	}
+	if len(out) == 0 {
+		return e.lost(ctx, name)
+	}
 	return out
 }
 
-// kept returns the reason why an object is not in a cluster that all policies allow: it keeps its current clusters for now.
+// kept returns the reason why an object should not be in a cluster that all policies allow: none of them chooses clusters, or the object
+// keeps its current ones.
 func (e *explainer) kept() string {
+	chooses := func(v *placement.Verdict) bool { return v.Err == nil && v.Decision.Clusters != nil }
+	if len(e.outcome.Verdicts) == 0 {
+		return "no policy matches the object, so that none chooses clusters for it"
+	}
+	for _, v := range e.outcome.Verdicts {
+		if v.Follows != "" {
+			return fmt.Sprintf("the object has the clusters of %s, which controls it", v.Follows)
+		}
+	}
+	if !slices.ContainsFunc(e.outcome.Verdicts, chooses) {
+		return "no policy chooses clusters for the object"
+	}
 	out := "the object keeps its current clusters"
 	if len(e.outcome.ClusterNames(e.object.Content)) == 0 {
 		out = "the object has no clusters yet"
 	}
-	field, name, _ := e.outcome.ClustersIn(e.object.Content)
-	if i := slices.IndexFunc(e.keys, func(k Key) bool { return k.Field == field && k.Key == name }); i >= 0 && e.keys[i].Waits != "" {
-		out += ": " + e.keys[i].Waits
+	if k := e.clustersKey(); k != nil && k.Waits != "" {
+		out += ": " + k.Waits
 	}
 	return out
 }

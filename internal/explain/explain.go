@@ -26,6 +26,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -35,6 +37,8 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/waiting"
 )
@@ -44,6 +48,12 @@ type Explanation struct {
 	Object ObjectReference `json:"object"`
 	// Exists reports whether the object exists. Otherwise the explanation concerns its creation.
 	Exists bool `json:"exists"`
+	// NoNamespace reports whether the namespace of an object that does not exist does not exist either, so that the API server refuses the
+	// object.
+	NoNamespace bool `json:"noNamespace,omitempty"`
+	// Denied reports whether policies deny the object, also because they can't decide it. An object that does not exist then gets no values
+	// and no clusters. An existing one stays as it is.
+	Denied bool `json:"denied,omitempty"`
 	// Policies are the policies that match the object, in order of precedence.
 	Policies []Policy `json:"policies"`
 	// Mismatches are the policies that match objects of this type and do not match this one, sorted by name.
@@ -139,7 +149,7 @@ type Key struct {
 	Key       string  `json:"key"`
 	Requested *string `json:"requested"` // the value that the developer requested
 	Current   *string `json:"current"`   // the value that the object has
-	Decided   *string `json:"decided"`   // the value that the object should have
+	Decided   *string `json:"decided"`   // the value that the object should have; nil for an object that does not exist and that policies deny
 	// Policy is the policy that determines Decided, or whose part of the affinity it is, because each policy adds a part; empty if the
 	// developer's value is used.
 	Policy string `json:"policy,omitempty"`
@@ -157,7 +167,7 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	if err != nil {
 		return nil, err
 	}
-	out := &Explanation{Object: referenceTo(o), Exists: o.Exists}
+	out := &Explanation{Object: referenceTo(o), Exists: o.Exists, NoNamespace: lacksNamespace(ctx, s, o), Denied: remediation.Blocks(outcome.Verdicts)}
 	for _, v := range outcome.Verdicts {
 		p := policyOf(s, v)
 		if p.Rollout, err = s.Explain(ctx, s.Policy(p.Name), o); err != nil {
@@ -179,15 +189,21 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		return nil, err
 	}
 	out.Keys = keysOf(values{o.Content, s.Scheduling(o.Resource, o.Content)}, requested, outcome)
-	if o.Exists {
+	switch {
+	case o.Exists:
 		describeWaits(s, o, out.Keys, outcome.Verdicts)
+	case out.Denied:
+		for i := range out.Keys {
+			k := &out.Keys[i]
+			k.Decided, k.Policy, k.Overrides = nil, "", nil
+		}
 	}
 	if s.Undelivered(o, outcome) {
 		out.Delivery = "no policy decides the object's clusters, so Berth does not deliver the object; what was delivered before stays"
 	}
 	e := &explainer{
-		simulation: s, options: options, object: o, requested: requested.Unstructured, outcome: outcome, keys: out.Keys,
-		searches: map[string]*search{}, reports: map[string][]*predicates.Report{},
+		simulation: s, options: options, object: o, requested: requested.Unstructured, outcome: outcome,
+		denied: out.Denied, keys: out.Keys, searches: map[string]*search{}, reports: map[string][]*predicates.Report{},
 	}
 	for i, v := range outcome.Verdicts {
 		if search := e.searchIn(v.Policy); search != nil && len(search.spec) > 0 {
@@ -201,6 +217,20 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	out.Nodes = e.nodes(ctx)
 	out.Clusters, err = e.clusters(ctx, out.Nodes)
 	return out, err
+}
+
+// lacksNamespace reports whether an object does not exist, and its namespace does not exist either. It returns false if that is not known,
+// as in files without any Namespace. The namespace default always exists.
+func lacksNamespace(ctx context.Context, s *simulation.Simulation, o simulation.Object) bool {
+	if o.Exists || o.Namespace == "" || o.Namespace == metav1.NamespaceDefault {
+		return false
+	}
+	namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
+	if found, err := s.Cluster().Get(ctx, namespaces, "", o.Namespace); err != nil || found != nil {
+		return false
+	}
+	all, err := s.Cluster().List(ctx, namespaces, (&projection.FieldSet{}).Seal())
+	return err == nil && len(all) > 0
 }
 
 // requestedBy returns the values of an object that its developer requested.
@@ -377,7 +407,7 @@ func keysOf(current, requested values, outcome *placement.Outcome) []Key {
 		}
 		if v.Decision.Clusters != nil {
 			field, name, _ := outcome.ClustersIn(current.Unstructured)
-			if k := get(field, name); k.Policy == "" {
+			if k := get(field, name); k.Policy == "" && len(v.Decision.Errors) == 0 {
 				k.Policy = v.Policy.Name
 			}
 		}

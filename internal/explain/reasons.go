@@ -48,6 +48,8 @@ type Reason struct {
 	Unmet string `json:"unmet,omitempty"`
 	// Values are the references in Expression, with what they read for the candidate.
 	Values []Value `json:"values,omitempty"`
+	// Demanded is the value of the object that Expression compares the cluster with; nil unless Field is a requirement with valueFrom.
+	Demanded *Demanded `json:"demanded,omitempty"`
 	// Because are the reasons why a rule or function fails that Expression uses.
 	Because []Reason `json:"because,omitempty"`
 }
@@ -57,6 +59,14 @@ type Value struct {
 	Reference string `json:"reference"`
 	// Value is nil if the reference is undefined.
 	Value any `json:"value"`
+}
+
+// Demanded is a value of the object with which a requirement compares clusters.
+type Demanded struct {
+	Source string `json:"source"` // the path in the object, such as metadata.labels[tier]
+	Value  string `json:"value"`
+	// Default reports whether the object does not have Source, so that Value is the default of the requirement.
+	Default bool `json:"default,omitempty"`
 }
 
 // Limits of one search, so that it ends soon for any text.
@@ -78,8 +88,16 @@ type search struct {
 	deciding string             // the name of the rule of spec that decides the object; "" if none does
 	decided  bool               // whether decidingRule has set deciding
 	order    []ranked           // the eligible clusters of that rule, best first; nil before ranking sets it
+	demands  []demand           // the values of the object with which requirements in spec compare clusters
 	// renamed is the number of functions that rename has copied so far.
 	renamed int
+}
+
+// demand is the value of the object that requirement i of the rule with a name compares clusters with.
+type demand struct {
+	rules.Demand
+	rule string
+	i    int
 }
 
 // newSearch returns the search in a version of a policy for an object, input. module is the parsed text of the version.
@@ -92,6 +110,13 @@ func newSearch(inspection *embedded.Inspection, name string, version *simulation
 		}
 		name := string(rule.Head.Ref()[0].Value.(ast.Var))
 		s.rules[name] = append(s.rules[name], rule)
+	}
+	for _, rule := range s.spec {
+		for i := range rule.Require {
+			if d, ok := rules.DemandOf(rule, i, input); ok {
+				s.demands = append(s.demands, demand{d, rule.Name, i})
+			}
+		}
 	}
 	return s
 }
@@ -228,7 +253,7 @@ func (s *search) culprit(ctx context.Context, solved, pending ast.Body, also []*
 // failure returns the reason for an expression that fails after others, solved, that have a solution.
 func (s *search) failure(ctx context.Context, rule string, solved ast.Body, e *ast.Expr, solution map[string]any, depth int) *Reason {
 	out := s.reasonAt(rule, e.Location, e.Location)
-	out.Expression = textOf(e.Location)
+	out.Expression = s.written(e.Location)
 	if len(e.With) > 0 {
 		// The expression sees another input or other data than the rest of the policy.
 		return out
@@ -361,11 +386,11 @@ func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 			break
 		}
 		if rule.Otherwise == placementv1.RuleOtherwiseNextRule && s.applies(ctx, rule.Name) {
-			out = append(out, s.innermost(ctx, rule, candidate, s.notIn(ctx, rules.Eligible(rule.Name), candidate, 0))...)
+			out = append(out, s.ineligible(ctx, rule, candidate)...)
 		}
 	}
-	if reasons := s.notIn(ctx, rules.Eligible(deciding.Name), candidate, 0); len(reasons) > 0 {
-		return append(out, s.innermost(ctx, deciding, candidate, reasons)...)
+	if reasons := s.ineligible(ctx, deciding, candidate); len(reasons) > 0 {
+		return append(out, reasons...)
 	}
 	chosen := s.rules[rules.Chosen(deciding.Name)]
 	if len(chosen) == 0 {
@@ -377,6 +402,89 @@ func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 		last.Message = "chooses no cluster: this one is eligible, but too few clusters are"
 	}
 	return append(out, *last)
+}
+
+// ineligible returns why a cluster is not eligible for a rule of spec.rules: the first thing that it lacks, in the order that docs/rules.md
+// gives for denials. There are no reasons if the cluster is eligible, or the rule gives no clusters.
+func (s *search) ineligible(ctx context.Context, rule placementv1.Rule, cluster string) []Reason {
+	body := s.conditions(rule)
+	if len(body) == 0 {
+		return nil
+	}
+	reason, _ := s.firstFailure(ctx, rules.Eligible(rule.Name), nil, isCandidate(cluster, ast.VarTerm("name")), body, 0)
+	if reason == nil {
+		return nil
+	}
+	return s.innermost(ctx, rule, cluster, []Reason{*reason})
+}
+
+// conditions returns the expressions that are true for an eligible cluster: first the one that iterates over all clusters, then the others
+// in the order of priority. The module has them in two Rego rules, because some do not depend on the object.
+func (s *search) conditions(rule placementv1.Rule) ast.Body {
+	var out, rest ast.Body
+	for _, name := range slices.Compact([]string{rules.Suitable(rule), rules.Eligible(rule.Name)}) {
+		for _, clause := range s.rules[name] {
+			for _, e := range clause.Body {
+				switch iteration, iterates := e.Terms.(*ast.SomeDecl); {
+				case iterates && isKeyAndValue(iteration):
+					out = append(out, e)
+				case iterates || e.IsAssignment():
+					// It only joins the two Rego rules.
+				default:
+					rest = append(rest, e)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(rest, func(a, b *ast.Expr) int { return s.priority(rule, a) - s.priority(rule, b) })
+	return append(out, rest...)
+}
+
+// isKeyAndValue reports whether a declaration is of the form "some key, value in collection".
+func isKeyAndValue(d *ast.SomeDecl) bool {
+	call, ok := d.Symbols[0].Value.(ast.Call)
+	return ok && len(call) == 4
+}
+
+// priority returns a number by which the expressions that are true for an eligible cluster are sorted: that the cluster is not being
+// deleted comes first, then the requirements in their order, then taints, then the value of spread. Of a requirement that reads a value of
+// the object, the first expression says that the object has the value.
+func (s *search) priority(rule placementv1.Rule, e *ast.Expr) int {
+	text, at := textOf(e.Location), s.compiled.Field(e.Location.Row)
+	if text == rules.NotTerminating {
+		return 0
+	}
+	if d := s.demandNamed(rule, text); d != nil {
+		return 2*d.i + 1
+	}
+	last := 2*len(rule.Require) + 1
+	switch i := requirementAt(rule, at); {
+	case i >= 0:
+		return 2*i + 2
+	case strings.HasSuffix(at, ".tolerate"):
+		return last
+	default:
+		return last + 1
+	}
+}
+
+// demandNamed returns the demand of a requirement of a rule whose value an expression of the module names; nil for any other expression.
+func (s *search) demandNamed(rule placementv1.Rule, expression string) *demand {
+	i := slices.IndexFunc(s.demands, func(d demand) bool { return d.rule == rule.Name && d.Names(expression) })
+	if i < 0 {
+		return nil
+	}
+	return &s.demands[i]
+}
+
+// requirementAt returns the index of the requirement of a rule at a field, such as spec.rules[0].require[1]; -1 if the field is none.
+func requirementAt(rule placementv1.Rule, at string) int {
+	for i := range rule.Require {
+		if strings.HasSuffix(at, fmt.Sprintf("].require[%d]", i)) {
+			return i
+		}
+	}
+	return -1
 }
 
 // decidingRule returns the rule of spec.rules that decides the object. ok is false if none does.
@@ -530,28 +638,34 @@ func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster s
 		switch {
 		case strings.HasSuffix(r.Field, ".tolerate"):
 			r.Expression, r.Values, r.Message = "", nil, fmt.Sprintf("does not tolerate the taint %s of the cluster", s.repelling(ctx, rule, cluster))
-		case len(s.rules[r.Expression]) > 0:
-			// It is the value of the object, which a requirement of its own reads.
-			r.Field, r.Expression, r.Values = s.compiled.Field(s.rules[r.Expression][0].Location.Row), "", nil
-			r.Message = "compares with a value that the object does not have"
+		case s.demandNamed(rule, r.Expression) != nil:
+			d := s.demandNamed(rule, r.Expression)
+			r.Field, r.Message = s.compiled.Field(s.rules[r.Expression][0].Location.Row), d.Unusable()
+			r.Expression, r.Values = "", nil
 		case r.Expression == rules.NotTerminating:
 			r.Expression, r.Values, r.Message = "", nil, "chooses no cluster that is being deleted"
+		case strings.HasPrefix(r.Expression, "some name, cluster in "):
+			r.Expression, r.Values, r.Message = "", nil, "no inventory that the policy reads has the cluster"
 		default:
-			r.Unmet = s.unmet(rule, r.Field)
+			s.describeRequirement(rule, &r)
 		}
 		out = append(out, r)
 	}
 	return out
 }
 
-// unmet returns Reason.Unmet for the requirement of a rule at a field; "" if the field is no requirement.
-func (s *search) unmet(rule placementv1.Rule, at string) string {
-	for i, q := range rule.Require {
-		if strings.HasSuffix(at, fmt.Sprintf("].require[%d]", i)) {
-			return rules.Unmet(q, s.input)
+// describeRequirement sets Unmet and Demanded of a reason whose field is a requirement of a rule.
+func (s *search) describeRequirement(rule placementv1.Rule, r *Reason) {
+	i := requirementAt(rule, r.Field)
+	if i < 0 {
+		return
+	}
+	r.Unmet = rules.Unmet(rule.Require[i], s.input)
+	for _, d := range s.demands {
+		if d.rule == rule.Name && d.i == i {
+			r.Demanded = &Demanded{d.Source, d.Value, d.IsDefault}
 		}
 	}
-	return ""
 }
 
 // isHelper reports whether a reason is in a function that Berth has written for several rules, so that it comes from no field of one.
@@ -608,15 +722,36 @@ func assignedTo(body ast.Body, v ast.Var) *ast.Term {
 const maxText = 160
 
 // textOf returns the text at a location in one line, shortened to maxText; "" for nil.
-func textOf(l *ast.Location) string {
+func textOf(l *ast.Location) string { return shortened(lineOf(l)) }
+
+// lineOf returns the text at a location in one line; "" for nil.
+func lineOf(l *ast.Location) string {
 	if l == nil {
 		return ""
 	}
-	text := strings.Join(strings.Fields(string(l.Text)), " ")
+	return strings.Join(strings.Fields(string(l.Text)), " ")
+}
+
+// shortened returns a text of at most maxText bytes.
+func shortened(text string) string {
 	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + "..."
+		return strings.ToValidUTF8(text[:maxText], "") + "..."
 	}
 	return text
+}
+
+// written returns the text of an expression at a location in one line, with the values of the object in place of the Rego rules in which
+// the module has them. An expression that is only the name of a Rego rule stays.
+func (s *search) written(l *ast.Location) string {
+	text := lineOf(l)
+	if _, isRule := s.rules[text]; !isRule {
+		for _, d := range s.demands {
+			if !d.IsMissing {
+				text = d.In(text)
+			}
+		}
+	}
+	return shortened(text)
 }
 
 // textValue returns the string that a term is, or that its variable has in a solution; false if it is no string.
@@ -647,10 +782,12 @@ func (s *search) valuesIn(ctx context.Context, solved ast.Body, e *ast.Expr, sol
 			return true
 		case ast.Call:
 			if _, own := s.rules[value[0].String()]; own {
-				if found, ok := s.evaluate(ctx, solved, t); ok {
+				// The references in a call without a value say why it has none.
+				found, ok := s.evaluate(ctx, solved, t)
+				if ok {
 					add(t, found)
 				}
-				return true
+				return ok
 			}
 		case ast.Var:
 			if found, ok := solution[string(value)]; ok && isScalar(found) && t.Location != nil && !value.IsWildcard() {

@@ -343,7 +343,7 @@ spec:
 	const require = `    - {label: region, operator: In, values: [eu]}
     - {label: pci, operator: Gte, valueFrom: {label: pci}}
 `
-	region, pci := `spec.rules[1].require[0] cluster.labels.region in {"eu"}`, `spec.rules[1].require[1] number(cluster.labels.pci) >= compared_require_2_eu`
+	region, pci := `spec.rules[1].require[0] cluster.labels.region in {"eu"}`, `spec.rules[1].require[1] number(cluster.labels.pci) >= 2`
 	for name, tc := range map[string]struct {
 		rule string
 		want map[string][]string
@@ -376,9 +376,72 @@ spec:
 	}
 }
 
-// TestHasToLeave checks that there is a reason, in words, why an object has to leave a cluster that it keeps until a plan is approved.
-func TestHasToLeave(t *testing.T) {
+// TestDemanded checks that a reason has the value of the object that a requirement compares clusters with, where that comes from, and what
+// the cluster has, also if it can't be read.
+func TestDemanded(t *testing.T) {
+	world := strings.Replace(fleet, `region: eu, pci: "1"`, "region: eu, pci: one", 1) + `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rules: [{name: pci, require: [{label: pci, operator: Gte, valueFrom: {label: pci, default: "2"}}]}]
+`
+	for object, demanded := range map[string]explain.Demanded{
+		web: {Source: "metadata.labels[pci]", Value: "2"},
+		strings.Replace(web, `, pci: "2"`, "", 1): {Source: "metadata.labels[pci]", Value: "2", Default: true},
+	} {
+		got := explainObject(t, world, object, explain.Options{WhyNot: "eu-2", Limit: 1}).Clusters.Listed[0].Reasons
+		const pci = "eligible_pci:%d number(cluster.labels.pci) >= 2 | cluster.labels.pci=one"
+		if diff := cmp.Diff([]string{fmt.Sprintf(pci, got[0].Line)}, lines(got, "")); diff != "" {
+			t.Errorf("reasons (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(&demanded, got[0].Demanded); diff != "" {
+			t.Errorf("demanded (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestUnusableValue checks what is said of each cluster if the object lacks the value that a requirement compares with, or has one that
+// can't be read: the first requirement that the cluster does not meet counts.
+func TestUnusableValue(t *testing.T) {
 	world := fleet + `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rules:
+  - name: eu
+    require:
+    - {label: region, operator: In, values: [eu]}
+    - {label: pci, operator: Gte, valueFrom: {label: pci}}
+`
+	const region, value = `spec.rules[0].require[0] cluster.labels.region in {"eu"}`, "spec.rules[0].require[1].valueFrom "
+	for object, message := range map[string]string{
+		strings.Replace(web, `pci: "2"`, "pci: two", 1): `can't read metadata.labels[pci] of the object: "two" must be a number, such as 2 or 0.5`,
+		strings.Replace(web, `, pci: "2"`, "", 1):       "compares with metadata.labels[pci], which the object does not have",
+	} {
+		e := explainObject(t, world, object, explain.Options{Limit: 10})
+		got := map[string]string{}
+		for _, c := range e.Clusters.Listed {
+			for _, r := range c.Reasons {
+				got[c.Name] += r.Field + " " + r.Expression + r.Message
+			}
+		}
+		want := map[string]string{"bare": region, "us-1": region, "eu-1": value + message, "eu-2": value + message}
+		if diff := cmp.Diff(want, got); diff != "" || !e.Denied || e.Clusters.Chosen != 0 {
+			t.Errorf("denied %t, %d chosen, reasons (-want +got):\n%s", e.Denied, e.Clusters.Chosen, diff)
+		}
+	}
+}
+
+// TestWaitingMove checks what is said of the clusters of an object that moves only with an approval: those that it leaves, with a reason in
+// words, and those to which it comes.
+func TestWaitingMove(t *testing.T) {
+	const policy = `---
 apiVersion: placement.berth.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: p}
@@ -387,16 +450,33 @@ spec:
   remediation: {mode: Approved}
   rules: [{name: pci, require: [{label: pci, operator: Gte, valueFrom: {label: pci}}]}]
 `
-	moved := strings.Replace(web, "metadata: {", "metadata: {annotations: {placement.berth.dev/clusters: '[\"eu-1\",\"eu-2\"]'}, ", 1)
-	for name, want := range map[string]string{"eu-1": "", "eu-2": "label pci not at least 2"} {
-		e := explainAs(t, world, moved, true, explain.Options{WhyNot: name})
-		got := ""
-		for _, r := range e.Clusters.Listed[0].Reasons {
-			got += r.Unmet
+	s, o := simulate(t, strings.Replace(fleet, `region: eu, pci: "1"`, `region: eu, pci: "2"`, 1)+policy, web, false)
+	placed, err := s.Decide(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(placed.Object.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	world := strings.Replace(fleet, "name: bare, namespace: fleet", `name: bare, namespace: fleet, labels: {pci: "3"}`, 1) + policy
+	const waits = "it waits for an approval of the plan of PlacementPolicy p (kubectl berth approve p), or for an update that changes what the policy reads or writes"
+	type candidate struct {
+		Chosen, Current bool
+		Waits, Unmet    string
+	}
+	want := map[string]candidate{"bare": {Chosen: true, Waits: waits}, "eu-1": {true, true, "", ""}, "eu-2": {false, true, waits, "label pci not at least 2"}, "us-1": {true, true, "", ""}}
+	e := explainAs(t, world, string(text), true, explain.Options{})
+	got := map[string]candidate{}
+	for _, c := range e.Clusters.Listed {
+		one := candidate{Chosen: c.Chosen, Current: c.Current, Waits: c.Waits}
+		for _, r := range c.Reasons {
+			one.Unmet += r.Unmet
 		}
-		if got != want || !e.Clusters.Listed[0].Chosen {
-			t.Errorf("%s: %q, want %q: %+v", name, got, want, e.Clusters.Listed[0])
-		}
+		got[c.Name] = one
+	}
+	if diff := cmp.Diff(want, got); diff != "" || e.Clusters.Chosen != 3 || e.Clusters.Total != 4 {
+		t.Errorf("%d of %d chosen, clusters (-want +got):\n%s", e.Clusters.Chosen, e.Clusters.Total, diff)
 	}
 }
 
@@ -538,6 +618,59 @@ spec:
 	}
 }
 
+// TestDeniedWithOwnClusters checks that no cluster is chosen for an object that is denied because no policy allows the clusters that its
+// developer requested, and that a new one gets no value. An existing one keeps its clusters.
+func TestDeniedWithOwnClusters(t *testing.T) {
+	world := fleet + `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rules: [{name: eu, require: [{label: region, operator: In, values: [eu]}]}]
+`
+	const requested = `["us-1","nosuch"]`
+	object := strings.Replace(web, "metadata: {", "metadata: {annotations: {placement.berth.dev/clusters: '"+requested+"'}, ", 1)
+	for _, exists := range []bool{false, true} {
+		e := explainAs(t, world, object, exists, explain.Options{Limit: 10})
+		if !e.Denied || e.Clusters.Chosen != 0 || e.Clusters.Total != 4 {
+			t.Errorf("exists: %t: denied %t, %d of %d chosen", exists, e.Denied, e.Clusters.Chosen, e.Clusters.Total)
+		}
+		for _, c := range e.Clusters.Listed {
+			if c.Chosen || c.Current != (exists && c.Name == "us-1") || len(c.Reasons) == 0 {
+				t.Errorf("exists: %t: %+v", exists, c)
+			}
+		}
+		key := explain.Key{Field: "annotations", Key: "placement.berth.dev/clusters", Requested: new(requested), Current: new(requested)}
+		if exists {
+			key.Decided = new(requested)
+		}
+		if diff := cmp.Diff([]explain.Key{key}, e.Keys); diff != "" {
+			t.Errorf("exists: %t: keys (-want +got):\n%s", exists, diff)
+		}
+	}
+}
+
+// TestNoNamespace checks that it is said that the namespace of a new object does not exist, if that is known.
+func TestNoNamespace(t *testing.T) {
+	policy := policyOf("p", "package p\n\nlabels.a := \"b\"")
+	namespace := func(name string) string {
+		return "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + "}\n"
+	}
+	for _, tc := range []struct {
+		world  string
+		exists bool
+		want   bool
+	}{
+		{policy, false, false}, {policy + namespace("other"), false, true}, {policy + namespace("other"), true, false}, {policy + namespace("other") + namespace("shop"), false, false},
+	} {
+		if got := explainAs(t, tc.world, web, tc.exists, explain.Options{}).NoNamespace; got != tc.want {
+			t.Errorf("%t, want %t: exists: %t\n%s", got, tc.want, tc.exists, tc.world)
+		}
+	}
+}
+
 // TestNotRestricted checks what is said of a cluster that --why-not names if no policy restricts clusters, and that an unknown name is an
 // error.
 func TestNotRestricted(t *testing.T) {
@@ -561,6 +694,11 @@ spec:
 	}
 	if e = explainObject(t, world, web, explain.Options{Limit: 1}); e.Clusters != nil {
 		t.Errorf("clusters %+v", e.Clusters)
+	}
+	unmatched := strings.Replace(world, "match: {", "match: {objectSelector: {matchLabels: {none: x}}, ", 1)
+	e = explainObject(t, unmatched, web, explain.Options{WhyNot: "eu-1", Limit: 1})
+	if diff := cmp.Diff([]string{"no policy matches the object, so that none chooses clusters for it"}, lines(e.Clusters.Listed[0].Reasons, "")); diff != "" {
+		t.Errorf("reasons of an object that no policy matches (-want +got):\n%s", diff)
 	}
 	for world, want := range map[string]string{
 		world: "--why-not: no inventory has a cluster \"moon\"; there are bare, eu-1, eu-2, us-1",

@@ -73,14 +73,15 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object)
 			Cluster: name, Replicas: object.ReplicasIn(name), By: choicesOf(e, name),
 			Change: changeOf(slices.Contains(object.Clusters, name), object.Decided == nil || slices.Contains(object.Decided, name)),
 		}
-		if e.Clusters != nil {
-			for _, c := range e.Clusters.Listed {
-				if c.Name == name {
-					r.Ranks = c.Ranks
-				}
-			}
+		c := candidateOf(e, name)
+		if c != nil {
+			r.Ranks = c.Ranks
 		}
-		if r.Change == Leaving {
+		switch {
+		case r.Change != Leaving:
+		case c != nil:
+			r.Against = c.Reasons
+		default:
 			if r.Against, err = against(ctx, s, o, name); err != nil {
 				return nil, err
 			}
@@ -88,6 +89,18 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object)
 		out.Places = append(out.Places, r)
 	}
 	return out, nil
+}
+
+// candidateOf returns a cluster of an explanation; nil if the explanation does not have it.
+func candidateOf(e *explain.Explanation, cluster string) *explain.Candidate {
+	if e.Clusters == nil {
+		return nil
+	}
+	i := slices.IndexFunc(e.Clusters.Listed, func(c explain.Candidate) bool { return c.Name == cluster })
+	if i < 0 {
+		return nil
+	}
+	return &e.Clusters.Listed[i]
 }
 
 // choicesOf returns the enforced policies that choose a cluster.
@@ -100,7 +113,7 @@ func choicesOf(e *explain.Explanation, cluster string) (out []Choice) {
 	return out
 }
 
-// against returns the reasons why an object has to leave a cluster.
+// against returns the reasons why an object has to leave a cluster that the explanation of the object does not have.
 func against(ctx context.Context, s *simulation.Simulation, o simulation.Object, cluster string) ([]explain.Reason, error) {
 	known, err := s.Clusters(ctx)
 	if err != nil {

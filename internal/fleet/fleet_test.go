@@ -490,6 +490,38 @@ spec:
 	}
 }
 
+// TestExplainWaitingMove checks that clusters have ranks to which an object comes only with an approval.
+func TestExplainWaitingMove(t *testing.T) {
+	const approved = clusters + `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: eu}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  remediation: {mode: Approved}
+  clusters: {developerChoice: Ignore}
+  rules: [{name: eu, require: [{label: region, operator: In, values: [eu]}], limit: 2}]
+`
+	s := simulate(t, static(t, approved+workload("Deployment", "web", "", `["eu-1","us-1"]`)))
+	gvr := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	content, err := s.Cluster().Get(t.Context(), gvr, "shop", "web")
+	if err != nil || content == nil {
+		t.Fatalf("%v, error %v", content, err)
+	}
+	got, err := fleet.Explain(t.Context(), s, simulation.Object{Resource: gvr, Namespace: "shop", Content: content, Exists: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var places []string
+	for _, r := range got.Places {
+		places = append(places, fmt.Sprintf("%s %s %v, %d ranks, %d against", r.Cluster, r.Change, r.By, len(r.Ranks), len(r.Against)))
+	}
+	want := []string{"eu-1  [{eu eu}], 1 ranks, 0 against", "eu-2 Arriving [{eu eu}], 1 ranks, 0 against", "us-1 Leaving [], 0 ranks, 1 against"}
+	if diff := cmp.Diff(want, places); diff != "" || got.State != fleet.Waiting {
+		t.Errorf("state %s, places (-want +got):\n%s", got.State, diff)
+	}
+}
+
 // many returns a cluster with clusters, and objects that policies place into a tenth of them each.
 func many(t testing.TB, clusters, objects int) simulation.Cluster {
 	t.Helper()

@@ -145,6 +145,11 @@ func (o *Outcome) ClustersIn(obj *unstructured.Unstructured) (field, key string,
 // names of all, sorted.
 func (o *Outcome) ClusterNames(obj *unstructured.Unstructured) []string {
 	_, _, value := o.ClustersIn(obj)
+	return o.NamesIn(value)
+}
+
+// NamesIn returns the names of the clusters in the text of such a list, as ClustersIn returns it; none if the text is nil.
+func (o *Outcome) NamesIn(value *string) []string {
 	if value == nil {
 		return nil
 	}

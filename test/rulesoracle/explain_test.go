@@ -371,7 +371,7 @@ func (x *explained) ranks(rule *placementv1.Rule, name string) []explain.Rank {
 // fieldOfRule matches the field that a reason names.
 var fieldOfRule = regexp.MustCompile(`^spec\.rules\[([0-9]+)](?:\.(require|tolerate|spread|limit)(?:\[([0-9]+)])?)?`)
 
-// verifyReason checks that a reason for which a cluster is not chosen is true.
+// verifyReason checks that a reason for which a cluster is not chosen is the first thing that it lacks.
 func (x *explained) verifyReason(t *testing.T, deciding *placementv1.Rule, name string, r *explain.Reason, counts map[string]int) {
 	t.Helper()
 	cluster, object := clusterOf(x.clusters, name), x.requested.Object
@@ -397,23 +397,22 @@ func (x *explained) verifyReason(t *testing.T, deciding *placementv1.Rule, name 
 		what = "reasons of the rule that decides"
 	}
 	counts[what]++
-	taints := repelling(rule.Tolerate, cluster)
+	chooses := strings.HasPrefix(r.Message, "chooses other clusters") || strings.HasPrefix(r.Message, "chooses no cluster:")
 	var holds bool
-	switch i, _ := strconv.Atoi(parts[3]); {
-	case strings.HasPrefix(r.Message, "chooses other clusters"), strings.HasPrefix(r.Message, "chooses no cluster:"):
-		holds = rule.Name == deciding.Name && lacks(rule, object, cluster) == nil && strings.HasPrefix(r.Message, "chooses no ") == (len(x.want.Clusters) == 0)
-	case r.Message == "chooses no cluster that is being deleted":
-		holds = cluster["terminating"] == true
-	case parts[2] == "require":
-		holds = !meets(&rule.Require[i], object, cluster)
-	case parts[2] == "tolerate":
-		holds = len(taints) > 0 && r.Message == fmt.Sprintf("does not tolerate the taint %s of the cluster", slices.MinFunc(taints, taint.compare))
-	case parts[2] == "spread":
-		_, has := domain(rule.Spread, cluster)
-		holds = !has
+	switch missing := lacks(rule, object, cluster); {
+	case missing == nil:
+		holds = chooses && rule.Name == deciding.Name && strings.HasPrefix(r.Message, "chooses no ") == (len(x.want.Clusters) == 0)
+	case missing.terminating:
+		holds = r.Message == "chooses no cluster that is being deleted"
+	case missing.requirement < len(rule.Require):
+		holds = parts[2] == "require" && parts[3] == strconv.Itoa(missing.requirement)
+	case missing.taint != nil:
+		holds = r.Message == fmt.Sprintf("does not tolerate the taint %s of the cluster", missing.taint)
+	default:
+		holds = parts[2] == "spread"
 	}
 	if !holds {
-		t.Errorf("%s: the reason is not true: %+v", name, r)
+		t.Errorf("%s: the reason is not the first thing that the cluster lacks: %+v", name, r)
 	}
 }
 
