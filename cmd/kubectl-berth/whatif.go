@@ -206,20 +206,7 @@ func printReport(p *printer, r *whatif.Report) {
 			}
 			p.line("%s: %s", p.style(style, string(o.Transition)), objects(r.Totals[o.Transition]))
 		}
-		p.line("  %s %s", o.Resource, qualifiedName(o.Namespace, o.Name))
-		for j, v := range o.Values {
-			when := ""
-			if v.Pending && v.Waits == "" {
-				when = " at its next update"
-			}
-			p.line("    %s: %s -> %s%s (%s)", keyName(v.Field, v.Key), plainText(v.From), plainText(v.To), when, v.Policy)
-			if v.Waits != "" && (j == len(o.Values)-1 || o.Values[j+1].Waits != v.Waits) {
-				p.line("      it waits %s", v.Waits)
-			}
-		}
-		for _, reason := range o.Reasons {
-			p.line("    %s", reason)
-		}
+		printObject(p, o)
 	}
 	if len(r.Objects) > 0 {
 		p.line("")
@@ -227,6 +214,27 @@ func printReport(p *printer, r *whatif.Report) {
 	}
 	printRules(p, r.Rules)
 	p.line("%s unchanged", objects(r.Unchanged))
+}
+
+// printObject prints what happens to an object.
+func printObject(p *printer, o whatif.Object) {
+	p.line("  %s %s", o.Resource, qualifiedName(o.Namespace, o.Name))
+	for j, v := range o.Values {
+		when := ""
+		if v.Pending && v.Waits == "" {
+			when = " at its next update"
+		}
+		p.line("    %s: %s -> %s%s (%s)", keyName(v.Field, v.Key), plainText(v.From), plainText(v.To), when, v.Policy)
+		if v.Waits != "" && (j == len(o.Values)-1 || o.Values[j+1].Waits != v.Waits) {
+			p.line("      it waits %s", v.Waits)
+		}
+	}
+	for _, reason := range o.Reasons {
+		p.line("    %s", reason)
+	}
+	for _, v := range o.Dropped {
+		p.line("    %s: stays %s, and no longer waits to become %s (%s)", keyName(v.Field, v.Key), plainText(v.From), plainText(v.To), v.Policy)
+	}
 }
 
 // printRules prints how many objects the rules of each policy with several rules decide.

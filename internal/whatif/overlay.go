@@ -62,6 +62,11 @@ type Reference struct {
 	types.NamespacedName
 }
 
+// String returns the type, namespace, and name of the object, such as "deployments.apps shop/web".
+func (r Reference) String() string {
+	return r.Resource.GroupResource().String() + " " + strings.TrimPrefix(r.NamespacedName.String(), "/")
+}
+
 // Assignment gives a field of an object a new value. The value nil removes the field.
 type Assignment struct {
 	Reference
@@ -92,7 +97,7 @@ func newOverlay(ctx context.Context, base simulation.Cluster, c Changes) (*overl
 	}
 	for _, s := range c.Set {
 		if err := o.set(ctx, s); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", s.Resource.GroupResource(), s.NamespacedName, err)
+			return nil, fmt.Errorf("%s: %w", s.Reference, err)
 		}
 	}
 	for _, r := range c.Delete {
@@ -101,7 +106,7 @@ func newOverlay(ctx context.Context, base simulation.Cluster, c Changes) (*overl
 			return nil, err
 		}
 		if obj == nil {
-			return nil, fmt.Errorf("%s %s does not exist, so it can't be deleted", r.Resource.GroupResource(), r.NamespacedName)
+			return nil, fmt.Errorf("%s does not exist, so it can't be deleted", r)
 		}
 		o.put(r, obj, nil)
 	}

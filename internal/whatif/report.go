@@ -43,11 +43,13 @@ const (
 	Matched Transition = "Matched"
 	// Unmatched means that fewer policies match the object, and that nothing changes.
 	Unmatched Transition = "Unmatched"
+	// Unenforced means that a policy that matches the object was enforced and is not any more, and that nothing changes.
+	Unenforced Transition = "Unenforced"
 )
 
 // Transitions returns all transitions, the most serious first.
 func Transitions() []Transition {
-	return []Transition{Denied, Undecidable, Allowed, Moved, Changed, Pending, Matched, Unmatched}
+	return []Transition{Denied, Undecidable, Allowed, Moved, Changed, Pending, Matched, Unmatched, Unenforced}
 }
 
 // Report says what changes would do, without making them.
@@ -90,8 +92,12 @@ type Object struct {
 	Transition Transition `json:"transition"`
 	// Values are the labels, annotations, scheduling fields, and lists of clusters that change.
 	Values []Value `json:"values,omitempty"`
-	// Reasons are messages of policies if Transition is Denied, Undecidable, or Allowed, and names of policies if it is Matched or Unmatched.
+	// Reasons are messages of policies if Transition is Denied, Undecidable, or Allowed, and names of policies if it is Matched, Unmatched, or
+	// Unenforced.
 	Reasons []string `json:"reasons,omitempty"`
+	// Dropped are the values that the object would have got later and does not get any more, because the policy no longer matches it or is not
+	// enforced: From is the value that it keeps. There are none unless Transition is Unmatched or Unenforced.
+	Dropped []Value `json:"dropped,omitempty"`
 }
 
 // Value is a value of an object that changes.

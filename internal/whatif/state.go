@@ -282,6 +282,21 @@ func (s *state) to(after *state, request bool) *Object {
 	return out
 }
 
+// dropped returns the values that policies, by name, decided for the object and that it would have got later, unless it still gets them.
+func (s *state) dropped(after *state, policies []string) (out []Value) {
+	for key, before := range s.wanted {
+		by := before.pending
+		if by == nil || !slices.Contains(policies, by.policy) || equal(before.value(), by.value) {
+			continue
+		}
+		if next := after.wanted[key]; next == nil || !equal(next.later(), by.value) {
+			out = append(out, Value{key.field, key.key, before.value(), by.value, by.policy, true, by.waits})
+		}
+	}
+	sortValues(out)
+	return out
+}
+
 // harmedBy returns the policies that newly leave the object without a placement, as their blast radius counts it: those that matched the
 // object before and did not leave it so, and those that did not match it before and now remove all of its clusters.
 func (s *state) harmedBy(after *state) []string {
@@ -345,8 +360,13 @@ func (s *state) valuesTo(after *state) []Value {
 			add(key, before.value(), before.From, target{policy: before.target().policy}, false)
 		}
 	}
-	slices.SortFunc(out, func(a, b Value) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
+	sortValues(out)
 	return out
+}
+
+// sortValues sorts values by field and key.
+func sortValues(values []Value) {
+	slices.SortFunc(values, func(a, b Value) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
 }
 
 // equal reports whether two values are equal; nil stands for none.

@@ -163,6 +163,7 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 		return nil, err
 	}
 	q := &question{Session: s, after: after, requests: after, changed: changed, marked: make([]bool, len(s.objects))}
+	q.unenforced = policiesNoLongerEnforced(s.before, after)
 	if err := q.countAgain(ctx); err != nil {
 		return nil, err
 	}
@@ -203,6 +204,8 @@ type question struct {
 	// the same cluster in which quotas do not count yet what these requests create.
 	after, requests *simulation.Simulation
 	changed         *overlay // the cluster after the changes
+	// unenforced are the names of the policies that are enforced before the changes, and exist and are not enforced after them.
+	unenforced []string
 	// recounted are the quotas whose status differs because of the changes, if policies read quotas.
 	recounted recounted
 	// contents are Session.objects with the fields that policies read after the changes. An object that was missing when its type was read
@@ -215,6 +218,17 @@ type question struct {
 	// marked reports, by index in Session.objects, whether something may happen to an object.
 	marked  []bool
 	results []result // of the marked objects, and of others
+}
+
+// policiesNoLongerEnforced returns the names of the policies that are enforced in one simulation, and exist and are not enforced in
+// another.
+func policiesNoLongerEnforced(before, after *simulation.Simulation) (out []string) {
+	for _, p := range before.Policies() {
+		if next := after.Policy(p.Name); p.Mode == placementv1.ModeEnforce && next != nil && next.Mode != placementv1.ModeEnforce {
+			out = append(out, p.Name)
+		}
+	}
+	return out
 }
 
 // read sets contents, others, and missing.
@@ -472,12 +486,34 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 		// What developers do to their objects pauses no policy.
 		out.harmed = before.harmedBy(after)
 	}
-	if out.Object = before.to(after, !p.Exists); out.Object == nil {
+	out.Object = before.to(after, !p.Exists)
+	if p.Exists {
+		out.Object = q.released(out.Object, &before, after)
+	}
+	if out.Object == nil {
 		return out, nil
 	}
 	o := p.Object
 	out.Kind, out.Resource, out.Namespace, out.Name = o.Content.GetKind(), o.Resource.GroupResource().String(), o.Namespace, o.Content.GetName()
 	return out, nil
+}
+
+// released returns what happens to an existing object, given what happens to it apart from policies that release it without a change: those
+// that no longer match it, and those that match it and are no longer enforced.
+func (q *question) released(happens *Object, before, after *state) *Object {
+	if happens == nil {
+		names := slices.DeleteFunc(slices.Clone(q.unenforced), func(name string) bool {
+			return !slices.Contains(before.matched, name) || !slices.Contains(after.matched, name)
+		})
+		if len(names) == 0 {
+			return nil
+		}
+		happens = &Object{Transition: Unenforced, Reasons: names}
+	}
+	if happens.Transition == Unmatched || happens.Transition == Unenforced {
+		happens.Dropped = before.dropped(after, happens.Reasons)
+	}
+	return happens
 }
 
 // withoutOwn returns the values that policies decide before and after an update of an object, without those that the update itself sets and

@@ -210,7 +210,11 @@ func summary(r *whatif.Report) []string {
 				line += " (pending)"
 			}
 		}
-		out = append(out, strings.TrimSpace(line+" "+strings.Join(o.Reasons, "; ")))
+		line = strings.TrimSpace(line + " " + strings.Join(o.Reasons, "; "))
+		for _, v := range o.Dropped {
+			line += fmt.Sprintf(", no longer %s: %s -> %s", v.Key, text(v.From), text(v.To))
+		}
+		out = append(out, line)
 	}
 	for _, f := range r.Findings {
 		out = append(out, fmt.Sprintf("finding %s %t %s", f.Object, f.Error, f.Message))
@@ -377,7 +381,25 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 		},
 		"a policy that leaves existing objects alone is deleted": {
 			policies: manual, unplaced: true, changes: whatif.Changes{Delete: []whatif.Reference{policy}},
-			want: []string{"Unmatched deployments.apps bank/db region", "Unmatched deployments.apps shop/web region", "unchanged 0"},
+			want: []string{
+				`Unmatched deployments.apps bank/db region, no longer placement.berth.dev/clusters: none -> ["us-1"]`,
+				`Unmatched deployments.apps shop/web region, no longer placement.berth.dev/clusters: none -> ["eu-1"]`, "unchanged 0",
+			},
+		},
+		"a policy that leaves existing objects alone is no longer enforced": {
+			policies: manual, unplaced: true, changes: whatif.Changes{Set: []whatif.Assignment{set(policy, "DryRun", "spec", "mode")}},
+			want: []string{
+				`Unenforced deployments.apps bank/db region, no longer placement.berth.dev/clusters: none -> ["us-1"]`,
+				`Unenforced deployments.apps shop/web region, no longer placement.berth.dev/clusters: none -> ["eu-1"]`, "unchanged 0",
+			},
+		},
+		"a policy is no longer enforced": {
+			changes: whatif.Changes{Set: []whatif.Assignment{set(policy, "Warn", "spec", "mode")}},
+			want:    []string{"Unenforced deployments.apps bank/db region", "Unenforced deployments.apps shop/web region", "unchanged 0"},
+		},
+		"a policy that is not enforced changes its mode": {
+			policies: strings.Replace(region, "Enforce", "DryRun", 1), changes: whatif.Changes{Set: []whatif.Assignment{set(policy, "Warn", "spec", "mode")}},
+			want: []string{"unchanged 2"},
 		},
 		"an update of what a manual policy reads": {
 			policies: manual,
@@ -665,8 +687,8 @@ func TestBadChanges(t *testing.T) {
 	reader := strings.NewReplacer("name: region", "name: reader", "data.clusters", "data.kubernetes.horizontalpodautoscalers.shop").Replace(region)
 	none := reference("", "v1", "nodes", "", "n1")
 	for want, changes := range map[string]whatif.Changes{
-		"nodes /n1 does not exist, so it can't be deleted":         {Delete: []whatif.Reference{none}},
-		"nodes /n1: does not exist, so no field of it can be set":  {Set: []whatif.Assignment{{Reference: none, Path: []string{"a"}, Value: "b"}}},
+		"nodes n1 does not exist, so it can't be deleted":          {Delete: []whatif.Reference{none}},
+		"nodes n1: does not exist, so no field of it can be set":   {Set: []whatif.Assignment{{Reference: none, Path: []string{"a"}, Value: "b"}}},
 		"Gadget a: the kind Gadget of example.com/v1 is not known": {Apply: parse(t, "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: a}")},
 		"deployments.apps shop/web: a change can't set the type, namespace, or name of an object": {
 			Set: []whatif.Assignment{{Reference: reference("apps", "v1", "deployments", "shop", "web"), Path: []string{"metadata"}, Value: "x"}},
