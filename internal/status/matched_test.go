@@ -17,6 +17,7 @@ limitations under the License.
 package status_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/status"
@@ -98,6 +100,32 @@ func TestWaitingForATypeIsNotStalled(t *testing.T) {
 	}
 	if meta.IsStatusConditionTrue(got.Conditions, placementv1.ConditionStalled) || !meta.IsStatusConditionTrue(got.Conditions, placementv1.ConditionCompiled) {
 		t.Errorf("conditions are %+v", got.Conditions)
+	}
+}
+
+// TestFirstVersionWaitsForAType checks the conditions of a policy whose first version comes into force in stages, and reads a type that is
+// not served: it compiles, and is not ready because of the type.
+func TestFirstVersionWaitsForAType(t *testing.T) {
+	f := sound()
+	f.State.Err, f.State.Broken, f.State.Binding = &policy.NotServedError{Missing: []analysis.Read{{Plural: "carts"}}}, true, nil
+	for message, reached := range map[string]int{
+		"data.kubernetes.carts; no version decides in any stage until the type is installed or the policy corrected":                 0,
+		"data.kubernetes.carts; a request for what the policy matches is denied until the type is installed or the policy corrected": 1,
+	} {
+		f.State.Staged = &placement.StagedVersions{}
+		f.State.Staged.InForce.Reached = reached
+		got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+		for condition, want := range map[string]string{
+			placementv1.ConditionReady: "False NotServed", placementv1.ConditionReplicated: "False NotServed", placementv1.ConditionCompiled: "True Compiled",
+		} {
+			c := meta.FindStatusCondition(got.Conditions, condition)
+			if text := fmt.Sprint(c.Status, " ", c.Reason); text != want || condition != placementv1.ConditionCompiled && !strings.Contains(c.Message, message) {
+				t.Errorf("%s is %s: %s, want %s: %s", condition, text, c.Message, want, message)
+			}
+		}
+		if meta.IsStatusConditionTrue(got.Conditions, placementv1.ConditionStalled) {
+			t.Error("the policy is stalled")
+		}
 	}
 }
 

@@ -233,7 +233,7 @@ func (s *setter) stalled(f Facts) *metav1.Condition {
 
 // replicated returns the condition Replicated. For a policy with a remote engine, it is also False while the engine does not decide.
 func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Condition {
-	if f.State.Binding == nil {
+	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); f.State.Binding == nil && !waits {
 		return isUnknown(placementv1.ReasonCompileFailed, "the policy does not compile, so what it reads is not known")
 	}
 	data := f.data()
@@ -254,9 +254,8 @@ func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Conditi
 // data returns the condition Replicated as far as it concerns data: what the policy reads, or what Berth pushes to its remote engine.
 func (f Facts) data() *metav1.Condition {
 	if waits, ok := errors.AsType[*policy.NotServedError](f.State.Err); ok {
-		return isFalse(placementv1.ReasonNotServed,
-			fmt.Sprintf("the API server does not serve %s%s; generation %d stays in force until the type is %s or the policy corrected",
-				f.names(waits.Missing), f.unresponsive(), f.State.Policy.Generation, f.available()))
+		return isFalse(placementv1.ReasonNotServed, fmt.Sprintf("the API server does not serve %s%s; %s until the type is %s or the policy corrected",
+			f.names(waits.Missing), f.unresponsive(), f.meanwhile(), f.available()))
 	}
 	if missing := f.State.Binding.Missing; len(missing) > 0 {
 		return isFalse(placementv1.ReasonNotServed,
@@ -296,6 +295,19 @@ func (f Facts) data() *metav1.Condition {
 		message = "the engine has everything that Berth pushes"
 	}
 	return isTrue(placementv1.ReasonReplicated, message)
+}
+
+// meanwhile says what decides while the newest version reads a type that is not served, for completing a message with "until".
+func (f Facts) meanwhile() string {
+	staged := f.State.Staged
+	switch {
+	case !f.State.Broken:
+		return fmt.Sprintf("generation %d stays in force", f.State.Policy.Generation)
+	case staged != nil && staged.InForce.Reached == 0 && !staged.InForce.Complete:
+		return "no version decides in any stage"
+	default:
+		return fmt.Sprintf("a request for what the policy matches is %s", undecided(f.State.Policy.FailurePolicy))
+	}
 }
 
 // unresponsive names the extension API servers that do not respond, of which one may serve a missing type, for appending to a message; ""
@@ -602,7 +614,7 @@ func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
 	if !f.State.Policy.NeedsApproval() || plan == nil || plan.Approval != nil || plan.State == placementv1.PlanCompleted {
 		return nil
 	}
-	approval := f.Report.Approval
+	approval, moves := f.Report.Approval, countOf(int(plan.Moves), "object")
 	approve := fmt.Sprintf("to have the plan carried out: kubectl annotate plpol %s --overwrite %s=%s", f.State.Policy.Name,
 		placementv1.ApproveAnnotation, plan.Digest)
 	if approval != nil && approval.Used && approval.Digest == plan.Digest {
@@ -611,10 +623,10 @@ func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
 			f.State.Policy.Name, placementv1.ApproveAnnotation)
 	}
 	if approval != nil && !approval.Known && approval.Digest != plan.Digest && (approval.At.IsZero() || !approval.At.Before(plan.StartTime.Time)) {
-		return isTrue(placementv1.ReasonUnknownPlan, fmt.Sprintf("the annotation %s approves plan %s, but the plan that moves %d objects is %s; %s",
-			placementv1.ApproveAnnotation, printable.Truncate(approval.Digest, maxDigest), plan.Moves, plan.Digest, approve))
+		return isTrue(placementv1.ReasonUnknownPlan, fmt.Sprintf("the annotation %s approves plan %s, but the plan that moves %s is %s; %s",
+			placementv1.ApproveAnnotation, printable.Truncate(approval.Digest, maxDigest), moves, plan.Digest, approve))
 	}
-	return isTrue(placementv1.ReasonWaitingForApproval, fmt.Sprintf("plan %s moves %d objects; %s", plan.Digest, plan.Moves, approve))
+	return isTrue(placementv1.ReasonWaitingForApproval, fmt.Sprintf("plan %s moves %s; %s", plan.Digest, moves, approve))
 }
 
 // CarriedOut returns in moves how many objects a plan moves, and in done how many of them no longer have to be moved. Both are 0 if there
