@@ -82,7 +82,11 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 			p.line("Cause: %s", cause)
 		}
 		if plan.Waits != "" {
-			p.line("They wait %s", plan.Waits)
+			wait := "They wait"
+			if len(plan.Moves) == 1 {
+				wait = "It waits"
+			}
+			p.line("%s %s", wait, plan.Waits)
 		}
 	}
 	if begun := s.Policy(policy).Object.Status.Plan; begun != nil && begun.Digest != plan.Digest &&
@@ -96,19 +100,28 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	if o.output == "" {
 		printMoves(p, plan.Moves)
 	}
+	printLeftAlone(p, plan)
+	return p.err
+}
+
+// printLeftAlone writes how many objects remediation leaves alone although they violate the policy, and why.
+func printLeftAlone(p *printer, plan *whatif.Plan) {
 	for _, left := range []struct {
-		objects int
-		why     string
+		objects      int
+		one, several string
 	}{
-		{plan.Denied, "the policy denies them"},
-		{plan.Undecided, "the policy can't decide them"},
-		{plan.LeftAlone, "they differ, and no patch or eviction can change them"},
+		{plan.Denied, "the policy denies it", "the policy denies them"},
+		{plan.Undecided, "the policy can't decide it", "the policy can't decide them"},
+		{plan.LeftAlone, "it differs, and no patch or eviction can change it", "they differ, and no patch or eviction can change them"},
 	} {
-		if left.objects > 0 {
-			p.line("%d objects are left alone: %s", left.objects, left.why)
+		switch left.objects {
+		case 0:
+		case 1:
+			p.line("1 object is left alone: %s", left.one)
+		default:
+			p.line("%s are left alone: %s", objects(left.objects), left.several)
 		}
 	}
-	return p.err
 }
 
 // printMoves writes each object that Berth has to patch or evict, with a line for each change.

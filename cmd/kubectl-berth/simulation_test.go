@@ -35,6 +35,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/berth-dev/berth/internal/explain"
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
@@ -379,6 +380,70 @@ Clusters: 1 of 2 chosen
 	}
 }
 
+// TestExplainMove checks what the command prints of clusters to which an object comes, which it leaves, and which it keeps, and of an
+// object that policies deny.
+func TestExplainMove(t *testing.T) {
+	reason := explain.Reason{
+		Policy: "pci", Field: "spec.rules[0].require[0]", Expression: "number(cluster.labels.pci) >= 3", Values: []explain.Value{{Reference: "number(cluster.labels.pci)", Value: 1}},
+		Demanded: &explain.Demanded{Source: "metadata.labels[pci]", Value: "3"},
+	}
+	byDefault := reason
+	byDefault.Demanded = &explain.Demanded{Source: "metadata.labels[pci]", Value: "3", Default: true}
+	const waits = "it waits for an approval"
+	requested := new(`["moon"]`)
+	for want, e := range map[string]explain.Explanation{
+		`Deployment shop/web
+No policy matches the object.
+
+Clusters: 2 of 4 chosen
+  arriving is chosen
+    the object is not in it yet: it waits for an approval
+  kept is chosen
+  leaving
+    the object stays in it for now: it waits for an approval
+    pci: spec.rules[0].require[0] fails:
+      number(cluster.labels.pci) >= 3
+        number(cluster.labels.pci) is 1
+        metadata.labels[pci] of the object is "3"
+  left
+    the object is in it now, and has to leave it
+    pci: spec.rules[0].require[0] fails:
+      number(cluster.labels.pci) >= 3
+        number(cluster.labels.pci) is 1
+        metadata.labels[pci] of the object is missing, so that the default "3" counts
+`: {Exists: true, Clusters: &explain.Candidates{Total: 4, Chosen: 2, Listed: []explain.Candidate{
+			{Name: "arriving", Chosen: true, Waits: waits}, {Name: "kept", Chosen: true, Current: true},
+			{Name: "leaving", Current: true, Waits: waits, Reasons: []explain.Reason{reason}}, {Name: "left", Current: true, Reasons: []explain.Reason{byDefault}},
+		}}},
+		`Deployment shop/web
+The namespace shop does not exist, so that the API server refuses the object.
+No policy matches the object.
+
+Values
+  annotation a/b: (none)
+    requested: ["moon"]; policies deny the object, so that it gets no value
+`: {NoNamespace: true, Denied: true, Keys: []explain.Key{{Field: "annotations", Key: "a/b", Requested: requested, Current: requested}}},
+	} {
+		e.Object = explain.ObjectReference{Kind: "Deployment", Namespace: "shop", Name: "web"}
+		var out strings.Builder
+		p := newPrinter(&out)
+		if printExplanation(p, &e); p.err != nil {
+			t.Fatal(p.err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("output (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestLeftAlone checks what plan says of one object that it leaves alone.
+func TestLeftAlone(t *testing.T) {
+	stdout, _, err := command(t, "plan", "region", "--from=policy.yaml,clusters.yaml,nobody.yaml")
+	if err != nil || !strings.Contains(stdout, "\n1 object is left alone: the policy denies it\n") {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
+}
+
 // TestWhatifExitCodes checks what the exit code says of the changes.
 func TestWhatifExitCodes(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -393,6 +458,7 @@ func TestWhatifExitCodes(t *testing.T) {
 		"something is denied":       {[]string{"--delete", "clusterprofiles/fleet/eu-1"}, exitDenials, "no cluster is left"},
 		"without the namespace":     {[]string{"--delete", "clusterprofiles/eu-1"}, exitDenials, "no cluster is left"},
 		"a policy is deleted":       {[]string{"--delete", "policy/region"}, exitChanges, `["eu-1"] -> (none) (region)`},
+		"a policy is not enforced":  {[]string{"--set", "policy/region:spec.mode=DryRun"}, exitChanges, `["eu-1"] -> (none) (region)`},
 		"a policy does not compile": {[]string{"-f", "broken.yaml"}, exitDenials, "PlacementPolicy region: error: the policy does not compile"},
 		"a field is removed":        {[]string{"--set", "deployments/shop/web:metadata.annotations.owner"}, exitDenials, "region: no owner"},
 		"names with dots in \"":     {[]string{"--set", `deployments/shop/web:metadata.annotations["a.b/c"]=d`}, nil, "1 object unchanged"},
@@ -903,7 +969,7 @@ func TestBadInput(t *testing.T) {
 		"whatif --delete nodes":                         `--delete: "nodes" is not TYPE/NAME or TYPE/NAMESPACE/NAME`,
 		"whatif --delete clusterprofiles/ap-1":          `--delete: no namespace has an object "ap-1" of clusterprofiles.multicluster.x-k8s.io: check the name`,
 		"whatif --delete nodes/default/n1":              `--delete: "nodes/default/n1": write TYPE/NAME for nodes, which have no namespace`,
-		"whatif --delete nodes/n1":                      "nodes /n1 does not exist, so it can't be deleted",
+		"whatif --delete nodes/n1":                      "nodes n1 does not exist, so it can't be deleted",
 		"whatif --set nodes/n1":                         `--set: "nodes/n1" is not TYPE/[NAMESPACE/]NAME:PATH=VALUE`,
 		"whatif --set nodes/n1:a['b=c":                  "brackets hold a name in quotes, as in metadata.labels['a.b/c']",
 		"whatif --set nodes/n1:a[0].b=c":                "to change an item of a list, use --filename",

@@ -312,7 +312,11 @@ func (i *Installation) checkObjects() []Finding {
 func waits(o Object) (out []string) {
 	if p := o.Plan; p != nil && p.State == placementv1.PlanWaitingForApproval {
 		wait := waiting.Wait{Reason: placementv1.WaitingForApproval, Policy: o.Name}
-		out = append(out, fmt.Sprintf("%d objects wait %s", p.Moves, wait))
+		text := fmt.Sprintf("%d objects wait %s", p.Moves, wait)
+		if p.Moves == 1 {
+			text = fmt.Sprintf("1 object waits %s", wait)
+		}
+		out = append(out, text)
 	}
 	if text := rolloutWaits(o); text != "" {
 		out = append(out, text)

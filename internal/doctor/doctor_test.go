@@ -126,6 +126,9 @@ func TestCheck(t *testing.T) {
 		"plan to approve": {func(i *doctor.Installation) {
 			i.Objects[0].Conditions = append(i.Objects[0].Conditions, metav1.Condition{Type: "Paused", Status: metav1.ConditionTrue, Reason: "WaitingForApproval", Message: "plan d moves 3 objects"})
 		}, []string{"warning PlacementPolicy p its plan is not approved: plan d moves 3 objects"}},
+		"plan for one object": {func(i *doctor.Installation) {
+			i.Objects[0].Plan = &placementv1.RemediationPlan{State: placementv1.PlanWaitingForApproval, Moves: 1}
+		}, []string{"warning PlacementPolicy p 1 object waits for an approval of the plan of PlacementPolicy p (kubectl berth approve p)"}},
 		"stage to approve": {func(i *doctor.Installation) {
 			i.Objects[0].Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutWaitingForApproval, ApprovalID: "4-half-x", PreviousRevision: 2}
 		}, []string{"warning PlacementPolicy p its rollout waits for an approval of the next stage of PlacementPolicy p (kubectl berth approve p)"}},
