@@ -37,6 +37,7 @@ export const transitions: Record<WhatifTransition, Transition> = {
   Pending: { title: "pending", kind: "waiting", text: "Policies decide other values, which the object gets with an approval, or at its next update." },
   Matched: { title: "newly matched", kind: "lost", text: "Other policies match the object, and nothing changes." },
   Unmatched: { title: "no longer matched", kind: "lost", text: "Fewer policies match the object, and nothing changes." },
+  Unenforced: { title: "no longer enforced", kind: "lost", text: "A policy that matches the object is no longer enforced, and nothing changes." },
 };
 
 /** planStates are the states of plans as text. */

@@ -77,6 +77,8 @@ export interface Dependency {
 export interface ExplainCandidate {
   name: string;
   chosen: boolean;
+  current?: boolean;
+  waits?: string;
   ranks?: ExplainRank[];
   reasons?: ExplainReason[];
 }
@@ -96,9 +98,17 @@ export interface ExplainDecision {
   warnings?: string[];
 }
 
+export interface ExplainDemanded {
+  source: string;
+  value: string;
+  default?: boolean;
+}
+
 export interface ExplainExplanation {
   object: ExplainObjectReference;
   exists: boolean;
+  noNamespace?: boolean;
+  denied?: boolean;
   policies: ExplainPolicy[] | null;
   mismatches?: ExplainMismatch[];
   keys?: ExplainKey[];
@@ -184,6 +194,7 @@ export interface ExplainReason {
   expression?: string;
   unmet?: string;
   values?: ExplainValue[];
+  demanded?: ExplainDemanded;
   because?: ExplainReason[];
 }
 
@@ -574,6 +585,7 @@ export interface WhatifObject {
   transition: WhatifTransition;
   values?: WhatifValue[];
   reasons?: string[];
+  dropped?: WhatifValue[];
 }
 
 export interface WhatifReport {
@@ -593,7 +605,7 @@ export interface WhatifRuleCount {
   after: number;
 }
 
-export const whatifTransitions = ["Denied", "Undecidable", "Allowed", "Moved", "Changed", "Pending", "Matched", "Unmatched"] as const;
+export const whatifTransitions = ["Denied", "Undecidable", "Allowed", "Moved", "Changed", "Pending", "Matched", "Unmatched", "Unenforced"] as const;
 export type WhatifTransition = (typeof whatifTransitions)[number];
 
 export interface WhatifValue {

@@ -249,7 +249,7 @@ function Result({ attempt, tried }: { attempt: Attempt; tried: Tried }) {
 const columns: Column<WhatifObject>[] = [
   { title: "Object", cell: (o) => <><WorkloadLink of={o} /><small>{o.kind}</small></>, sort: qualified },
   { title: "What happens", cell: (o) => <Badge state={transitions[o.transition].kind}>{transitions[o.transition].title}</Badge>, sort: (o) => o.transition },
-  { title: "From and to", cell: (o) => <>{o.values?.map((v, i) => <Change key={i} of={v} />)}{o.reasons?.map((text) => <div key={text}><Lines text={text} /></div>)}</> },
+  { title: "From and to", cell: (o) => <>{o.values?.map((v, i) => <Change key={i} of={v} />)}{o.reasons?.map((text) => <div key={text}><Lines text={text} /></div>)}{o.dropped && <small>no longer pending:</small>}{o.dropped?.map((v, i) => <Change key={i} of={{ ...v, pending: false }} />)}</> },
 ];
 
 /** page is how many objects an answer has, and each request for more. */

@@ -8,7 +8,7 @@ import { useData } from "../hooks";
 import { meanings } from "../states";
 import { count, qualified } from "../text";
 import {
-  type ExplainCandidate, type ExplainCandidates, type ExplainKey, type ExplainMismatch, type ExplainPolicy, type ExplainRank, type ExplainReason, type FleetChoice, type FleetExplained,
+  type ExplainCandidate, type ExplainCandidates, type ExplainDemanded, type ExplainKey, type ExplainMismatch, type ExplainPolicy, type ExplainRank, type ExplainReason, type FleetChoice, type FleetExplained,
   type FleetMember, type FleetReasons, fleetStates,
 } from "../types.gen";
 
@@ -214,7 +214,8 @@ function Candidates({ title, of, object, places }: {
       <>
         {row.chosen && placeOf(row)?.by?.map((choice) => <div key={choice.policy} class="reason"><ChosenBy of={choice} /></div>)}
         {row.ranks?.map((r, i) => <Preferences key={i} of={r} />)}
-        {[...(row.reasons ?? []), ...(placeOf(row)?.against ?? [])].map((r, i) => <Reason key={i} of={r} />)}
+        {row.waits && <div class="reason">{row.chosen ? "The object is not there yet: " : "The object stays there for now: "}{row.waits}</div>}
+        {row.reasons?.map((r, i) => <Reason key={i} of={r} />)}
       </>
     ),
   });
@@ -241,9 +242,15 @@ function Reason({ of: r }: { of: ExplainReason }): ComponentChildren {
       {r.message && <div>{r.field?.endsWith(".limit") && r.message === "chooses other clusters" ? "other clusters come first" : r.message} {where}</div>}
       {r.expression && <div><code>{r.expression}</code> fails {where}</div>}
       {r.values?.map((v) => <div key={v.reference} class="facts"><code>{v.reference}</code> is <code>{v.value === null ? "undefined" : JSON.stringify(v.value)}</code></div>)}
+      {r.demanded && <Demanded of={r.demanded} />}
       {r.because?.map((b, i) => <Reason key={i} of={b} />)}
     </div>
   );
+}
+
+/** Demanded shows the value of the object that a requirement compares clusters with. */
+function Demanded({ of: d }: { of: ExplainDemanded }) {
+  return <div class="facts"><code>{d.source}</code> of the object is {d.default ? <>missing, so that the default <code>{JSON.stringify(d.value)}</code> counts</> : <code>{JSON.stringify(d.value)}</code>}</div>;
 }
 
 function Mismatches({ list }: { list: ExplainMismatch[] }) {
