@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
@@ -35,8 +36,8 @@ func (f *Finder) findingsOfOthers(ctx context.Context, name string, spec placeme
 	if f.Policies == nil || isRolledBack(spec) {
 		return nil
 	}
-	ours := setter{name, spec.Priority, f.sourcesOf(ctx, name, spec)}
-	if !requiresAlways(spec) && len(ours.sources) == 0 {
+	ours, requiring := setter{name, spec.Priority, f.sourcesOf(ctx, name, spec)}, requiringRules(spec)
+	if len(requiring) == 0 && len(ours.sources) == 0 {
 		return nil
 	}
 	others, err := f.Policies(ctx)
@@ -51,11 +52,7 @@ func (f *Finder) findingsOfOthers(ctx context.Context, name string, spec placeme
 		if other.Name == name || other.DeletionTimestamp != nil || isRolledBack(theirs) {
 			continue
 		}
-		if requiresAlways(spec) && requiresAlways(theirs) && matchTogether(spec.Match, theirs.Match) &&
-			!rules.CanBeMet(slices.Concat(spec.Rules[0].Require, theirs.Rules[0].Require)) {
-			out = append(out, advice("spec.rules[0].require: no cluster meets these requirements and those of policy %s, which matches the same objects: "+
-				"the objects are denied, because an object gets the clusters that all policies allow. Change one of the policies, or what it matches", other.Name))
-		}
+		out = append(out, findingsOfRequirements(spec, requiring, other.Name, theirs)...)
 		if spec.Priority <= theirs.Priority && ours.mayMeet(theirs) {
 			out = append(out, findingsOfSettings(ours, setter{other.Name, theirs.Priority, f.sourcesOf(ctx, other.Name, theirs)})...)
 		}
@@ -66,6 +63,39 @@ func (f *Finder) findingsOfOthers(ctx context.Context, name string, spec placeme
 // isRolledBack reports whether spec.rollout.revision names an earlier version of the policy, which decides in place of the spec.
 func isRolledBack(spec placementv1.PlacementPolicySpec) bool {
 	return spec.Rollout != nil && spec.Rollout.Revision > 0
+}
+
+// findingsOfRequirements finds rules that leave no cluster to the objects that a rule of another policy decides, too. requiring are the rules
+// of spec that have requirements, and theirs is the spec of the other policy.
+func findingsOfRequirements(spec placementv1.PlacementPolicySpec, requiring []source, other string, theirs placementv1.PlacementPolicySpec) []Finding {
+	here, there := selectedBy(spec.Match, nil), selectedBy(theirs.Match, nil)
+	if len(requiring) == 0 || !resourcesShared(spec.Match.ResourceRules, theirs.Match.ResourceRules) || !rules.MayOverlap(&here, &there) {
+		return nil
+	}
+	others := requiringRules(theirs)
+	var out []Finding
+	for _, one := range requiring {
+		var names []string
+		always := one.always
+		for _, their := range others {
+			if one.meets(their, false) && !rules.CanBeMet(slices.Concat(spec.Rules[one.index].Require, theirs.Rules[their.index].Require)) {
+				names, always = append(names, their.rule), always && their.always
+			}
+		}
+		who, which := "policy "+other+", which matches the same objects", "the objects"
+		switch {
+		case len(names) == 0:
+			continue
+		case always:
+		case len(names) == 1:
+			who, which = fmt.Sprintf("rule %s of policy %s", names[0], other), "objects to which both rules apply"
+		default:
+			who, which = fmt.Sprintf("any of the rules %s of policy %s", strings.Join(names, ", "), other), "objects to which this rule and one of those apply"
+		}
+		out = append(out, advice("%s: no cluster meets these requirements and those of %s: %s are denied, because an object gets the clusters that all "+
+			"policies allow. Change one of the policies, or what it matches", specPath.Child("rules").Index(one.index).Child("require"), who, which))
+	}
+	return out
 }
 
 // findingsOfSettings finds fields that two policies set to different values on objects that both decide. The priority of ours is lower or
@@ -114,13 +144,6 @@ func findingsOfSettings(ours, theirs setter) []Finding {
 func matchesWithin(narrow, wide placementv1.Match) bool {
 	return len(wide.MatchConditions) == 0 && match.SelectorImplies(narrow.NamespaceSelector, wide.NamespaceSelector) &&
 		match.SelectorImplies(narrow.ObjectSelector, wide.ObjectSelector) && resourcesWithin(narrow.ResourceRules, wide.ResourceRules)
-}
-
-// requiresAlways reports whether a policy is enforced and has only one rule, which gives clusters to each matched object by requirements
-// that can be met.
-func requiresAlways(spec placementv1.PlacementPolicySpec) bool {
-	return spec.Mode == placementv1.ModeEnforce && len(spec.Rules) == 1 && spec.Rules[0].When == nil && len(rules.Required(spec.Rules, 0)) > 0 &&
-		rules.CanBeMet(spec.Rules[0].Require)
 }
 
 // matchTogether reports whether objects can exist that match both a and b. It returns false if that does not follow from the resource rules

@@ -47,26 +47,62 @@ func only(p placementv1.PlacementPolicy) func(context.Context) ([]placementv1.Pl
 
 // TestPoliciesThatLeaveNoCluster checks with which other policies no cluster is left.
 func TestPoliciesThatLeaveNoCluster(t *testing.T) {
-	const us = "require: [{field: region, operator: In, values: [us]}]"
-	dry := policyOf(t, "b", us, "prod")
+	const (
+		eu, us = "require: [{field: region, operator: In, values: [eu]}]", "require: [{field: region, operator: In, values: [us]}]"
+		ofWeb  = "when: {objectSelector: {matchLabels: {app: web}}}, "
+		ofDB   = "when: {objectSelector: {matchLabels: {app: db}}}, "
+		with   = "spec.rules[0].require: no cluster meets these requirements and those of "
+	)
+	// of returns a policy with rules named a, b, and so on.
+	of := func(name, namespace string, list ...string) placementv1.PlacementPolicy {
+		out := policyOf(t, name, list[0], namespace)
+		for i, text := range list[1:] {
+			rule := ruleFrom(t, text)
+			rule.Name = string(rune('b' + i))
+			out.Spec.Rules = append(out.Spec.Rules, rule)
+		}
+		return out
+	}
+	dry := of("b", "prod", us)
 	dry.Spec.Mode = placementv1.ModeDryRun
-	rolledBack := policyOf(t, "b", us, "prod")
+	rolledBack := of("b", "prod", us)
 	rolledBack.Spec.Rollout = &placementv1.PolicyRollout{Revision: 1}
+	jobs := of("b", "prod", us)
+	jobs.Spec.Match.ResourceRules = []placementv1.ResourceRule{{APIGroups: []string{"batch"}, APIVersions: []string{"v1"}, Resources: []string{"jobs"}}}
 	for name, test := range map[string]struct {
 		other placementv1.PlacementPolicy
+		rules []string // Those of the policy.
 		want  string
 	}{
-		"Contradiction":  {policyOf(t, "b", us, "prod"), "spec.rules[0].require: no cluster meets these requirements and those of policy b, which matches the same objects"},
-		"OtherObjects":   {policyOf(t, "b", us, "test"), ""},
-		"Overlap":        {policyOf(t, "b", "require: [{field: region, operator: In, values: [us, eu]}]", "prod"), ""},
-		"Conditional":    {policyOf(t, "b", us+", when: {expression: has(object.spec.replicas)}", "prod"), ""},
-		"OwnLastVersion": {policyOf(t, "a", us, "prod"), ""},
-		"DryRun":         {dry, ""},
-		"RolledBack":     {rolledBack, ""},
+		"Contradiction": {of("b", "prod", us), []string{eu}, with + "policy b, which matches the same objects: the objects are denied, because an object gets the " +
+			"clusters that all policies allow. Change one of the policies, or what it matches"},
+		"OtherObjects":   {of("b", "test", us), []string{eu}, ""},
+		"OtherKind":      {jobs, []string{eu}, ""},
+		"Overlap":        {of("b", "prod", "require: [{field: region, operator: In, values: [us, eu]}]"), []string{eu}, ""},
+		"OwnLastVersion": {of("a", "prod", us), []string{eu}, ""},
+		"DryRun":         {dry, []string{eu}, ""},
+		"RolledBack":     {rolledBack, []string{eu}, ""},
+
+		// Rules with conditions.
+		"Conditional": {of("b", "prod", "when: {expression: has(object.spec.replicas)}, "+us), []string{eu},
+			with + "rule a of policy b: objects to which both rules apply are denied, because"},
+		"OursIsConditional": {of("b", "prod", us), []string{ofWeb + eu}, with + "rule a of policy b: objects to which both rules apply"},
+		"SameCondition":     {of("b", "prod", ofWeb+us), []string{ofWeb + eu}, with + "rule a of policy b"},
+		"OtherCondition":    {of("b", "prod", ofDB+us), []string{ofWeb + eu}, ""},
+		"PerhapsBoth":       {of("b", "prod", "when: {objectSelector: {matchLabels: {team: shop}}}, "+us), []string{ofWeb + eu}, ""},
+		"SecondRule":        {of("b", "prod", ofDB+eu, ofWeb+us), []string{eu}, with + "rule b of policy b"},
+		"SeveralRules": {of("b", "prod", ofDB+us, ofWeb+us, eu), []string{eu},
+			with + "any of the rules a, b of policy b: objects to which this rule and one of those apply are denied"},
+		"TheRest":     {of("b", "prod", ofWeb+eu, us), []string{ofWeb + eu, "deny: no"}, ""},
+		"OnlyTheRest": {of("b", "prod", ofWeb+eu, us), []string{eu}, with + "rule b of policy b"},
+		// It finds clusters, and so it decides.
+		"NextRule":     {of("b", "prod", us+", limit: 1, otherwise: NextRule", ofWeb+eu), []string{eu}, with + "policy b"},
+		"NeverReached": {of("b", "prod", ofWeb+eu, ofWeb+us), []string{eu}, ""},
+		"Nodes":        {of("b", "prod", "candidates: Nodes, "+us), []string{eu}, ""},
+		"Impossible":   {of("b", "prod", "require: [{field: region, operator: In, values: [us]}, {field: region, operator: In, values: [ap]}]"), []string{eu}, ""},
 	} {
 		f := &Finder{Policies: only(test.other)}
-		spec := policyOf(t, "a", "require: [{field: region, operator: In, values: [eu]}]", "prod").Spec
-		if got := f.findingsOfOthers(t.Context(), "a", spec); !finds(got, test.want) {
+		if got := f.findingsOfOthers(t.Context(), "a", of("a", "prod", test.rules...).Spec); !finds(got, test.want) {
 			t.Errorf("%s: got %+v, want %q", name, got, test.want)
 		}
 	}

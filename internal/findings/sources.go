@@ -39,10 +39,12 @@ type setter struct {
 	sources  []source
 }
 
-// source is a part of an enforced policy that sets fields of each object that it decides: a rule of spec.rules, or Rego without conditions.
+// source is a part of an enforced policy that sets fields of each object that it decides, or gives it clusters: a rule of spec.rules, or Rego
+// without conditions.
 type source struct {
-	// rule is the name of the rule; "" for Rego.
+	// rule is the name of the rule; "" for Rego. index is its index in spec.rules.
 	rule  string
+	index int
 	match placementv1.Match
 	// selects is the condition of the rule together with the selectors of match.
 	selects placementv1.RuleCondition
@@ -131,15 +133,33 @@ func (f *Finder) sourcesOf(ctx context.Context, name string, spec placementv1.Pl
 
 // sourcesInRules returns the rules that set fields of each object that they decide, without those that are certain to decide none.
 func sourcesInRules(spec placementv1.PlacementPolicySpec) []source {
+	return slices.DeleteFunc(decidingRules(spec), func(s source) bool {
+		// A rule that may leave objects to the next one may set nothing.
+		return len(s.values) == 0 || spec.Rules[s.index].Otherwise == placementv1.RuleOtherwiseNextRule
+	})
+}
+
+// requiringRules returns the rules of an enforced policy that give clusters by requirements that can be met, without those that are certain
+// to decide no object.
+func requiringRules(spec placementv1.PlacementPolicySpec) []source {
+	if spec.Mode != placementv1.ModeEnforce {
+		return nil
+	}
+	return slices.DeleteFunc(decidingRules(spec), func(s source) bool {
+		return len(rules.Required(spec.Rules, s.index)) == 0 || !rules.CanBeMet(spec.Rules[s.index].Require)
+	})
+}
+
+// decidingRules returns the rules of a policy, without those that are certain to decide no object.
+func decidingRules(spec placementv1.PlacementPolicySpec) []source {
 	var out []source
 	var before []placementv1.RuleCondition
 	for i, rule := range spec.Rules {
-		next := source{rule: rule.Name, match: spec.Match, selects: selectedBy(spec.Match, rule.When), before: slices.Clip(before),
+		next := source{rule: rule.Name, index: i, match: spec.Match, selects: selectedBy(spec.Match, rule.When), before: slices.Clip(before),
 			always: i == 0 && rule.When == nil, values: valuesSetBy(rule, i)}
 		decidesNone := slices.ContainsFunc(before, func(c placementv1.RuleCondition) bool { return rules.AppliesWithin(&next.selects, &c) }) ||
 			!rules.MayOverlap(&next.selects, &next.selects)
-		// A rule that may leave objects to the next one may set nothing.
-		if len(next.values) > 0 && rule.Otherwise != placementv1.RuleOtherwiseNextRule && !decidesNone {
+		if !decidesNone {
 			out = append(out, next)
 		}
 		before = append(before, selectedBy(placementv1.Match{}, rule.When))
