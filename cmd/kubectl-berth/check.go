@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,9 +29,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/resource"
@@ -44,6 +50,7 @@ import (
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/simulation"
@@ -54,8 +61,8 @@ import (
 )
 
 const checkLong = `Check policies, quotas, and LimitedResources in files without applying them. The errors and warnings are those that the API server
-and Berth's webhooks return when the objects are applied. For each policy the command also prints what it reads and the rights that
-Berth needs for it.
+and Berth's webhooks return when the objects are applied. The files are also compared with each other. For each policy the command also
+prints what it reads and the rights that Berth needs for it.
 
 Without --from or --live the command knows the types of Kubernetes itself, and those of the objects and
 CustomResourceDefinitions in the files. --live checks against the cluster of the kubeconfig, also the fields of each kind.
@@ -127,12 +134,14 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var results []checked
-	for _, obj := range objects {
-		if obj.GroupVersionKind().Group == placementv1.GroupVersion.Group {
-			results = append(results, c.check(ctx, obj))
-		}
+	own := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool {
+		return obj.GroupVersionKind().Group != placementv1.GroupVersion.Group
+	})
+	results := make([]checked, len(own))
+	for i, obj := range own {
+		results[i] = c.check(ctx, obj)
 	}
+	warnOfReplaced(results, own)
 	if len(results) == 0 {
 		return fmt.Errorf("the files contain no object of %s: its kinds are %s", placementv1.GroupVersion, strings.Join(apischema.Kinds(), ", "))
 	}
@@ -164,7 +173,7 @@ type checker struct {
 	quotas   *quotaspec.Handler
 }
 
-// checker returns the checker for the objects, which knows a cluster only with --live or --from.
+// checker returns the checker for the objects, which it also compares with each other. It knows a cluster only with --live or --from.
 func (o *checkOptions) checker(ctx context.Context, objects []*unstructured.Unstructured) (*checker, error) {
 	options, inventories, err := o.settings()
 	if err != nil {
@@ -175,7 +184,10 @@ func (o *checkOptions) checker(ctx context.Context, objects []*unstructured.Unst
 		if err != nil {
 			return nil, err
 		}
-		return &checker{cluster, completeValidator(cluster, options), completeQuotaSpecs(ctx, cluster, options)}, nil
+		applied := newAfterApply(ctx, cluster, objects)
+		policies := completeValidator(cluster, options)
+		compareWith(policies, applied)
+		return &checker{cluster, policies, completeQuotaSpecs(ctx, applied, options)}, nil
 	}
 	// Directories also have files of other tools, without objects.
 	others := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool {
@@ -185,7 +197,9 @@ func (o *checkOptions) checker(ctx context.Context, objects []*unstructured.Unst
 	if err != nil {
 		return nil, err
 	}
-	return &checker{cluster, newValidator(cluster, options), newQuotaSpecs(cluster, options)}, nil
+	policies := newValidator(cluster, options)
+	policies.Policies = newAfterApply(ctx, cluster, objects).Policies
+	return &checker{cluster, policies, newQuotaSpecs(cluster, options)}, nil
 }
 
 // check checks an object of Berth's group.
@@ -204,10 +218,11 @@ func (c *checker) check(ctx context.Context, obj *unstructured.Unstructured) che
 
 // newValidator returns the validator of the webhook for a cluster of which only the types are known.
 func newValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
+	files, isStatic := cluster.(*simulation.Static)
 	return &policyvalidator.Validator{
 		Checker: embedded.New(embedded.NewData(), embedded.Options{Predicates: options.Predicates}), OwnNamespace: options.OwnNamespace,
 		ClusterPredicates: options.Predicates.NamesOf(predicates.Clusters), Templates: options.Templates,
-		Catalog: cluster.Catalog(), Scales: scalesOf{cluster}, Types: typesOf(cluster),
+		Catalog: cluster.Catalog(), Scales: scalesOf{cluster}, Types: typesOf(cluster), SomeTypes: isStatic && !files.Recorded(),
 	}
 }
 
@@ -222,13 +237,18 @@ func typesOf(cluster simulation.Cluster) whatif.Types {
 // completeValidator returns the validator of the webhook for a cluster that has all its objects.
 func completeValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	out := newValidator(cluster, options)
-	out.Clusters, out.Namespaces, out.Nodes, out.PriorityClasses = clustersOf{cluster}, namespacesOf{cluster}, nodesOf{cluster}, priorityClassesOf(cluster)
-	out.Scores = scoresOf{cluster}
-	if _, served := cluster.Catalog().Exact(placementv1.GroupVersion.WithResource("placementpolicies")); served {
-		quotas := quotasOf{cluster: cluster}
-		out.Policies, out.Quotas = cluster.Policies, &watches.Quotas{Cache: quotas, Live: quotas}
+	compareWith(out, cluster)
+	if _, served := cluster.Catalog().Exact(placementv1.GroupVersion.WithResource("placementpolicies")); !served {
+		out.Policies, out.Quotas = nil, nil
 	}
 	return out
+}
+
+// compareWith has a validator compare policies with the objects of a cluster.
+func compareWith(v *policyvalidator.Validator, cluster simulation.Cluster) {
+	v.Clusters, v.Namespaces, v.Nodes, v.PriorityClasses = clustersOf{cluster}, namespacesOf{cluster}, nodesOf{cluster}, priorityClassesOf(cluster)
+	quotas := quotasOf{cluster: cluster}
+	v.Scores, v.Policies, v.Quotas = scoresOf{cluster}, cluster.Policies, &watches.Quotas{Cache: quotas, Live: quotas}
 }
 
 // checkPolicy checks a policy.
@@ -283,7 +303,7 @@ func decodeStrictly(ctx context.Context, kind string, obj *unstructured.Unstruct
 	if err != nil {
 		return []string{err.Error()}
 	}
-	var mistakes []string
+	mistakes := mistakesInMetadata(kind, obj)
 	converted := numeral.FromUnstructuredStrictly(obj.Object, into)
 	if strict, ok := runtime.AsStrictDecodingError(converted); ok {
 		for _, err := range strict.Errors() {
@@ -297,6 +317,27 @@ func decodeStrictly(ctx context.Context, kind string, obj *unstructured.Unstruct
 		mistakes = []string{printable.Text(converted.Error())}
 	}
 	return mistakes
+}
+
+// mistakesInMetadata returns the mistakes in the metadata of an object of a kind of Berth's API for which the API server refuses it, such as
+// a name that is not valid.
+func mistakesInMetadata(kind string, obj *unstructured.Unstructured) []string {
+	metadata, err := meta.Accessor(obj.DeepCopy())
+	if err != nil {
+		return []string{printable.Text(err.Error())}
+	}
+	namespaced := kind == quota.KindScopedQuota
+	switch {
+	case !namespaced:
+		metadata.SetNamespace("")
+	case metadata.GetNamespace() == "":
+		metadata.SetNamespace(metav1.NamespaceDefault)
+	}
+	var out []string
+	for _, err := range apivalidation.ValidateObjectMetaAccessor(metadata, namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata")) {
+		out = append(out, printable.Text(err.Error()))
+	}
+	return out
 }
 
 // messagesOf returns the messages of an error of the API machinery, each after the path of the field that is wrong.
@@ -383,15 +424,32 @@ func (s scoresOf) All(ctx context.Context) (map[string]map[string]any, error) {
 // namespacesOf implements policyvalidator.Namespaces.
 type namespacesOf struct{ simulation.Cluster }
 
-// All yields the name and labels of each namespace.
+// All yields the name and labels of each namespace. Of files, these are also the namespaces of objects, which the API server needs to store
+// them.
 func (n namespacesOf) All(ctx context.Context) (iter.Seq2[string, map[string]string], error) {
 	objects, err := n.List(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), nil)
 	if err != nil {
 		return nil, err
 	}
+	all := map[string]map[string]string{}
+	for _, obj := range objects {
+		all[obj.GetName()] = obj.GetLabels()
+	}
+	if files, ok := n.Cluster.(interface{ NamespacesInUse() []string }); ok {
+		for _, name := range files.NamespacesInUse() {
+			if _, exists := all[name]; !exists {
+				all[name] = nil
+			}
+		}
+	}
+	for name, of := range all {
+		// The API server sets it.
+		all[name] = labels.Merge(of, labels.Set{corev1.LabelMetadataName: name})
+	}
+	names := slices.Sorted(maps.Keys(all))
 	return func(yield func(string, map[string]string) bool) {
-		for _, obj := range objects {
-			if !yield(obj.GetName(), obj.GetLabels()) {
+		for _, name := range names {
+			if !yield(name, all[name]) {
 				return
 			}
 		}

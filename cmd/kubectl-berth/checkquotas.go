@@ -59,18 +59,24 @@ func completeQuotaSpecs(ctx context.Context, cluster simulation.Cluster, options
 	return out
 }
 
+// newQuotaObject returns an empty ScopedQuota, ClusterScopedQuota, or LimitedResource; nil for another kind.
+func newQuotaObject(kind string) client.Object {
+	switch kind {
+	case quota.KindScopedQuota:
+		return &placementv1.ScopedQuota{}
+	case quota.KindClusterScopedQuota:
+		return &placementv1.ClusterScopedQuota{}
+	case quota.KindLimitedResource:
+		return &placementv1.LimitedResource{}
+	default:
+		return nil
+	}
+}
+
 // checkQuota checks a ScopedQuota, a ClusterScopedQuota, or a LimitedResource.
 func checkQuota(ctx context.Context, h *quotaspec.Handler, obj *unstructured.Unstructured) checked {
 	out := checked{Object: simulation.Describe(obj)}
-	var object client.Object
-	switch obj.GetKind() {
-	case quota.KindScopedQuota:
-		object = &placementv1.ScopedQuota{}
-	case quota.KindClusterScopedQuota:
-		object = &placementv1.ClusterScopedQuota{}
-	default:
-		object = &placementv1.LimitedResource{}
-	}
+	object := newQuotaObject(obj.GetKind())
 	out.Errors = decodeStrictly(ctx, obj.GetKind(), obj, object)
 	for _, err := range h.Errors(object, nil) {
 		out.Errors = append(out.Errors, printable.Text(err.Error()))

@@ -64,6 +64,64 @@ spec:
   match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployment]}]}
   rego: "package wrong\n\ncluster := {\"a\"}\n"
 `,
+	"pair.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: all-eu}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rules: [{name: eu, require: [{label: region, operator: In, values: [eu]}], set: {labels: {tier: gold}}}]
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: all-us}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rules: [{name: us, require: [{label: region, operator: In, values: [us]}], set: {labels: {tier: silver}}}]
+`,
+	"names.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: "Bad_Name!"}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rules: [{name: x, set: {labels: {a: b}}}]
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: "../../x", namespace: Shop}
+spec: {hard: {pods: 2}}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: twice}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rules: [{name: x, set: {labels: {a: b}}}]
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: twice}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rules: [{name: x, set: {labels: {a: c}}}]
+`,
+	"namespaced.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: in-shop}
+spec:
+  match:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}
+  rules: [{name: x, set: {labels: {a: b}}}]
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: in-none}
+spec:
+  match:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shpo}}
+  rules: [{name: x, set: {labels: {a: b}}}]
+`,
 	"unused.yaml": `apiVersion: placement.berth.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: unused}
@@ -637,6 +695,48 @@ func TestCheck(t *testing.T) {
 	}
 	if stdout, _, err = command(t, "check", "-f", "broken.yaml"); err == nil || !strings.Contains(stdout, "error: spec.rego: Invalid value: region.rego:3:13: rego_unsafe_var_error: var b is unsafe") {
 		t.Errorf("output %s, error %v", stdout, err)
+	}
+}
+
+// TestCheckOfFilesTogether checks that the files are compared with each other, with and without a cluster.
+func TestCheckOfFilesTogether(t *testing.T) {
+	const eu, us = "require: no cluster meets these requirements and those of policy all-eu", "require: no cluster meets these requirements and those of policy all-us"
+	for _, args := range [][]string{{"-f", "pair.yaml"}, {"-f", "pair.yaml", "--from=clusters.yaml"}, {"-f", "pair.yaml", "--from=clusters.yaml,pair.yaml"}} {
+		stdout, _, err := command(t, append([]string{"check"}, args...)...)
+		if err != nil || strings.Count(stdout, eu) != 1 || strings.Count(stdout, us) != 1 || strings.Count(stdout, "set.labels[tier]: policy all-") != 2 {
+			t.Errorf("%v: output %s, error %v", args, stdout, err)
+		}
+	}
+	stdout, _, err := command(t, "check", "-f", "names.yaml")
+	if err == nil || err.Error() != "2 of 4 objects have mistakes, see above" {
+		t.Errorf("error %v", err)
+	}
+	for _, want := range []string{
+		"policy Bad_Name!\n  error: metadata.name: Invalid value: \"Bad_Name!\": a lowercase RFC 1123 subdomain must consist of",
+		"  error: metadata.name: Invalid value: \"../../x\": ", "  error: metadata.namespace: Invalid value: \"Shop\": ",
+		"policy twice\n  warning: a later PlacementPolicy in the files has the same name and replaces this one\n\npolicy twice\n",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q lacks %q", stdout, want)
+		}
+	}
+	if strings.Count(stdout, "a later PlacementPolicy") != 1 {
+		t.Errorf("output %s", stdout)
+	}
+}
+
+// TestCheckAgainstFiles checks that files need not have what an API server adds: namespaces of objects, and CRDs of other systems.
+func TestCheckAgainstFiles(t *testing.T) {
+	stdout, _, err := command(t, "check", "-f", "namespaced.yaml", "--from=web.yaml")
+	if err != nil || strings.Contains(stdout, "policy in-shop\n  warning: spec.match.namespaceSelector") ||
+		!strings.Contains(stdout, "policy in-none\n  warning: spec.match.namespaceSelector selects none of the namespaces that there are: no namespace has the value \"shpo\" of "+
+			"label kubernetes.io/metadata.name now, so that this selects no namespace; there are \"shop\"") {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
+	for _, args := range [][]string{{"-f", "labels.yaml"}, {"-f", "labels.yaml", "--from=clusters.yaml"}} {
+		if stdout, _, err := command(t, append([]string{"check"}, args...)...); err != nil || strings.Contains(stdout, "does not serve") {
+			t.Errorf("%v: output %s, error %v", args, stdout, err)
+		}
 	}
 }
 

@@ -145,5 +145,10 @@ func (s *Snapshot) Cluster(inventories *replication.Inventories) (*Static, error
 	for i, obj := range s.Objects {
 		objects[i] = &unstructured.Unstructured{Object: obj}
 	}
-	return NewStatic(s.Discovery, inventories, objects...)
+	out, err := NewStatic(s.Discovery, inventories, objects...)
+	if err != nil {
+		return nil, err
+	}
+	out.recorded = true
+	return out, nil
 }

@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/version"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -74,6 +75,7 @@ type Static struct {
 	resources map[schema.GroupVersionKind]policy.Resource // the type of each kind
 	objects   map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured
 	policies  []placementv1.PlacementPolicy // the PlacementPolicies among the objects
+	recorded  bool                          // see Recorded
 }
 
 var _ Cluster = (*Static)(nil)
@@ -152,6 +154,25 @@ func (s *Static) add(obj *unstructured.Unstructured) error {
 	}
 	s.policies = append(slices.DeleteFunc(s.policies, func(q placementv1.PlacementPolicy) bool { return q.Name == p.Name }), p)
 	return nil
+}
+
+// Recorded reports whether the types are all those that an API server served, as in a snapshot. Otherwise, they are those of Kubernetes itself
+// and of the objects, and an API server may serve more.
+func (s *Static) Recorded() bool { return s.recorded }
+
+// NamespacesInUse returns the sorted names of the namespaces that objects are in, other than those of Berth's kinds. The Namespaces themselves
+// need not be among the objects.
+func (s *Static) NamespacesInUse() []string {
+	found := sets.New[string]()
+	for resource, objects := range s.objects {
+		if resource.Group == placementv1.GroupVersion.Group {
+			continue
+		}
+		for name := range objects {
+			found.Insert(name.Namespace)
+		}
+	}
+	return sets.List(found.Delete(""))
 }
 
 // Catalog implements Cluster.

@@ -106,6 +106,8 @@ type Validator struct {
 	Groups func(except string) []string
 	// Policies returns all policies. If it is nil, they are not compared with each other.
 	Policies func(ctx context.Context) ([]placementv1.PlacementPolicy, error)
+	// SomeTypes reports whether an API server may serve more types than those in Catalog, which are from files.
+	SomeTypes bool
 	// Quotas reads LimitedResources and quotas. If it is nil, the classes that policies set are not compared with them.
 	Quotas findings.Quotas
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
@@ -303,7 +305,7 @@ func (v *Validator) finder() *findings.Finder {
 		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Scores: v.Scores, Nodes: v.Nodes,
 		PriorityClasses: v.PriorityClasses,
 		OwnNamespace:    v.OwnNamespace, ClusterPredicates: v.ClusterPredicates, Groups: v.Groups, Policies: v.Policies, Quotas: v.Quotas,
-		Templates: v.Templates, Compiler: v.Compiler,
+		Templates: v.Templates, Compiler: v.Compiler, SomeTypes: v.SomeTypes,
 	}
 }
 
