@@ -205,7 +205,7 @@ func selected(e, operand ast.NavigableExpr, path []string) (name string, part, o
 		case slices.Contains(selectors, function) && args[0].ID() == operand.ID():
 			name, ok = literal(args[1])
 			return name, true, ok
-		case function == operators.In && args[1].ID() == operand.ID() && slices.ContainsFunc(maps, func(m []string) bool { return slices.Equal(m, path) }):
+		case function == operators.In && args[1].ID() == operand.ID() && slices.ContainsFunc(mapFields, func(m []string) bool { return slices.Equal(m, path) }):
 			name, ok = literal(args[0])
 			return name, false, ok
 		}
@@ -213,8 +213,8 @@ func selected(e, operand ast.NavigableExpr, path []string) (name string, part, o
 	return "", false, false
 }
 
-// maps are the paths of fields that are maps in every object: name in object.metadata.labels reads one member, but of a list all.
-var maps = [][]string{{"metadata", "labels"}, {"metadata", "annotations"}}
+// mapFields are the paths of fields that are maps in every object: name in object.metadata.labels reads one member, but of a list all.
+var mapFields = [][]string{{"metadata", "labels"}, {"metadata", "annotations"}}
 
 // selectors are the functions that CEL's operators for fields are compiled to.
 var selectors = []string{operators.Index, operators.OptIndex, operators.OptSelect}

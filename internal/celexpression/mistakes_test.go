@@ -17,6 +17,7 @@ limitations under the License.
 package celexpression_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -107,6 +108,43 @@ func TestNeedsKey(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: needs %q, want %q", expression, got, want)
+		}
+	}
+}
+
+// TestFailsWithout checks which fields an expression is said to need.
+func TestFailsWithout(t *testing.T) {
+	const host, deep = "spec.template.spec.hostNetwork", "spec.template.spec.securityContext.runAsUser"
+	for _, test := range []struct {
+		expression, missing string
+		want                bool
+	}{
+		{`object.spec.template.spec.hostNetwork == true`, host, true},
+		{`object.spec.template.spec.hostNetwork`, host, true},
+		{`object.spec.template.spec["hostNetwork"] && object.spec.replicas > 1`, host, true},
+		{`object.spec.replicas > 1`, host, false},
+		{`has(object.spec.template.spec.hostNetwork) && object.spec.template.spec.hostNetwork`, host, false},
+		{`!has(object.spec.template.spec.hostNetwork) || !object.spec.template.spec.hostNetwork`, host, false},
+		{`object.spec.template.spec.?hostNetwork.orValue(false)`, host, false},
+		{`object.spec.template.spec.hostNetwork || object.spec.replicas > 1`, host, false},
+		{`object.spec.template.spec.securityContext.runAsUser == 0`, deep, true},
+		{`has(object.spec.template.spec.securityContext) && object.spec.template.spec.securityContext.runAsUser == 0`, deep, true},
+		{`has(object.spec.template.spec.securityContext.runAsUser) && object.spec.template.spec.securityContext.runAsUser == 0`, deep, false},
+		{`has(object.spec.template.spec.securityContext.runAsUser)`, "spec.template.spec.securityContext", true},
+		{`object.spec.template.spec.containers.exists(c, c.image == 'latest')`, "spec.template", true},
+		{`object.kind == 'Deployment' && object.spec.template.spec.containers.exists(c, c.image == 'latest')`, "spec.template", false},
+		{`object.kind == 'CronJob' && object.spec.template.spec.containers.exists(c, c.image == 'latest')`, "spec.template", true},
+		{`object.kind == 'CronJob' ? object.spec.jobTemplate.spec.suspend : object.spec.template.spec.hostNetwork`, "spec.template", false},
+		{`object.kind != 'CronJob' && object.spec.template.spec.hostNetwork`, "spec.template", false},
+		{`object.metadata.name == 'a' && object.spec.template.spec.hostNetwork`, "spec.template", true},
+		{`object.`, "spec", false},
+	} {
+		known := map[string]any{"apiVersion": "batch/v1", "kind": "CronJob"}
+		if got := celexpression.FailsWithout(t.Context(), test.expression, strings.Split(test.missing, "."), known); got != test.want {
+			t.Errorf("%s without %s: %v, want %v", test.expression, test.missing, got, test.want)
+		}
+		if len(known) != 2 {
+			t.Errorf("%s changes what is known: %v", test.expression, known)
 		}
 	}
 }

@@ -18,6 +18,7 @@ package celexpression
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -85,7 +86,7 @@ func evaluateWithout(ctx context.Context, expression string, has map[string][]st
 	var unknown []*cel.AttributePatternType
 	for _, path := range Paths(expression) {
 		pattern := cel.AttributePattern(objectVariable).QualString(path[0])
-		switch isMap := len(path) > 1 && slices.ContainsFunc(maps, func(m []string) bool { return slices.Equal(m, path[:2]) }); {
+		switch isMap := len(path) > 1 && slices.ContainsFunc(mapFields, func(m []string) bool { return slices.Equal(m, path[:2]) }); {
 		case !isMap && path[0] != "metadata":
 			unknown = append(unknown, pattern)
 		case !isMap && len(path) > 1:
@@ -105,10 +106,68 @@ func evaluateWithout(ctx context.Context, expression string, has map[string][]st
 		return result.Value(), "", ""
 	}
 	_, key, _ = strings.Cut(err.Error(), "no such key: ")
-	for _, m := range maps {
+	for _, m := range mapFields {
 		if slices.Contains(reads[m[1]], key) {
 			return nil, m[1], key
 		}
 	}
 	return nil, "", ""
+}
+
+// FailsWithout reports whether the evaluation of an expression fails on an object without a field, such as [spec template spec hostNetwork],
+// whose parents it has. known has the fields of the object that are known, such as kind. It returns false if that depends on other fields.
+func FailsWithout(ctx context.Context, expression string, missing []string, known map[string]any) bool {
+	parts := conjuncts(expression)
+	if parts == nil {
+		parts = []string{expression}
+	}
+	fails := false
+	for _, part := range parts {
+		value, failed := evaluateWithoutField(ctx, part, missing, known)
+		if value == false {
+			// Whatever fails, the expression is false.
+			return false
+		}
+		fails = fails || failed
+	}
+	return fails
+}
+
+// evaluateWithoutField evaluates an expression on an object as FailsWithout does. value is a boolean if it is known. fails reports whether the
+// evaluation fails because the field is missing.
+func evaluateWithoutField(ctx context.Context, expression string, missing []string, known map[string]any) (value any, fails bool) {
+	p, err := newProgram(expression, cel.EvalOptions(cel.OptPartialEval))
+	if err != nil {
+		return nil, false
+	}
+	last := len(missing) - 1
+	content := maps.Clone(known)
+	for parent, i := content, 0; i < last; i++ {
+		next := map[string]any{}
+		parent[missing[i]], parent = next, next
+	}
+	var unknown []*cel.AttributePatternType
+	for _, path := range Paths(expression) {
+		_, isKnown := known[path[0]]
+		shared := min(len(path), len(missing))
+		if isKnown || slices.Equal(path[:shared], missing[:shared]) {
+			// It is, or leads to, or is below the missing field.
+			continue
+		}
+		pattern := cel.AttributePattern(objectVariable)
+		for _, name := range path {
+			pattern = pattern.QualString(name)
+		}
+		unknown = append(unknown, pattern)
+	}
+	object, err := cel.PartialVars(map[string]any{objectVariable: content}, unknown...)
+	if err != nil {
+		return nil, false
+	}
+	result, _, err := p.program.ContextEval(ctx, object)
+	if err == nil {
+		return result.Value(), false
+	}
+	_, key, _ := strings.Cut(err.Error(), "no such key: ")
+	return nil, key == missing[last]
 }
