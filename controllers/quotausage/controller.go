@@ -70,6 +70,12 @@ type Classes interface {
 	Names(ctx context.Context) ([]string, error)
 }
 
+// Nodes reads the nodes of the served cluster.
+type Nodes interface {
+	// ExtendedResources returns the names of the extended resources that nodes have. ok is false if they are not known.
+	ExtendedResources(ctx context.Context) (names []string, ok bool, err error)
+}
+
 // Deps holds the dependencies of a Controller.
 type Deps struct {
 	Client     client.Client // Reads from a cache, and writes.
@@ -86,6 +92,9 @@ type Deps struct {
 	// Classes lists the priority classes that scopes may name. StorageClasses lists the storage classes that names in
 	// spec.hard may contain. If one is nil, the controller does not check for unknown classes of that kind.
 	Classes, StorageClasses Classes
+	// Nodes reads the nodes. If it is nil, the controller does not check whether nodes have the extended resources that quotas and
+	// LimitedResources name.
+	Nodes Nodes
 	// OwnNamespace is Berth's own namespace, in which nothing is counted. It is empty if there is none.
 	OwnNamespace string
 }
@@ -103,6 +112,8 @@ type Controller struct {
 	last map[quota.Key]recountBasis
 	// written has the time at which this controller last wrote the status of each quota.
 	written map[quota.Key]time.Time
+	// resources are the extended resources of nodes, as they were last read.
+	resources nodeResources
 }
 
 // New returns a controller.
@@ -434,6 +445,11 @@ func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected se
 		}
 	}
 	slices.SortFunc(out.Unserved, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+	var extended []string
+	for _, name := range c.Evaluators.Extended(q.QuotaSpec()) {
+		extended = append(extended, strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
+	}
+	out.AbsentResources = c.absentResources(ctx, extended, func(known, name string) bool { return known == name })
 	return out, c.unknownClasses(ctx, q.QuotaSpec(), out)
 }
 
@@ -675,8 +691,10 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 	}
 	never := match.NeverMatched(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	_, served := c.served(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
+	parts := slices.DeleteFunc(c.Evaluators.ExtendedParts(&limit.Spec), func(part string) bool { return part == "" })
 	next := status.ComputeLimit(limit, rules, c.WebhookState(key), status.LimitedType{
 		Never: never, Served: served, Impossible: c.Evaluators.CheckMatchContains(&limit.Spec).LimitsNothing,
+		AbsentResources: c.absentResources(ctx, parts, strings.Contains),
 	})
 	if equality.Semantic.DeepEqual(limit.Status, next) {
 		return nil

@@ -68,6 +68,9 @@ func findingsOfOptional(ctx context.Context, spec placementv1.PlacementPolicySpe
 	return out
 }
 
+// maxReads limits the fields of an expression that are examined: for each of them, the expression is compiled.
+const maxReads = 16
+
 // missedBy returns the path of the first field without which the evaluation of an expression fails, among those that some or all objects of a
 // type lack. presence is workload.Unknown if there is none, or if one of the earlier rules may exempt such objects.
 func missedBy(ctx context.Context, expression string, t match.ServedType, earlier []placementv1.Rule) (path []string, presence workload.Presence) {
@@ -78,7 +81,8 @@ func missedBy(ctx context.Context, expression string, t match.ServedType, earlie
 		return nil, workload.Unknown
 	}
 	known := map[string]any{"apiVersion": t.GroupVersion().String(), "kind": t.Kind}
-	for _, read := range celexpression.Paths(expression) {
+	reads := celexpression.Paths(expression)
+	for _, read := range reads[:min(len(reads), maxReads)] {
 		if slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, read[0]) {
 			// Each object has the first ones. The others have findings of their own.
 			continue

@@ -189,13 +189,31 @@ func (e *Evaluators) Unstated(spec *placementv1.QuotaSpec, pod *corev1.Pod) erro
 // Extended returns the names of extended resources in a quota's hard, sorted, except those that a DeviceClass provides.
 func (e *Evaluators) Extended(spec *placementv1.QuotaSpec) (out []corev1.ResourceName) {
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
-		bare := bareName(name)
-		if bare == name || !slices.Contains(e.counted(name), pods) || !helper.IsExtendedResourceName(bare) || meantDevices(name) != "" {
-			continue
-		}
-		if e.devices.Classes == nil || e.devices.Classes.GetDeviceClass(bare) == nil {
+		if bareName(name) != name && slices.Contains(e.counted(name), pods) && e.needsNodes(name) {
 			out = append(out, name)
 		}
 	}
 	return out
+}
+
+// ExtendedParts returns for each entry of a LimitedResource's matchContains the name of the extended resource that it is, possibly with a part
+// of the name missing; "" for an entry that is none, or that a DeviceClass provides.
+func (e *Evaluators) ExtendedParts(spec *placementv1.LimitedResourceSpec) []string {
+	out := make([]string, len(spec.MatchContains))
+	if (schema.GroupResource{Group: spec.APIGroup, Resource: spec.Resource}) != pods {
+		return out
+	}
+	for i, part := range spec.MatchContains {
+		if name := corev1.ResourceName(part); e.needsNodes(name) {
+			out[i] = string(bareName(name))
+		}
+	}
+	return out
+}
+
+// needsNodes reports whether a name is that of an extended resource, with or without a prefix such as requests., that no DeviceClass provides,
+// so that only nodes have it.
+func (e *Evaluators) needsNodes(name corev1.ResourceName) bool {
+	bare := bareName(name)
+	return helper.IsExtendedResourceName(bare) && meantDevices(name) == "" && (e.devices.Classes == nil || e.devices.Classes.GetDeviceClass(bare) == nil)
 }

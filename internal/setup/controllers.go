@@ -146,6 +146,7 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 		WebhookState: configurations.QuotaState, OwnNamespace: base.options.exemptNamespace(),
 		Classes:        &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
 		StorageClasses: &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.StorageClass},
+		Nodes:          &watches.Nodes{Client: base.served.dynamic},
 	})
 	configurations.SubscribeQuotas(usage.WebhookStateChanged)
 	evaluation.catalog.Subscribe(usage.ServedChanged)

@@ -145,6 +145,7 @@ func TestMatchedOfQuotas(t *testing.T) {
 		"no namespaces":    {&status.QuotaReach{NoNamespaces: true, Served: true}, "False NoNamespaces", "True InForce", "spec.namespaceSelector"},
 		"priority classes": {&status.QuotaReach{UnknownClasses: []string{"gold"}, Served: true}, "False UnknownClass", "True InForce", "gold"},
 		"device classes":   {&status.QuotaReach{UnknownDeviceClasses: []string{"gpus"}, Served: true}, "False UnknownClass", "True InForce", "gpus"},
+		"of no node":       {&status.QuotaReach{AbsentResources: []string{"nvidia.com/gpus"}, Served: true}, "True Matched", "True InForce", "what the quota names exists, but no node has nvidia.com/gpus now"},
 		"mistakes":         {&status.QuotaReach{Doubts: []string{"spec.hard[cpu]: why"}, Served: true}, "True Matched", "True InForce", "Probable mistakes: spec.hard[cpu]: why"},
 		"storage classes":  {&status.QuotaReach{UnknownStorageClasses: []string{"fast-ssd"}, Served: true}, "False UnknownClass", "True InForce", "fast-ssd"},
 	} {

@@ -67,6 +67,8 @@ type QuotaReach struct {
 	UnknownDeviceClasses []string
 	Unserved             []schema.GroupResource // The counted types that the API server does not serve as namespaced types.
 	Served               bool                   // Whether the API server serves at least one of the counted types as a namespaced type.
+	// AbsentResources are extended resources that no node has.
+	AbsentResources []string
 	// Doubts are messages about names and amounts that are probably mistakes, with the path of the field.
 	Doubts []string
 }
@@ -183,9 +185,15 @@ func (f QuotaFacts) meant(types []schema.GroupResource) []string {
 
 // reach returns the condition Matched: whether the quota can count objects; nil if that is unknown.
 func (f QuotaFacts) reach() *metav1.Condition {
-	switch r := f.Reach; {
-	case r == nil:
+	r := f.Reach
+	if r == nil {
 		return nil
+	}
+	exists := "everything that the quota names exists"
+	if len(r.AbsentResources) > 0 {
+		exists = "what the quota names exists, but no node has " + firstNames(r.AbsentResources) + " now"
+	}
+	switch {
 	case r.Impossible != "":
 		return isFalse(placementv1.ReasonNothingMatched, "the quota can't count anything: "+r.Impossible)
 	case len(r.Unserved) > 0 && !r.Served:
@@ -203,9 +211,9 @@ func (f QuotaFacts) reach() *metav1.Condition {
 	case len(r.UnknownDeviceClasses) > 0:
 		return isFalse(placementv1.ReasonUnknownClass, "no device is allocated of these device classes, which do not exist: "+firstNames(r.UnknownDeviceClasses))
 	case len(r.Doubts) > 0:
-		return isTrue(placementv1.ReasonMatched, "everything that the quota names exists. Probable mistakes: "+firstNames(r.Doubts))
+		return isTrue(placementv1.ReasonMatched, exists+". Probable mistakes: "+firstNames(r.Doubts))
 	default:
-		return isTrue(placementv1.ReasonMatched, "everything that the quota names exists")
+		return isTrue(placementv1.ReasonMatched, exists)
 	}
 }
 
@@ -294,6 +302,8 @@ type LimitedType struct {
 	Never, Served bool
 	// Impossible is the reason why no object of the type can be limited, with the path of the field; "" if some can.
 	Impossible string
+	// AbsentResources are names in matchContains of extended resources that no node has.
+	AbsentResources []string
 }
 
 // matched returns the condition Matched: whether the rule of the LimitedResource can limit any object. name is the type's name in messages.
@@ -303,6 +313,9 @@ func (t LimitedType) matched(name string) *metav1.Condition {
 		return isFalse(placementv1.ReasonNotServed, "nothing is limited until the API server serves "+name+" in namespaces")
 	case t.Impossible != "":
 		return isFalse(placementv1.ReasonNothingMatched, "the LimitedResource can limit no request: "+t.Impossible)
+	case len(t.AbsentResources) > 0:
+		return isTrue(placementv1.ReasonMatched, "the LimitedResource can limit requests for "+name+", but no node has a resource whose name contains "+
+			firstNames(t.AbsentResources)+" now")
 	default:
 		return isTrue(placementv1.ReasonMatched, "the LimitedResource can limit requests for "+name)
 	}

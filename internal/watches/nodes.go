@@ -19,10 +19,12 @@ package watches
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -35,20 +37,41 @@ const maxNodes = 1000
 
 // All returns the NodeValues of each node. It returns none if there are more than maxNodes nodes.
 func (n *Nodes) All(ctx context.Context) ([]map[string]any, error) {
+	out, _, err := n.list(ctx)
+	return out, err
+}
+
+// ExtendedResources returns the sorted names of the extended resources that nodes have. ok is false if there are more than maxNodes nodes.
+func (n *Nodes) ExtendedResources(ctx context.Context) (names []string, ok bool, err error) {
+	nodes, ok, err := n.list(ctx)
+	found := sets.New[string]()
+	for _, node := range nodes {
+		allocatable, _ := node["allocatable"].(map[string]any)
+		for name := range allocatable {
+			if strings.Contains(name, "/") {
+				found.Insert(name)
+			}
+		}
+	}
+	return sets.List(found), ok, err
+}
+
+// list returns the NodeValues of each node. ok is false if there are more than maxNodes nodes.
+func (n *Nodes) list(ctx context.Context) (nodes []map[string]any, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
 	defer cancel()
 	list, err := n.Client.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(ctx, metav1.ListOptions{Limit: maxNodes})
 	if err != nil {
-		return nil, fmt.Errorf("listing nodes: %w", err)
+		return nil, false, fmt.Errorf("listing nodes: %w", err)
 	}
 	if list.GetContinue() != "" {
-		return nil, nil
+		return nil, false, nil
 	}
-	out := make([]map[string]any, len(list.Items))
+	nodes = make([]map[string]any, len(list.Items))
 	for i := range list.Items {
-		out[i] = NodeValues(&list.Items[i])
+		nodes[i] = NodeValues(&list.Items[i])
 	}
-	return out, nil
+	return nodes, true, nil
 }
 
 // NodeValues returns a map with the name, labels, taints, and allocatable resources of a node, under these names.

@@ -85,7 +85,7 @@ type Handler struct {
 	Classes Classes
 	// StorageClasses and VolumeAttributesClasses list the classes of these kinds. If one is nil, it is not checked whether they exist.
 	StorageClasses, VolumeAttributesClasses Classes
-	// Nodes reads the nodes. If it is nil, it is not checked whether nodes have the extended resources that quotas limit.
+	// Nodes reads the nodes. If it is nil, it is not checked whether nodes have the extended resources that quotas and LimitedResources name.
 	Nodes Nodes
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is counted. It is empty if there is
 	// none.
@@ -177,7 +177,7 @@ func (h *Handler) Warnings(ctx context.Context, object client.Object) []string {
 		if len(out) == 0 {
 			out = h.Evaluators.CheckMatchContains(&o.Spec).Findings
 		}
-		return slices.Concat(out, h.warnOfClasses(ctx, o.Spec.MatchScopes, "spec.matchScopes"), h.warnOfSelector(ctx, o.Spec.NamespaceSelector),
+		return slices.Concat(out, h.warnOfExtendedParts(ctx, &o.Spec), h.warnOfClasses(ctx, o.Spec.MatchScopes, "spec.matchScopes"), h.warnOfSelector(ctx, o.Spec.NamespaceSelector),
 			h.warnOfCoverage(ctx, o))
 	default:
 		return nil
@@ -328,12 +328,45 @@ func (h *Handler) warnOfSelector(ctx context.Context, s *placementv1.NamespaceSe
 // warnOfExtended warns about extended resources in spec.hard that no node has, if there are nodes.
 func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	names := h.Evaluators.Extended(spec)
-	if h.Nodes == nil || len(names) == 0 {
-		return nil
-	}
-	nodes, err := h.Nodes.All(ctx)
+	known, err := h.extendedOfNodes(ctx, len(names) > 0)
 	if err != nil {
 		return []string{fmt.Sprintf("spec.hard: cannot check that nodes have the resources: %v", err)}
+	}
+	var out []string
+	for _, name := range names {
+		bare := strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
+		if known != nil && !slices.Contains(known, bare) {
+			out = append(out, fmt.Sprintf("spec.hard[%s]: no node has the resource %s now%s", name, bare, others(known)))
+		}
+	}
+	return out
+}
+
+// warnOfExtendedParts warns about names of extended resources in spec.matchContains that are part of no resource that a node has, if there are
+// nodes.
+func (h *Handler) warnOfExtendedParts(ctx context.Context, spec *placementv1.LimitedResourceSpec) []string {
+	parts := h.Evaluators.ExtendedParts(spec)
+	known, err := h.extendedOfNodes(ctx, slices.ContainsFunc(parts, func(part string) bool { return part != "" }))
+	if err != nil {
+		return []string{fmt.Sprintf("spec.matchContains: cannot check that nodes have the resources: %v", err)}
+	}
+	var out []string
+	for i, part := range parts {
+		if known != nil && part != "" && !slices.ContainsFunc(known, func(name string) bool { return strings.Contains(name, part) }) {
+			out = append(out, fmt.Sprintf("spec.matchContains[%d]: no node has a resource whose name contains %s now%s", i, part, others(known)))
+		}
+	}
+	return out
+}
+
+// extendedOfNodes returns the sorted names of the extended resources that nodes have; nil if there are no nodes, or if they are not wanted.
+func (h *Handler) extendedOfNodes(ctx context.Context, wanted bool) ([]string, error) {
+	if h.Nodes == nil || !wanted {
+		return nil, nil
+	}
+	nodes, err := h.Nodes.All(ctx)
+	if err != nil || len(nodes) == 0 {
+		return nil, err
 	}
 	known := sets.New[string]()
 	for _, node := range nodes {
@@ -344,19 +377,15 @@ func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpe
 			}
 		}
 	}
-	var out []string
-	for _, name := range names {
-		bare := strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
-		if len(nodes) == 0 || known.Has(bare) {
-			continue
-		}
-		text := fmt.Sprintf("spec.hard[%s]: no node has the resource %s now", name, bare)
-		if others := sets.List(known); len(others) > 0 {
-			text += "; there are " + strings.Join(others[:min(len(others), maxNamed)], ", ")
-		}
-		out = append(out, text)
+	return sets.List(known), nil
+}
+
+// others returns the end of a sentence that lists the names of the resources that there are; "" if there are none.
+func others(known []string) string {
+	if len(known) == 0 {
+		return ""
 	}
-	return out
+	return "; there are " + strings.Join(known[:min(len(known), maxNamed)], ", ")
 }
 
 // maxNamed is how many resources a warning names.

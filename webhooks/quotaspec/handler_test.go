@@ -149,6 +149,8 @@ func TestWarnings(t *testing.T) {
 		"scope of pods":     {scoped, `{hard: {count/jobs.batch: 2}, scopes: [Terminating]}`, "jobs.batch do not have the scope Terminating"},
 		"limit, glob":       {limited, `{resource: pods, matchContains: ["requests.*"]}`, `not patterns, and no resource name contains this (did you mean "requests."?)`},
 		"limit, of pods":    {limited, `{apiGroup: apps, resource: deployments, matchContains: [requests.cpu]}`, "did you mean spec.resource pods?"},
+		"limit, of no node": {limited, `{resource: pods, matchContains: [requests.nvidia.com/gpus]}`, "spec.matchContains[0]: no node has a resource whose name contains nvidia.com/gpus now; there are nvidia.com/gpu, nvidia.com/mig-1g.10gb"},
+		"limit, extended":   {limited, `{resource: pods, matchContains: [requests.nvidia.com/gpu, nvidia.com/mig, "nvidia.com/", gpus]}`, ""},
 		"limit, kind":       {limited, `{resource: Pod, matchContains: [pods]}`, "spec.resource: the API server serves no Pod in namespaces (did you mean pods?)"},
 		"limit, class":      {limited, `{resource: pods, matchScopes: [{scopeName: PriorityClass, operator: In, values: [silver]}]}`, "there is no PriorityClass silver"},
 		"limit, namespaces": {limited, `{resource: pods, matchContains: [pods], namespaceSelector: {matchLabels: {team: none}}}`, "selects none"},

@@ -1,0 +1,64 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package quotausage
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// resourcesPeriod is how old the known extended resources of nodes may be. Quotas are counted again with each change of what they count, and
+// nodes hardly ever get other resources.
+const resourcesPeriod = time.Minute
+
+// nodeResources are the extended resources that nodes had when they were last read.
+type nodeResources struct {
+	mu    sync.Mutex
+	names []string
+	known bool      // Whether names are all of them.
+	read  time.Time // When the nodes were last read; zero for never.
+}
+
+// absentResources returns those of the names that no extended resource of a node has, according to has; none if the nodes are not known.
+func (c *Controller) absentResources(ctx context.Context, names []string, has func(resource, name string) bool) []string {
+	if c.Nodes == nil || len(names) == 0 {
+		return nil
+	}
+	r := &c.resources
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.read.IsZero() || c.Clock.Since(r.read) >= resourcesPeriod {
+		found, known, err := c.Nodes.ExtendedResources(ctx)
+		if err != nil {
+			// It only explains a condition. What was known stays.
+			ctrllog.FromContext(ctx).V(1).Info("cannot read the resources of nodes", "error", err.Error())
+		} else {
+			r.names, r.known = found, known
+		}
+		r.read = c.Clock.Now()
+	}
+	if !r.known {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return slices.ContainsFunc(r.names, func(resource string) bool { return has(resource, name) })
+	})
+}
