@@ -238,6 +238,12 @@ func typesOf(cluster simulation.Cluster) whatif.Types {
 func completeValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	out := newValidator(cluster, options)
 	compareWith(out, cluster)
+	if files, ok := cluster.(*simulation.Static); ok && !files.Recorded() {
+		// A snapshot has only the objects that its policies match, and an API server has too many.
+		out.Objects = func(ctx context.Context, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error) {
+			return files.List(ctx, resource, nil)
+		}
+	}
 	if _, served := cluster.Catalog().Exact(placementv1.GroupVersion.WithResource("placementpolicies")); !served {
 		out.Policies, out.Quotas = nil, nil
 	}

@@ -170,6 +170,19 @@ func (m *mistakes) wildcards(left, right ast.Expr) {
 // and those that it can exclude. It returns none for an expression that can't be parsed, and knows nothing of parts that are not joined by
 // && and ||.
 func Namespaces(expression string) (selected, excluded []string) {
+	return constantsOf(expression, namespaceOfObject, "request.namespace")
+}
+
+// TypeNames returns the constants that an expression compares with a field of the object that identifies its type, kind or apiVersion. Like
+// Namespaces, it knows nothing of some parts.
+func TypeNames(expression, field string) []string {
+	selected, excluded := constantsOf(expression, objectVariable+"."+field)
+	return append(selected, excluded...)
+}
+
+// constantsOf returns the constants that an expression compares with one of the values whose sources are given: those that it can select,
+// and those that it can exclude.
+func constantsOf(expression string, sources ...string) (selected, excluded []string) {
 	_, parsed, err := parse(expression, environment.StoredExpressions)
 	if err != nil {
 		return nil, nil
@@ -191,7 +204,7 @@ func Namespaces(expression string) (selected, excluded []string) {
 		case operators.Equals, operators.NotEquals, operators.In:
 			name, constants := m.compared(args[0], args[1])
 			switch {
-			case name != namespaceOfObject && name != "request.namespace":
+			case !slices.Contains(sources, name):
 			case selects == (function != operators.NotEquals):
 				selected = append(selected, constants...)
 			default:

@@ -55,7 +55,7 @@ func (f *Finder) findingsOfDelivery(spec placementv1.PlacementPolicySpec, m *mat
 		out = append(out, mistake("%s: no rule gives weights, so that each cluster has the weight 1. Set weights: Score in a rule with prefer, "+
 			"or divideBy: Even", path.Child("replicas", "divideBy")))
 	}
-	out = append(out, findingsOfWeights(spec, path)...)
+	out = slices.Concat(out, findingsOfWeights(spec, path), findingsOfSurge(spec.Delivery.Surge, path.Child("surge")))
 	namespaced, clusterScoped := f.deliveredScopes(m)
 	for _, system := range delivery.Systems(spec.Delivery) {
 		if text := f.undelivered(system, namespaced, clusterScoped); text != "" {
@@ -88,6 +88,15 @@ func findingsOfWeights(spec placementv1.PlacementPolicySpec, path *field.Path) (
 		}
 	}
 	return out
+}
+
+// findingsOfSurge finds a timeout of a surge in which no workload starts to run in another cluster. path is the path of the surge.
+func findingsOfSurge(s *placementv1.Surge, path *field.Path) []Finding {
+	if s == nil || s.Timeout == nil || s.Timeout.Duration >= minMoveTimeout {
+		return nil
+	}
+	return []Finding{advice("%s: hardly any workload runs in another cluster within %s, so that objects leave a cluster before they run elsewhere. "+
+		"Set some minutes, or remove surge", path.Child("timeout"), s.Timeout.Duration)}
 }
 
 // givesWeights reports whether a rule gives its clusters weights.

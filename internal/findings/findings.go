@@ -25,6 +25,7 @@ import (
 	"iter"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -182,6 +183,8 @@ type Finder struct {
 	Groups func(except string) []string
 	// Policies returns all policies. If it is nil, they are not compared with each other.
 	Policies func(ctx context.Context) ([]placementv1.PlacementPolicy, error)
+	// Objects returns the existing objects of a type. If it is nil, policies are not compared with them: a cluster has too many.
+	Objects func(ctx context.Context, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error)
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
 	Templates *workload.Templates
 	// Compiler compiles within a deadline. If it is nil, there is none.
@@ -245,7 +248,7 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), f.findingsOfNodes(ctx, spec, module), f.findingsOfClasses(ctx, spec, module),
 		f.findingsOfLimits(ctx, spec, m, module),
 		f.findingsOfWhen(ctx, spec, m), f.findingsOfNamespaceNames(ctx, spec), findingsOfExpressions(ctx, spec, m),
-		findingsOfOptional(ctx, spec, m, m.Served(f.Catalog.Served())),
+		findingsOfOptional(ctx, spec, m, m.Served(f.Catalog.Served())), f.findingsOfObjects(ctx, spec, m), f.findingsOfTypeNames(spec, m),
 		f.findingsOfMissingValues(ctx, p.Name, spec, m), f.findingsOfOthers(ctx, p.Name, spec),
 		findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec), findingsOfGeneratedNames(spec, m))
 	if !module.FromRules() {

@@ -21,6 +21,8 @@ import (
 	"slices"
 	"strings"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/celexpression"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/lint"
@@ -48,7 +50,17 @@ func (f *Finder) findingsOfKinds(m *match.Matcher, module *policy.Module) []Find
 	if !ok || module.FromRules() {
 		return nil
 	}
-	fields := []typeField{{
+	var out []Finding
+	for _, field := range typeFields(served) {
+		constants := slices.DeleteFunc(lint.InputConstants(module.Compiler), func(c lint.InputConstant) bool { return c.Field != field.name })
+		out = append(out, field.findings(constants, types)...)
+	}
+	return out
+}
+
+// typeFields returns the fields of objects that identify their type.
+func typeFields(served *match.ServedTypes) []typeField {
+	return []typeField{{
 		name: "kind", served: served.HasKind, meant: match.ServedType.HasName,
 		of: func(t match.ServedType) string { return t.Kind },
 	}, {
@@ -56,22 +68,45 @@ func (f *Finder) findingsOfKinds(m *match.Matcher, module *policy.Module) []Find
 		of:    func(t match.ServedType) string { return t.GroupVersion().String() },
 		meant: func(t match.ServedType, value string) bool { return value == t.Group || value == t.Version },
 	}}
+}
+
+// findingsOfTypeNames finds constants that expressions compare with object.kind or object.apiVersion, and that are another name of a matched
+// type.
+func (f *Finder) findingsOfTypeNames(spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
+	served := f.Catalog.Served()
+	types, ok := m.Types(served)
+	if !ok {
+		return nil
+	}
 	var out []Finding
-	for _, field := range fields {
-		constants := slices.DeleteFunc(lint.InputConstants(module.Compiler), func(c lint.InputConstant) bool { return c.Field != field.name })
-		out = append(out, field.findings(constants, types)...)
+	for _, field := range typeFields(served) {
+		values := field.values(types)
+		for _, e := range expressionsOf(spec) {
+			for _, constant := range celexpression.TypeNames(e.text, field.name) {
+				meant := field.nearest(constant, types, values)
+				if meant != "" && !slices.Contains(values, constant) && !field.served(constant) {
+					out = append(out, mistake("%s: object.%s is never %q; did you mean %q?", e.at, field.name, constant, meant))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// values returns the values of the field in objects of the types.
+func (f typeField) values(types []match.ServedType) []string {
+	var out []string
+	for _, t := range types {
+		if value := f.of(t); !slices.Contains(out, value) {
+			out = append(out, value)
+		}
 	}
 	return out
 }
 
 // findings returns a finding for each constant that the field never has for an object of the types.
 func (f typeField) findings(constants []lint.InputConstant, types []match.ServedType) []Finding {
-	var values []string
-	for _, t := range types {
-		if value := f.of(t); !slices.Contains(values, value) {
-			values = append(values, value)
-		}
-	}
+	values := f.values(types)
 	several := slices.ContainsFunc(constants, func(c lint.InputConstant) bool { return c.Differs || slices.Contains(values, c.Value) })
 	var out []Finding
 	for _, c := range constants {

@@ -32,7 +32,7 @@ func TestOptional(t *testing.T) {
 	of := func(group, resource, kind string) match.ServedType {
 		return match.ServedType{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Kind: kind, Namespaced: true}
 	}
-	deployments, cronJobs, widgets := of("apps", "deployments", "Deployment"), of("batch", "cronjobs", "CronJob"), of("example.com", "widgets", "Widget")
+	cronJobs, widgets := of("batch", "cronjobs", "CronJob"), of("example.com", "widgets", "Widget")
 	resources := []placementv1.ResourceRule{{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}}}
 	when := func(expression string) string {
 		return "when: {expression: '" + strings.ReplaceAll(expression, "'", "''") + "'}"

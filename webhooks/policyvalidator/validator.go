@@ -28,6 +28,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -106,6 +108,8 @@ type Validator struct {
 	Groups func(except string) []string
 	// Policies returns all policies. If it is nil, they are not compared with each other.
 	Policies func(ctx context.Context) ([]placementv1.PlacementPolicy, error)
+	// Objects returns the existing objects of a type. If it is nil, policies are not compared with them: a cluster has too many.
+	Objects func(ctx context.Context, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error)
 	// SomeTypes reports whether an API server may serve more types than those in Catalog, which are from files.
 	SomeTypes bool
 	// Quotas reads LimitedResources and quotas. If it is nil, the classes that policies set are not compared with them.
@@ -305,7 +309,7 @@ func (v *Validator) finder() *findings.Finder {
 		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Scores: v.Scores, Nodes: v.Nodes,
 		PriorityClasses: v.PriorityClasses,
 		OwnNamespace:    v.OwnNamespace, ClusterPredicates: v.ClusterPredicates, Groups: v.Groups, Policies: v.Policies, Quotas: v.Quotas,
-		Templates: v.Templates, Compiler: v.Compiler, SomeTypes: v.SomeTypes,
+		Templates: v.Templates, Compiler: v.Compiler, SomeTypes: v.SomeTypes, Objects: v.Objects,
 	}
 }
 

@@ -1,0 +1,232 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package findings
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/absent"
+	"github.com/berth-dev/berth/internal/match"
+)
+
+// manyObjects is the number of objects from which on it is probably a mistake that none of them has what a policy names.
+const manyObjects = 5
+
+// findingsOfObjects finds an object selector that selects none of many existing objects, and labels and annotations that rules name and none
+// of many matched objects has.
+func (f *Finder) findingsOfObjects(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
+	objects, err := f.objectsOfTypes(ctx, m)
+	if err != nil {
+		return []Finding{notice("cannot compare the policy with existing objects: %v", err)}
+	}
+	if len(objects) < manyObjects {
+		return nil
+	}
+	matched := slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool { return !m.SelectsLabels(o.GetLabels()) })
+	if len(matched) == 0 {
+		at, why := matchPath.Child("objectSelector"), ""
+		if problems := absent.LabelsOf("object", labelsOf(objects)).Selector(spec.Match.ObjectSelector, at); len(problems) > 0 {
+			why = ": " + problems[0].Text
+		}
+		return []Finding{notice("%s selects none of the objects that there are%s", at, why)}
+	}
+	if len(matched) < manyObjects {
+		return nil
+	}
+	known := keysOfObjects(matched)
+	var out []Finding
+	for i, rule := range spec.Rules {
+		at := specPath.Child("rules").Index(i)
+		if rule.When != nil && !slices.ContainsFunc(matched, func(o *unstructured.Unstructured) bool { return mayApply(rule.When, o) }) {
+			out = append(out, known.findingsOfWhen(rule.When, at.Child("when"), fmt.Sprintf("so that rule %s applies to none", rule.Name))...)
+		}
+		for j, q := range rule.Require {
+			out = append(out, known.findingsOfValueFrom(q.ValueFrom, at.Child("require").Index(j).Child("valueFrom"))...)
+		}
+		for j, p := range rule.Prefer {
+			out = append(out, known.findingsOfValueFrom(p.ValueFrom, at.Child("prefer").Index(j).Child("valueFrom"))...)
+		}
+	}
+	return out
+}
+
+// objectsOfTypes returns the existing objects of the types that a policy matches, in the namespaces that it matches; none if they are not to
+// be compared.
+func (f *Finder) objectsOfTypes(ctx context.Context, m *match.Matcher) ([]*unstructured.Unstructured, error) {
+	if f.Objects == nil || f.Namespaces == nil {
+		return nil, nil
+	}
+	namespaces, err := f.Namespaces.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	selected := sets.New[string]()
+	for name, of := range namespaces {
+		if !match.IsProtectedNamespace(name, f.OwnNamespace) && m.SelectsNamespace(name, of) {
+			selected.Insert(name)
+		}
+	}
+	var out []*unstructured.Unstructured
+	read := sets.New[schema.GroupVersionResource]()
+	for _, t := range m.Served(f.Catalog.Served()) {
+		if read.Has(t.GroupVersionResource) || !t.Namespaced {
+			continue
+		}
+		read.Insert(t.GroupVersionResource)
+		objects, err := f.Objects(ctx, t.GroupVersionResource)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			if selected.Has(o.GetNamespace()) {
+				out = append(out, o)
+			}
+		}
+	}
+	return out, nil
+}
+
+// labelsOf yields the name and the labels of each object.
+func labelsOf(objects []*unstructured.Unstructured) func(yield func(string, map[string]string) bool) {
+	return func(yield func(string, map[string]string) bool) {
+		for _, o := range objects {
+			if !yield(o.GetName(), o.GetLabels()) {
+				return
+			}
+		}
+	}
+}
+
+// mayApply reports whether a condition may apply to an object, by the labels and annotations of the object alone.
+func mayApply(when *placementv1.RuleCondition, o *unstructured.Unstructured) bool {
+	for _, s := range []struct {
+		selector *metav1.LabelSelector
+		of       map[string]string
+	}{{when.ObjectSelector, o.GetLabels()}, {annotationSelector(when.Annotations), o.GetAnnotations()}} {
+		if s.selector == nil {
+			continue
+		}
+		if parsed, err := metav1.LabelSelectorAsSelector(s.selector); err == nil && !parsed.Matches(labels.Set(s.of)) {
+			return false
+		}
+	}
+	return true
+}
+
+// objectKeys are the labels and annotations of objects: the values by kind, such as labels, and key.
+type objectKeys map[string]map[string]sets.Set[string]
+
+// keysOfObjects returns the labels and annotations of objects. Long values of annotations are left out.
+func keysOfObjects(objects []*unstructured.Unstructured) objectKeys {
+	out := objectKeys{fieldLabels: {}, fieldAnnotations: {}}
+	for _, o := range objects {
+		for document, of := range map[string]map[string]string{fieldLabels: o.GetLabels(), fieldAnnotations: o.GetAnnotations()} {
+			for key, value := range of {
+				if out[document][key] == nil {
+					out[document][key] = sets.New[string]()
+				}
+				if len(value) <= validation.LabelValueMaxLength {
+					out[document][key].Insert(value)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// findingsOfWhen finds labels and annotations in a condition that no object has with any of the listed values, although some have the key, or
+// a similar one. A key that is like none may be meant for objects to come. none is a clause about what follows.
+func (k objectKeys) findingsOfWhen(when *placementv1.RuleCondition, at *field.Path, none string) (out []Finding) {
+	compare := func(at *field.Path, document, key string, operator metav1.LabelSelectorOperator, values []string) {
+		noun, existing := documents[document]+" "+key, sets.List(k[document][key])
+		_, exists := k[document][key]
+		switch near := k.similar(document, key); {
+		case operator != metav1.LabelSelectorOpIn && operator != metav1.LabelSelectorOpExists:
+		case !exists && near != "":
+			out = append(out, advice("%s: %s; did you mean %q?", at, absent.Any("matched object", noun, none), near))
+		case operator == metav1.LabelSelectorOpIn && len(existing) > 0 && !slices.ContainsFunc(values, k[document][key].Has):
+			out = append(out, advice("%s: %s", at, absent.Values("matched object", noun, values, existing, none)))
+		}
+	}
+	if s := when.ObjectSelector; s != nil {
+		for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+			compare(at.Child("objectSelector", "matchLabels").Key(key), fieldLabels, key, metav1.LabelSelectorOpIn, []string{s.MatchLabels[key]})
+		}
+		for i, e := range s.MatchExpressions {
+			compare(at.Child("objectSelector", "matchExpressions").Index(i), fieldLabels, e.Key, e.Operator, e.Values)
+		}
+	}
+	for i, a := range when.Annotations {
+		compare(at.Child("annotations").Index(i), fieldAnnotations, a.Key, a.Operator, a.Values)
+	}
+	return out
+}
+
+// findingsOfValueFrom finds a label or annotation that no object has, so that each gets the default value.
+func (k objectKeys) findingsOfValueFrom(v *placementv1.ObjectValue, at *field.Path) []Finding {
+	if v == nil || v.Default == nil {
+		return nil
+	}
+	document, other := fieldLabels, fieldAnnotations
+	if v.Label == "" {
+		document, other = other, document
+	}
+	key := keyOf(*v)
+	if _, exists := k[document][key]; exists {
+		return nil
+	}
+	text := absent.Any("matched object", nounOf(*v), fmt.Sprintf("so that each gets the default %q", *v.Default))
+	_, elsewhere := k[other][key]
+	switch near := k.similar(document, key); {
+	case elsewhere:
+		text += fmt.Sprintf("; did you mean %s: %s?", documents[other], key)
+	case near != "":
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return []Finding{advice("%s: %s", at, text)}
+}
+
+// similar returns the key of a label or annotation of objects that is probably meant by another key; "" for none.
+func (k objectKeys) similar(document, key string) string {
+	known := slices.Sorted(maps.Keys(k[document]))
+	return cmp.Or(misspelt(key, known), similarLabel(key, known))
+}
+
+// annotationSelector returns requirements on annotations as a label selector, to compare them as such; nil if there are none.
+func annotationSelector(annotations []placementv1.AnnotationRequirement) *metav1.LabelSelector {
+	if len(annotations) == 0 {
+		return nil
+	}
+	out := &metav1.LabelSelector{}
+	for _, a := range annotations {
+		out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: a.Key, Operator: a.Operator, Values: a.Values})
+	}
+	return out
+}
