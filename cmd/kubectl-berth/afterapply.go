@@ -130,8 +130,8 @@ func (a *afterApply) Get(ctx context.Context, resource schema.GroupVersionResour
 	return a.Cluster.Get(ctx, resource, namespace, name)
 }
 
-// NamespacesInUse returns the names of the namespaces that objects are in, other than those of Berth's kinds, if the cluster is that of files.
-// An API server has them itself.
+// NamespacesInUse returns the names of the namespaces that objects are in, other than those of Berth's kinds, if the cluster is that of
+// files. An API server has them itself.
 func (a *afterApply) NamespacesInUse() []string {
 	files, ok := a.Cluster.(*simulation.Static)
 	if !ok {

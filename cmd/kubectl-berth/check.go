@@ -325,8 +325,8 @@ func decodeStrictly(ctx context.Context, kind string, obj *unstructured.Unstruct
 	return mistakes
 }
 
-// mistakesInMetadata returns the mistakes in the metadata of an object of a kind of Berth's API for which the API server refuses it, such as
-// a name that is not valid.
+// mistakesInMetadata returns the mistakes in the metadata of an object of a kind of Berth's API for which the API server refuses it, such
+// as a name that is not valid.
 func mistakesInMetadata(kind string, obj *unstructured.Unstructured) []string {
 	metadata, err := meta.Accessor(obj.DeepCopy())
 	if err != nil {

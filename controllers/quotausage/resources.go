@@ -25,8 +25,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// resourcesPeriod is how old the known extended resources of nodes may be. Quotas are counted again with each change of what they count, and
-// nodes hardly ever get other resources.
+// resourcesPeriod is how old the known extended resources of nodes may be. Quotas are counted again with each change of what they count,
+// and nodes hardly ever get other resources.
 const resourcesPeriod = time.Minute
 
 // nodeResources are the extended resources that nodes had when they were last read.

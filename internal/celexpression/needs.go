@@ -114,8 +114,9 @@ func evaluateWithout(ctx context.Context, expression string, has map[string][]st
 	return nil, "", ""
 }
 
-// FailsWithout reports whether the evaluation of an expression fails on an object without a field, such as [spec template spec hostNetwork],
-// whose parents it has. known has the fields of the object that are known, such as kind. It returns false if that depends on other fields.
+// FailsWithout reports whether the evaluation of an expression fails on an object without a field, such as [spec template spec
+// hostNetwork], whose parents it has. known has the fields of the object that are known, such as kind. It returns false if that depends on
+// other fields.
 func FailsWithout(ctx context.Context, expression string, missing []string, known map[string]any) bool {
 	parts := conjuncts(expression)
 	if parts == nil {
@@ -133,8 +134,8 @@ func FailsWithout(ctx context.Context, expression string, missing []string, know
 	return fails
 }
 
-// evaluateWithoutField evaluates an expression on an object as FailsWithout does. value is a boolean if it is known. fails reports whether the
-// evaluation fails because the field is missing.
+// evaluateWithoutField evaluates an expression on an object as FailsWithout does. value is a boolean if it is known. fails reports whether
+// the evaluation fails because the field is missing.
 func evaluateWithoutField(ctx context.Context, expression string, missing []string, known map[string]any) (value any, fails bool) {
 	p, err := newProgram(expression, cel.EvalOptions(cel.OptPartialEval))
 	if err != nil {

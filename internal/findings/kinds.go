@@ -70,8 +70,8 @@ func typeFields(served *match.ServedTypes) []typeField {
 	}}
 }
 
-// findingsOfTypeNames finds constants that expressions compare with object.kind or object.apiVersion, and that are another name of a matched
-// type.
+// findingsOfTypeNames finds constants that expressions compare with object.kind or object.apiVersion, and that are another name of a
+// matched type.
 func (f *Finder) findingsOfTypeNames(spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
 	served := f.Catalog.Served()
 	types, ok := m.Types(served)

@@ -39,8 +39,8 @@ import (
 // manyObjects is the number of objects from which on it is probably a mistake that none of them has what a policy names.
 const manyObjects = 5
 
-// findingsOfObjects finds an object selector that selects none of many existing objects, and labels and annotations that rules name and none
-// of many matched objects has.
+// findingsOfObjects finds an object selector that selects none of many existing objects, and labels and annotations that rules name and
+// none of many matched objects has.
 func (f *Finder) findingsOfObjects(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
 	objects, err := f.objectsOfTypes(ctx, m)
 	if err != nil {
@@ -77,8 +77,8 @@ func (f *Finder) findingsOfObjects(ctx context.Context, spec placementv1.Placeme
 	return out
 }
 
-// objectsOfTypes returns the existing objects of the types that a policy matches, in the namespaces that it matches; none if they are not to
-// be compared.
+// objectsOfTypes returns the existing objects of the types that a policy matches, in the namespaces that it matches; none if they are not
+// to be compared.
 func (f *Finder) objectsOfTypes(ctx context.Context, m *match.Matcher) ([]*unstructured.Unstructured, error) {
 	if f.Objects == nil || f.Namespaces == nil {
 		return nil, nil
@@ -161,8 +161,8 @@ func keysOfObjects(objects []*unstructured.Unstructured) objectKeys {
 	return out
 }
 
-// findingsOfWhen finds labels and annotations in a condition that no object has with any of the listed values, although some have the key, or
-// a similar one. A key that is like none may be meant for objects to come. none is a clause about what follows.
+// findingsOfWhen finds labels and annotations in a condition that no object has with any of the listed values, although some have the key,
+// or a similar one. A key that is like none may be meant for objects to come. none is a clause about what follows.
 func (k objectKeys) findingsOfWhen(when *placementv1.RuleCondition, at *field.Path, none string) (out []Finding) {
 	compare := func(at *field.Path, document, key string, operator metav1.LabelSelectorOperator, values []string) {
 		noun, existing := documents[document]+" "+key, sets.List(k[document][key])

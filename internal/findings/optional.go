@@ -31,9 +31,9 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// findingsOfOptional finds CEL expressions of rules whose evaluation fails for objects without a field that they may lack, and for all objects
-// of a kind that has the field elsewhere, such as the pod template of a CronJob. types are the types that the policy matches. A field that none
-// of them has is found by the check of types.
+// findingsOfOptional finds CEL expressions of rules whose evaluation fails for objects without a field that they may lack, and for all
+// objects of a kind that has the field elsewhere, such as the pod template of a CronJob. types are the types that the policy matches. A
+// field that none of them has is found by the check of types.
 func findingsOfOptional(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, types []match.ServedType) []Finding {
 	if m.Conditional() {
 		return nil
@@ -71,8 +71,8 @@ func findingsOfOptional(ctx context.Context, spec placementv1.PlacementPolicySpe
 // maxReads limits the fields of an expression that are examined: for each of them, the expression is compiled.
 const maxReads = 16
 
-// missedBy returns the path of the first field without which the evaluation of an expression fails, among those that some or all objects of a
-// type lack. presence is workload.Unknown if there is none, or if one of the earlier rules may exempt such objects.
+// missedBy returns the path of the first field without which the evaluation of an expression fails, among those that some or all objects of
+// a type lack. presence is workload.Unknown if there is none, or if one of the earlier rules may exempt such objects.
 func missedBy(ctx context.Context, expression string, t match.ServedType, earlier []placementv1.Rule) (path []string, presence workload.Presence) {
 	names := func(text string) bool {
 		return slices.ContainsFunc(earlier, func(r placementv1.Rule) bool { return r.When != nil && strings.Contains(r.When.Expression, text) })

@@ -65,8 +65,8 @@ func isRolledBack(spec placementv1.PlacementPolicySpec) bool {
 	return spec.Rollout != nil && spec.Rollout.Revision > 0
 }
 
-// findingsOfRequirements finds rules that leave no cluster to the objects that a rule of another policy decides, too. requiring are the rules
-// of spec that have requirements, and theirs is the spec of the other policy.
+// findingsOfRequirements finds rules that leave no cluster to the objects that a rule of another policy decides, too. requiring are the
+// rules of spec that have requirements, and theirs is the spec of the other policy.
 func findingsOfRequirements(spec placementv1.PlacementPolicySpec, requiring []source, other string, theirs placementv1.PlacementPolicySpec) []Finding {
 	here, there := selectedBy(spec.Match, nil), selectedBy(theirs.Match, nil)
 	if len(requiring) == 0 || !resourcesShared(spec.Match.ResourceRules, theirs.Match.ResourceRules) || !rules.MayOverlap(&here, &there) {

@@ -39,8 +39,8 @@ type setter struct {
 	sources  []source
 }
 
-// source is a part of an enforced policy that sets fields of each object that it decides, or gives it clusters: a rule of spec.rules, or Rego
-// without conditions.
+// source is a part of an enforced policy that sets fields of each object that it decides, or gives it clusters: a rule of spec.rules, or
+// Rego without conditions.
 type source struct {
 	// rule is the name of the rule; "" for Rego. index is its index in spec.rules.
 	rule  string

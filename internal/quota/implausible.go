@@ -196,8 +196,8 @@ func (e *Evaluators) Extended(spec *placementv1.QuotaSpec) (out []corev1.Resourc
 	return out
 }
 
-// ExtendedParts returns for each entry of a LimitedResource's matchContains the name of the extended resource that it is, possibly with a part
-// of the name missing; "" for an entry that is none, or that a DeviceClass provides.
+// ExtendedParts returns for each entry of a LimitedResource's matchContains the name of the extended resource that it is, possibly with a
+// part of the name missing; "" for an entry that is none, or that a DeviceClass provides.
 func (e *Evaluators) ExtendedParts(spec *placementv1.LimitedResourceSpec) []string {
 	out := make([]string, len(spec.MatchContains))
 	if (schema.GroupResource{Group: spec.APIGroup, Resource: spec.Resource}) != pods {
@@ -211,8 +211,8 @@ func (e *Evaluators) ExtendedParts(spec *placementv1.LimitedResourceSpec) []stri
 	return out
 }
 
-// needsNodes reports whether a name is that of an extended resource, with or without a prefix such as requests., that no DeviceClass provides,
-// so that only nodes have it.
+// needsNodes reports whether a name is that of an extended resource, with or without a prefix such as requests., that no DeviceClass
+// provides, so that only nodes have it.
 func (e *Evaluators) needsNodes(name corev1.ResourceName) bool {
 	bare := bareName(name)
 	return helper.IsExtendedResourceName(bare) && meantDevices(name) == "" && (e.devices.Classes == nil || e.devices.Classes.GetDeviceClass(bare) == nil)

@@ -156,12 +156,12 @@ func (s *Static) add(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// Recorded reports whether the types are all those that an API server served, as in a snapshot. Otherwise, they are those of Kubernetes itself
-// and of the objects, and an API server may serve more.
+// Recorded reports whether the types are all those that an API server served, as in a snapshot. Otherwise, they are those of Kubernetes
+// itself and of the objects, and an API server may serve more.
 func (s *Static) Recorded() bool { return s.recorded }
 
-// NamespacesInUse returns the sorted names of the namespaces that objects are in, other than those of Berth's kinds. The Namespaces themselves
-// need not be among the objects.
+// NamespacesInUse returns the sorted names of the namespaces that objects are in, other than those of Berth's kinds. The Namespaces
+// themselves need not be among the objects.
 func (s *Static) NamespacesInUse() []string {
 	found := sets.New[string]()
 	for resource, objects := range s.objects {

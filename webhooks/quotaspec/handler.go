@@ -177,8 +177,8 @@ func (h *Handler) Warnings(ctx context.Context, object client.Object) []string {
 		if len(out) == 0 {
 			out = h.Evaluators.CheckMatchContains(&o.Spec).Findings
 		}
-		return slices.Concat(out, h.warnOfExtendedParts(ctx, &o.Spec), h.warnOfClasses(ctx, o.Spec.MatchScopes, "spec.matchScopes"), h.warnOfSelector(ctx, o.Spec.NamespaceSelector),
-			h.warnOfCoverage(ctx, o))
+		return slices.Concat(out, h.warnOfExtendedParts(ctx, &o.Spec), h.warnOfClasses(ctx, o.Spec.MatchScopes, "spec.matchScopes"),
+			h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o))
 	default:
 		return nil
 	}
@@ -342,8 +342,8 @@ func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpe
 	return out
 }
 
-// warnOfExtendedParts warns about names of extended resources in spec.matchContains that are part of no resource that a node has, if there are
-// nodes.
+// warnOfExtendedParts warns about names of extended resources in spec.matchContains that are part of no resource that a node has, if there
+// are nodes.
 func (h *Handler) warnOfExtendedParts(ctx context.Context, spec *placementv1.LimitedResourceSpec) []string {
 	parts := h.Evaluators.ExtendedParts(spec)
 	known, err := h.extendedOfNodes(ctx, slices.ContainsFunc(parts, func(part string) bool { return part != "" }))
