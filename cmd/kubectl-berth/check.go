@@ -17,6 +17,7 @@ limitations under the License.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -304,14 +304,18 @@ func decodePolicy(ctx context.Context, obj *unstructured.Unstructured) (*placeme
 }
 
 // decodeStrictly decodes an object of a kind of Berth's API, and returns the mistakes for which the API server refuses it.
-func decodeStrictly(ctx context.Context, kind string, obj *unstructured.Unstructured, into any) []string {
+func decodeStrictly(ctx context.Context, kind string, obj *unstructured.Unstructured, into metav1.Object) []string {
 	schema, err := apischema.Of(kind)
 	if err != nil {
 		return []string{err.Error()}
 	}
-	mistakes := mistakesInMetadata(kind, obj)
+	var mistakes []string
 	converted := numeral.FromUnstructuredStrictly(obj.Object, into)
-	if strict, ok := runtime.AsStrictDecodingError(converted); ok {
+	strict, isStrict := runtime.AsStrictDecodingError(converted)
+	if converted == nil || isStrict {
+		mistakes = mistakesInMetadata(kind, into)
+	}
+	if isStrict {
 		for _, err := range strict.Errors() {
 			mistakes = append(mistakes, printable.Text(err.Error()))
 		}
@@ -327,20 +331,17 @@ func decodeStrictly(ctx context.Context, kind string, obj *unstructured.Unstruct
 
 // mistakesInMetadata returns the mistakes in the metadata of an object of a kind of Berth's API for which the API server refuses it, such
 // as a name that is not valid.
-func mistakesInMetadata(kind string, obj *unstructured.Unstructured) []string {
-	metadata, err := meta.Accessor(obj.DeepCopy())
-	if err != nil {
-		return []string{printable.Text(err.Error())}
+func mistakesInMetadata(kind string, object metav1.Object) []string {
+	metadata := &metav1.ObjectMeta{
+		Name: object.GetName(), GenerateName: object.GetGenerateName(), Labels: object.GetLabels(), Annotations: object.GetAnnotations(),
+		Finalizers: object.GetFinalizers(), OwnerReferences: object.GetOwnerReferences(),
 	}
 	namespaced := kind == quota.KindScopedQuota
-	switch {
-	case !namespaced:
-		metadata.SetNamespace("")
-	case metadata.GetNamespace() == "":
-		metadata.SetNamespace(metav1.NamespaceDefault)
+	if namespaced {
+		metadata.Namespace = cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)
 	}
 	var out []string
-	for _, err := range apivalidation.ValidateObjectMetaAccessor(metadata, namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata")) {
+	for _, err := range apivalidation.ValidateObjectMeta(metadata, namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata")) {
 		out = append(out, printable.Text(err.Error()))
 	}
 	return out
