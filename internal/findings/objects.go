@@ -39,6 +39,10 @@ import (
 // manyObjects is the number of objects from which on it is probably a mistake that none of them has what a policy names.
 const manyObjects = 5
 
+// allObjects is the number of objects from which on it is probably a mistake that none of them has a label or annotation for which there is
+// a default value. Fewer objects may all do without a value of their own.
+const allObjects = 50
+
 // findingsOfObjects finds an object selector that selects none of many existing objects, and labels and annotations that rules name and
 // none of many matched objects has.
 func (f *Finder) findingsOfObjects(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
@@ -51,11 +55,13 @@ func (f *Finder) findingsOfObjects(ctx context.Context, spec placementv1.Placeme
 	}
 	matched := slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool { return !m.SelectsLabels(o.GetLabels()) })
 	if len(matched) == 0 {
-		at, why := matchPath.Child("objectSelector"), ""
-		if problems := absent.LabelsOf("object", labelsOf(objects)).Selector(spec.Match.ObjectSelector, at); len(problems) > 0 {
-			why = ": " + problems[0].Text
+		at := matchPath.Child("objectSelector")
+		problems := absent.LabelsOf("object", labelsOf(objects)).Selector(spec.Match.ObjectSelector, at)
+		if len(problems) == 0 {
+			// Other objects have each of the labels.
+			return nil
 		}
-		return []Finding{notice("%s selects none of the objects that there are%s", at, why)}
+		return []Finding{notice("%s selects none of the objects that there are: %s", at, problems[0].Text)}
 	}
 	if len(matched) < manyObjects {
 		return nil
@@ -68,10 +74,10 @@ func (f *Finder) findingsOfObjects(ctx context.Context, spec placementv1.Placeme
 			out = append(out, known.findingsOfWhen(rule.When, at.Child("when"), fmt.Sprintf("so that rule %s applies to none", rule.Name))...)
 		}
 		for j, q := range rule.Require {
-			out = append(out, known.findingsOfValueFrom(q.ValueFrom, at.Child("require").Index(j).Child("valueFrom"))...)
+			out = append(out, known.findingsOfValueFrom(q.ValueFrom, at.Child("require").Index(j).Child("valueFrom"), len(matched))...)
 		}
 		for j, p := range rule.Prefer {
-			out = append(out, known.findingsOfValueFrom(p.ValueFrom, at.Child("prefer").Index(j).Child("valueFrom"))...)
+			out = append(out, known.findingsOfValueFrom(p.ValueFrom, at.Child("prefer").Index(j).Child("valueFrom"), len(matched))...)
 		}
 	}
 	return out
@@ -189,8 +195,8 @@ func (k objectKeys) findingsOfWhen(when *placementv1.RuleCondition, at *field.Pa
 	return out
 }
 
-// findingsOfValueFrom finds a label or annotation that no object has, so that each gets the default value.
-func (k objectKeys) findingsOfValueFrom(v *placementv1.ObjectValue, at *field.Path) []Finding {
+// findingsOfValueFrom finds a label or annotation that none of n objects has, so that each gets the default value.
+func (k objectKeys) findingsOfValueFrom(v *placementv1.ObjectValue, at *field.Path, n int) []Finding {
 	if v == nil || v.Default == nil {
 		return nil
 	}
@@ -209,6 +215,8 @@ func (k objectKeys) findingsOfValueFrom(v *placementv1.ObjectValue, at *field.Pa
 		text += fmt.Sprintf("; did you mean %s: %s?", documents[other], key)
 	case near != "":
 		text += fmt.Sprintf("; did you mean %q?", near)
+	case n < allObjects:
+		return nil
 	}
 	return []Finding{advice("%s: %s", at, text)}
 }

@@ -87,8 +87,8 @@ func TestObjects(t *testing.T) {
 		"ValueFrom":           {nil, fmt.Sprintf(valueFrom, "annotation: example.com/level"), 5, ""},
 		"MisspeltValueFrom":   {nil, fmt.Sprintf(valueFrom, "annotation: example.com/levell"), 5, `spec.rules[0].require[0].valueFrom: no matched object has the annotation example.com/levell now, so that each gets the default "0"; did you mean "example.com/level"?`},
 		"ValueFromLabel":      {nil, fmt.Sprintf(valueFrom, "label: example.com/level"), 5, `no matched object has the label example.com/level now, so that each gets the default "0"; did you mean annotation: example.com/level?`},
-		"ValueFromNothing":    {nil, fmt.Sprintf(valueFrom, "label: example.com/team"), 5, `no matched object has the label example.com/team now, so that each gets the default "0"`},
-		"ValueFromOfFew":      {nil, fmt.Sprintf(valueFrom, "label: example.com/team"), 4, ""},
+		"ValueFromNothing":    {nil, fmt.Sprintf(valueFrom, "label: example.com/team"), 50, `no matched object has the label example.com/team now, so that each gets the default "0"`},
+		"ValueFromOfFew":      {nil, fmt.Sprintf(valueFrom, "label: example.com/team"), 49, ""},
 		"ValueWithoutDefault": {nil, "require: [{label: level, operator: Gte, valueFrom: {label: example.com/team}}]", 5, ""},
 	} {
 		spec := placementv1.PlacementPolicySpec{Rules: []placementv1.Rule{ruleFrom(t, test.rule)}}
