@@ -233,9 +233,9 @@ func BenchmarkConsole(b *testing.B) {
 // It reports the processor time from the start to the first view, of the console and of the page. Then it edits the text of the playground
 // in various ways, one edit after the other, and reports the median and the 95th percentile of the time from the change of the text to the
 // picture with the new list of moves, and the processor time that the page and the console take for each, which depends less on what else
-// the machine does.
+// the machine does. After each picture the user looks at it for a moment, in which the console collects garbage.
 func BenchmarkPages(b *testing.B) {
-	const edits = 40
+	const edits, looks = 40, 700 * time.Millisecond
 	b.Cleanup(simulation.SetGarbageCollector())
 	text, c := largeSnapshot(b, manyWorkloads), startChromium(b)
 	c.call("Performance.enable", nil, nil)
@@ -258,6 +258,7 @@ func BenchmarkPages(b *testing.B) {
 			i++
 			// The edits concern one region after the other, whose workloads have other names.
 			times = append(times, time.Duration(c.timeOf(editKinds[i%len(editKinds)].text(i))*float64(time.Millisecond)))
+			time.Sleep(looks)
 		}
 	}
 	b.ReportMetric(float64(firstConsole), "first-console-cpu-ns")

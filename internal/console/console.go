@@ -91,13 +91,16 @@ type Console struct {
 	latest   *state        // the last reading, which all views show; nil before the first one
 	replaced chan struct{} // closed when the user reads the cluster again
 
-	logged log // the newest decisions of Config.Log
+	logged    log // the newest decisions of Config.Log
+	collector *collector
 	// refreshing makes a request to read the cluster again wait for one that is under way, and share its result.
 	refreshing singleflight.Group
 }
 
 // New returns a console. It reads nothing before the first request or Refresh.
-func New(config Config) *Console { return &Console{config: config, updates: newUpdates()} }
+func New(config Config) *Console {
+	return &Console{config: config, updates: newUpdates(), collector: newCollector()}
+}
 
 // Handler returns the handler of the pages and endpoints, which a Guard has to guard.
 func (c *Console) Handler() http.Handler {
@@ -111,7 +114,7 @@ func (c *Console) Handler() http.Handler {
 func (c *Console) api() http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range c.endpoints() {
-		mux.Handle(e.Method+" /api/"+e.Name, e.handler)
+		mux.Handle(e.Method+" /api/"+e.Name, c.collector.during(e.handler))
 	}
 	mux.HandleFunc("GET /api/updates", c.serveUpdates)
 	return mux
