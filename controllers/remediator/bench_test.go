@@ -44,6 +44,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/packed"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
@@ -551,5 +552,34 @@ func BenchmarkStart(b *testing.B) {
 				b.ReportMetric(float64(n)/float64(size.objects), "decisions/object")
 			}
 		})
+	}
+}
+
+// BenchmarkPacking measures the heap of a matched object, as maps and packed: of one that is cut to its metadata, and of a whole one.
+func BenchmarkPacking(b *testing.B) {
+	const objects = 5000
+	for name, fields := range map[string]*projection.FieldSet{"Some": projection.Union(always, identity), "All": projection.AllFields()} {
+		for _, packs := range []bool{false, true} {
+			b.Run(fmt.Sprintf("fields=%s/packed=%t", name, packs), func(b *testing.B) {
+				for b.Loop() {
+					before, p := heap(), packed.NewPacker()
+					texts, maps := make([]packed.Object, 0, objects), make([]*unstructured.Unstructured, 0, objects)
+					for i := range objects {
+						o := workload(b, i)
+						trim(fields, o)
+						o.Object = fields.Copy(o.Object)
+						if packs {
+							texts = append(texts, p.Pack(o))
+						} else {
+							maps = append(maps, o)
+						}
+					}
+					b.ReportMetric(float64(heap()-before)/objects, "heap-B/object")
+					runtime.KeepAlive(p)
+					runtime.KeepAlive(texts)
+					runtime.KeepAlive(maps)
+				}
+			})
+		}
 	}
 }

@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/packed"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
@@ -53,7 +54,7 @@ type objectCache struct {
 	tables map[schema.GroupVersionResource]*typeTable
 	// packers has, for each type that is being listed, the packer of the objects read so far. A complete list takes it for its table; a list
 	// that fails leaves it to the next one.
-	packers map[schema.GroupVersionResource]*packer
+	packers map[schema.GroupVersionResource]*packed.Packer
 	// workqueue is nil until the controller is started because this replica is the leader.
 	workqueue workqueue.TypedRateLimitingInterface[remediation.Key]
 }
@@ -61,7 +62,7 @@ type objectCache struct {
 // typeTable holds the objects of one type.
 type typeTable struct {
 	fields  *projection.FieldSet // The field set to which the objects are cut.
-	packer  *packer
+	packer  *packed.Packer
 	objects map[types.NamespacedName]*cachedObject
 	// queued is the number of objects in the workqueue, and unrecorded the number of objects on which no decision was recorded yet.
 	queued, unrecorded int
@@ -69,18 +70,18 @@ type typeTable struct {
 
 // cachedObject is an object in the cache, with its state in the workqueue.
 type cachedObject struct {
-	packed packed
+	packed packed.Object
 	// queued is set while the object is in the workqueue and no worker has taken it. recorded is set once a decision on it was recorded.
 	queued, recorded bool
 }
 
-func newTypeTable(fields *projection.FieldSet, packer *packer, size int) *typeTable {
+func newTypeTable(fields *projection.FieldSet, packer *packed.Packer, size int) *typeTable {
 	return &typeTable{fields: fields, packer: packer, objects: make(map[types.NamespacedName]*cachedObject, size)}
 }
 
 // unpack returns an object. The caller owns it.
 func (t *typeTable) unpack(name types.NamespacedName, o *cachedObject) *unstructured.Unstructured {
-	return t.packer.unpack(o.packed, name.Namespace, name.Name)
+	return t.packer.Unpack(o.packed, name.Namespace, name.Name)
 }
 
 // add adds n to those of the counters queued and unrecorded that count the object. n is 1 or -1.
@@ -96,7 +97,7 @@ func (t *typeTable) add(o *cachedObject, n int) {
 // newObjectCache returns an empty cache that enqueues nothing before start.
 func newObjectCache(listed func(schema.GroupVersionResource, []remediation.Key)) *objectCache {
 	return &objectCache{
-		listed: listed, tables: map[schema.GroupVersionResource]*typeTable{}, packers: map[schema.GroupVersionResource]*packer{},
+		listed: listed, tables: map[schema.GroupVersionResource]*typeTable{}, packers: map[schema.GroupVersionResource]*packed.Packer{},
 	}
 }
 
@@ -137,8 +138,8 @@ func (t *objectCache) Replace(resource schema.GroupVersionResource, fields *proj
 // listedObject is an object of a list that is not complete, and the packer that packed it.
 type listedObject struct {
 	name   types.NamespacedName
-	packed packed
-	packer *packer
+	packed packed.Object
+	packer *packed.Packer
 }
 
 // Pack implements watches.Packer.
@@ -146,12 +147,12 @@ func (t *objectCache) Pack(resource schema.GroupVersionResource, fields *project
 	t.mu.Lock()
 	p := t.packers[resource]
 	if p == nil {
-		p = newPacker()
+		p = packed.NewPacker()
 		t.packers[resource] = p
 	}
 	t.mu.Unlock()
 	trim(fields, o)
-	return listedObject{nameOf(o), p.pack(o), p}
+	return listedObject{nameOf(o), p.Pack(o), p}
 }
 
 // ReplacePacked is Replace for the results of Pack. It implements watches.Packer.
@@ -161,14 +162,14 @@ func (t *objectCache) ReplacePacked(resource schema.GroupVersionResource, fields
 	delete(t.packers, resource)
 	t.mu.Unlock()
 	if p == nil {
-		p = newPacker()
+		p = packed.NewPacker()
 	}
 	next := newTypeTable(fields, p, len(objects))
 	for _, o := range objects {
 		o := o.(listedObject)
 		if o.packer != p {
 			// The type was dropped since.
-			o.packed = p.pack(o.packer.unpack(o.packed, o.name.Namespace, o.name.Name))
+			o.packed = p.Pack(o.packer.Unpack(o.packed, o.name.Namespace, o.name.Name))
 		}
 		next.objects[o.name] = &cachedObject{packed: o.packed}
 	}
@@ -215,16 +216,16 @@ func (t *objectCache) Put(resource schema.GroupVersionResource, o *unstructured.
 	t.mu.Lock()
 	at := t.tables[resource]
 	if at == nil {
-		at = newTypeTable(projection.AllFields(), newPacker(), 0)
+		at = newTypeTable(projection.AllFields(), packed.NewPacker(), 0)
 		t.tables[resource] = at
 	}
 	trim(at.fields, o)
-	before, next := at.objects[name], at.packer.pack(o)
+	before, next := at.objects[name], at.packer.Pack(o)
 	if before == nil {
 		at.objects[name] = &cachedObject{packed: next}
 		at.add(at.objects[name], 1)
 	} else {
-		at.packer.release(before.packed)
+		at.packer.Release(before.packed)
 		before.packed = next
 	}
 	t.mu.Unlock()
@@ -237,7 +238,7 @@ func (t *objectCache) Delete(resource schema.GroupVersionResource, namespace, na
 	t.mu.Lock()
 	if o, at := t.find(key); o != nil {
 		at.add(o, -1)
-		at.packer.release(o.packed)
+		at.packer.Release(o.packed)
 		delete(at.objects, nameIn(key))
 	}
 	t.mu.Unlock()
@@ -356,7 +357,7 @@ func (t *objectCache) labels(key remediation.Key) map[string]string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if o, at := t.find(key); o != nil {
-		return at.packer.labels(o.packed, key.Namespace, key.Name)
+		return at.packer.Labels(o.packed, key.Namespace, key.Name)
 	}
 	return nil
 }

@@ -14,23 +14,40 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remediator
+package packed
 
 import (
 	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/test/budget"
 )
+
+// pick returns one of the elements of a list.
+func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
+
+// deployment returns a Deployment. Each tenth has the same team and image.
+func deployment(i int) *unstructured.Unstructured {
+	team, image := fmt.Sprintf("team-of-the-shop-%d", i%10), fmt.Sprintf("registry.example.com/shop/web:%d", i%10)
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{
+			"name": fmt.Sprintf("web-%d", i), "namespace": "shop", "uid": fmt.Sprintf("7f3c0a9e-1d2b-4c5d-8e6f-%012d", i),
+			"labels":      map[string]any{"app.kubernetes.io/name": fmt.Sprintf("web-%d", i), "example.com/team": team},
+			"annotations": map[string]any{"example.com/" + team: "true", "deployment.kubernetes.io/revision": "7"},
+		},
+		"spec": map[string]any{
+			"replicas": int64(i), "template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": team, "image": image}}}},
+		},
+	}}
+}
 
 // randomTexts are texts that objects have, as values and as names of members.
 var randomTexts = []string{
@@ -74,15 +91,15 @@ func randomValue(r *rand.Rand, depth int) any {
 // TestPackedObjectsAreTheSame checks that objects are the same when they are unpacked, whichever texts are shared meanwhile, and that
 // nothing is shared any more when all are released.
 func TestPackedObjectsAreTheSame(t *testing.T) {
-	r, p := rand.New(rand.NewPCG(1, 2)), newPacker()
-	objects, texts, most := make([]*unstructured.Unstructured, 50), make([]packed, 50), 0
+	r, p := rand.New(rand.NewPCG(1, 2)), NewPacker()
+	objects, texts, most := make([]*unstructured.Unstructured, 50), make([]Object, 50), 0
 	check := func(i int) {
 		t.Helper()
 		o := objects[i]
-		if diff := cmp.Diff(o.Object, p.unpack(texts[i], o.GetNamespace(), o.GetName()).Object); diff != "" {
+		if diff := cmp.Diff(o.Object, p.Unpack(texts[i], o.GetNamespace(), o.GetName()).Object); diff != "" {
 			t.Fatalf("unpacked (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(o.GetLabels(), p.labels(texts[i], o.GetNamespace(), o.GetName())); diff != "" {
+		if diff := cmp.Diff(o.GetLabels(), p.Labels(texts[i], o.GetNamespace(), o.GetName())); diff != "" {
 			t.Fatalf("labels (-want +got):\n%s", diff)
 		}
 	}
@@ -91,7 +108,7 @@ func TestPackedObjectsAreTheSame(t *testing.T) {
 		next := &unstructured.Unstructured{Object: map[string]any{}}
 		switch r.IntN(3) {
 		case 0:
-			next = workload(t, i)
+			next = deployment(i)
 		case 1:
 			next.Object["spec"] = randomValue(r, 4)
 			next.SetName(fmt.Sprintf("web-%d", i))
@@ -102,9 +119,9 @@ func TestPackedObjectsAreTheSame(t *testing.T) {
 		}
 		if objects[i] != nil {
 			check(i)
-			p.release(texts[i])
+			p.Release(texts[i])
 		}
-		objects[i], texts[i] = next, p.pack(next)
+		objects[i], texts[i] = next, p.Pack(next)
 		check(i)
 		most = max(most, len(p.ids))
 	}
@@ -114,7 +131,7 @@ func TestPackedObjectsAreTheSame(t *testing.T) {
 	for i, o := range objects {
 		if o != nil {
 			check(i)
-			p.release(texts[i])
+			p.Release(texts[i])
 		}
 	}
 	if len(p.ids) > 0 || len(p.free) != len(p.texts) {
@@ -124,46 +141,17 @@ func TestPackedObjectsAreTheSame(t *testing.T) {
 
 // TestOneObjectSharesNothing checks that the texts of an object do not become shared ones because it changes often.
 func TestOneObjectSharesNothing(t *testing.T) {
-	p, o := newPacker(), workload(t, 1)
-	var last packed
+	p, o := NewPacker(), deployment(1)
+	var last Object
 	for i := range 20 {
 		o.SetResourceVersion(fmt.Sprint(i))
-		next := p.pack(o)
+		next := p.Pack(o)
 		if i > 0 {
-			p.release(last)
+			p.Release(last)
 		}
 		last = next
 	}
 	if len(p.ids) > 0 {
 		t.Errorf("shared are %v", p.ids)
-	}
-}
-
-// BenchmarkPacking measures the heap of a matched object, as maps and packed: of one that is cut to its metadata, and of a whole one.
-func BenchmarkPacking(b *testing.B) {
-	const objects = 5000
-	for name, fields := range map[string]*projection.FieldSet{"Some": projection.Union(always, identity), "All": projection.AllFields()} {
-		for _, packs := range []bool{false, true} {
-			b.Run(fmt.Sprintf("fields=%s/packed=%t", name, packs), func(b *testing.B) {
-				for b.Loop() {
-					before, p := heap(), newPacker()
-					texts, maps := make([]packed, 0, objects), make([]*unstructured.Unstructured, 0, objects)
-					for i := range objects {
-						o := workload(b, i)
-						trim(fields, o)
-						o.Object = fields.Copy(o.Object)
-						if packs {
-							texts = append(texts, p.pack(o))
-						} else {
-							maps = append(maps, o)
-						}
-					}
-					b.ReportMetric(float64(heap()-before)/objects, "heap-B/object")
-					runtime.KeepAlive(p)
-					runtime.KeepAlive(texts)
-					runtime.KeepAlive(maps)
-				}
-			})
-		}
 	}
 }

@@ -14,7 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remediator
+// Package packed keeps objects in a tenth of the memory that they take as maps.
+package packed
 
 import (
 	"encoding/binary"
@@ -28,12 +29,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// packed is an object as a packer encodes it. A leader keeps each matched object for as long as it exists, and needs it only when the
-// object is decided again. As maps, an object takes ten times as much memory.
+// Object is an object as a Packer encodes it. A leader keeps each matched object for as long as it exists, and needs it only when the
+// object is decided again.
 //
 // Each value is a header, and what follows from its tag. The lower four bits of the first byte are the tag, and the upper ones a number. If
 // they are all set, the rest of the number follows as a varint.
-type packed string
+type Object string
 
 // The tags. The number of the header is the length of a text in bytes, the number of members, or as the comment says.
 const (
@@ -43,7 +44,7 @@ const (
 	tagFloat     // 0; eight bytes follow.
 	tagNumber    // A json.Number; its text follows.
 	tagText      // The text follows.
-	tagShared    // The index of a text in packer.texts.
+	tagShared    // The index of a text in Packer.texts.
 	tagName      // 0; the name of the object.
 	tagNamespace // 0; the namespace of the object.
 	tagUUID      // 0; its bytes follow.
@@ -68,9 +69,9 @@ const (
 	seenTexts = 1 << 13
 )
 
-// packer packs and unpacks the objects of one type. It keeps texts once that several objects have: names of fields, labels, lists of
-// clusters. Concurrent calls of unpack and labels are safe, others are not.
-type packer struct {
+// Packer packs and unpacks the objects of one type. It keeps texts once that several objects have: names of fields, labels, lists of
+// clusters. Concurrent calls of Unpack and Labels are safe, others are not.
+type Packer struct {
 	// ids are the indexes of the shared texts, and free the indexes that are not used.
 	ids   map[string]int
 	texts []sharedText
@@ -92,26 +93,27 @@ type sharedText struct {
 // sighting is a text in an object, by parts of their hashes.
 type sighting struct{ text, object uint32 }
 
-func newPacker() *packer {
-	return &packer{ids: map[string]int{}, seen: make([]sighting, seenTexts), seed: maphash.MakeSeed()}
+// NewPacker returns a packer that shares no texts yet.
+func NewPacker() *Packer {
+	return &Packer{ids: map[string]int{}, seen: make([]sighting, seenTexts), seed: maphash.MakeSeed()}
 }
 
 // packing is the state while an object is packed.
 type packing struct {
-	*packer
+	*Packer
 	out             []byte
 	name, namespace string
 	object          uint32
 }
 
-// pack encodes an object. It must have only values that a JSON decoder of the API machinery returns. The caller must call release once the
+// Pack encodes an object. It must have only values that a JSON decoder of the API machinery returns. The caller must call Release once the
 // packed object is of no use.
-func (p *packer) pack(o *unstructured.Unstructured) packed {
-	w := packing{packer: p, out: p.buffer[:0], name: o.GetName(), namespace: o.GetNamespace()}
+func (p *Packer) Pack(o *unstructured.Unstructured) Object {
+	w := packing{Packer: p, out: p.buffer[:0], name: o.GetName(), namespace: o.GetNamespace()}
 	w.object = uint32(maphash.Comparable(p.seed, [2]string{w.namespace, w.name}))
 	w.value(o.Object)
 	p.buffer = w.out
-	return packed(w.out)
+	return Object(w.out)
 }
 
 func (w *packing) header(tag byte, n uint64) {
@@ -198,7 +200,7 @@ func (w *packing) repeats(text string) bool {
 }
 
 // add adds a shared text, and returns its index.
-func (p *packer) add(text string) int {
+func (p *Packer) add(text string) int {
 	// A copy, because the text may be a part of a longer one.
 	text = strings.Clone(text)
 	id := len(p.texts)
@@ -248,22 +250,22 @@ func uuidOf(bytes string) string {
 
 // unpacking is the state while an object is unpacked, or what it shares is released.
 type unpacking struct {
-	*packer
-	rest            packed
+	*Packer
+	rest            Object
 	name, namespace string
 	releases        bool
 }
 
-// unpack returns an object that has a namespace and a name. The caller owns it, and the packed object remains valid.
-func (p *packer) unpack(from packed, namespace, name string) *unstructured.Unstructured {
-	r := unpacking{packer: p, rest: from, name: name, namespace: namespace}
+// Unpack returns an object that has a namespace and a name. The caller owns it, and the packed object remains valid.
+func (p *Packer) Unpack(from Object, namespace, name string) *unstructured.Unstructured {
+	r := unpacking{Packer: p, rest: from, name: name, namespace: namespace}
 	object, _ := r.value().(map[string]any)
 	return &unstructured.Unstructured{Object: object}
 }
 
-// labels returns the labels of a packed object that has a namespace and a name.
-func (p *packer) labels(from packed, namespace, name string) map[string]string {
-	r := unpacking{packer: p, rest: from, name: name, namespace: namespace}
+// Labels returns the labels of a packed object that has a namespace and a name.
+func (p *Packer) Labels(from Object, namespace, name string) map[string]string {
+	r := unpacking{Packer: p, rest: from, name: name, namespace: namespace}
 	if !r.enter("metadata") || !r.enter("labels") {
 		return nil
 	}
@@ -275,9 +277,9 @@ func (p *packer) labels(from packed, namespace, name string) map[string]string {
 	return out
 }
 
-// release declares that a packed object is of no use any more.
-func (p *packer) release(of packed) {
-	r := unpacking{packer: p, rest: of, releases: true}
+// Release declares that a packed object is of no use any more.
+func (p *Packer) Release(of Object) {
+	r := unpacking{Packer: p, rest: of, releases: true}
 	r.skip()
 }
 
@@ -395,7 +397,7 @@ func (r *unpacking) skip() {
 }
 
 // unshare declares that one packed object less has a shared text.
-func (p *packer) unshare(id int) {
+func (p *Packer) unshare(id int) {
 	t := &p.texts[id]
 	if t.uses--; t.uses > 0 {
 		return
