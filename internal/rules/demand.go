@@ -18,7 +18,7 @@ package rules
 
 import (
 	"fmt"
-	"strings"
+	"regexp"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -89,8 +89,20 @@ func (d Demand) In(expression string) string {
 	if d.isNumber && numbers.MatchString(d.Value) {
 		compared = d.Value
 	}
-	return strings.ReplaceAll(strings.ReplaceAll(expression, d.compared, compared), d.text, value)
+	return identifiers.ReplaceAllStringFunc(expression, func(name string) string {
+		switch name {
+		case d.compared:
+			return compared
+		case d.text:
+			return value
+		default:
+			return name
+		}
+	})
 }
+
+// identifiers matches the names in an expression.
+var identifiers = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 
 // Unusable returns why the requirement can compare no cluster with the value: the object does not have it, or it can't be read. It is for
 // requirements whose Rego rule with the value is undefined.

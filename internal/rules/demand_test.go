@@ -80,6 +80,12 @@ func TestDemand(t *testing.T) {
 			}
 		})
 	}
+	// The names of one rule's Rego rules begin with those of the other.
+	region := require(label, placementv1.OperatorIn, placementv1.ObjectValue{Label: "region"})
+	d, _ := DemandOf(placementv1.Rule{Name: "eu", Require: []placementv1.Requirement{region}}, 0, object)
+	if got := d.In("value_require_1_eu == value_require_1_eu_pci"); got != `"eu" == value_require_1_eu_pci` {
+		t.Errorf("the value replaces the name of another rule: %s", got)
+	}
 	rule := placementv1.Rule{Name: "eu", Require: []placementv1.Requirement{{Subject: label, Operator: placementv1.OperatorExists}}}
 	if d, ok := DemandOf(rule, 0, object); ok {
 		t.Errorf("demand %+v of a requirement without valueFrom", d)
