@@ -123,6 +123,11 @@ func (e *explainer) clusters(ctx context.Context, nodes *Candidates) (*Candidate
 	if e.options.WhyNot != "" && !slices.Contains(names, e.options.WhyNot) && !isNode {
 		return nil, unknownCluster(e.options.WhyNot, names)
 	}
+	return e.explainClusters(ctx, names), nil
+}
+
+// explainClusters explains the clusters with some names, which are sorted.
+func (e *explainer) explainClusters(ctx context.Context, names []string) *Candidates {
 	out, explained := &Candidates{Total: len(names)}, 0
 	chosen, current := e.chosen(), e.current()
 	for _, name := range names {
@@ -148,7 +153,7 @@ func (e *explainer) clusters(ctx context.Context, nodes *Candidates) (*Candidate
 		candidate.Ranks = e.ranksOf(ctx, name)
 		out.Listed = append(out.Listed, candidate)
 	}
-	return out, nil
+	return out
 }
 
 // chosen returns the names of the clusters in which the object should be, also if it waits before it gets them; none if policies deny it.

@@ -87,8 +87,7 @@ func PresenceOf(resource schema.GroupVersionResource, path []string) Presence {
 
 // memberOf returns the type of the member with a name in the JSON of a struct.
 func memberOf(of reflect.Type, name string) (member reflect.Type, ok bool) {
-	for i := range of.NumField() {
-		f := of.Field(i)
+	for f := range of.Fields() {
 		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case tag == name && tag != "":
