@@ -222,7 +222,7 @@ func newValidator(cluster simulation.Cluster, options simulation.Options) *polic
 	return &policyvalidator.Validator{
 		Checker: embedded.New(embedded.NewData(), embedded.Options{Predicates: options.Predicates}), OwnNamespace: options.OwnNamespace,
 		ClusterPredicates: options.Predicates.NamesOf(predicates.Clusters), Templates: options.Templates,
-		Catalog: cluster.Catalog(), Scales: scalesOf{cluster}, Types: typesOf(cluster), SomeTypes: isStatic && !files.Recorded(),
+		Catalog: cluster.Catalog(), Scales: scalesOf{cluster}, Types: typesOf(cluster), CatalogIsPartial: isStatic && !files.FromSnapshot(),
 	}
 }
 
@@ -238,7 +238,7 @@ func typesOf(cluster simulation.Cluster) whatif.Types {
 func completeValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	out := newValidator(cluster, options)
 	compareWith(out, cluster)
-	if files, ok := cluster.(*simulation.Static); ok && !files.Recorded() {
+	if files, ok := cluster.(*simulation.Static); ok && !files.FromSnapshot() {
 		// A snapshot has only the objects that its policies match, and an API server has too many.
 		out.Objects = func(ctx context.Context, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error) {
 			return files.List(ctx, resource, nil)

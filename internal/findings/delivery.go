@@ -131,7 +131,7 @@ func (f *Finder) undelivered(system delivery.System, namespaced, clusterScoped b
 		scopes++
 		if i := slices.IndexFunc(kinds, func(kind delivery.Kind) bool {
 			_, served := f.Catalog.Exact(kind.GroupVersionResource)
-			return !served && !f.SomeTypes
+			return !served && !f.CatalogIsPartial
 		}); i >= 0 {
 			unserved = append(unserved, kinds[i])
 		}

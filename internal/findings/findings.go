@@ -174,9 +174,9 @@ type Finder struct {
 	Quotas Quotas
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched; "" for none.
 	OwnNamespace string
-	// SomeTypes reports whether an API server may serve more types than those in Catalog, which are from files. Then it is no mistake to
-	// deliver to a system whose types are missing.
-	SomeTypes bool
+	// CatalogIsPartial reports whether an API server may serve more types than those in Catalog, which are from files. Then it is no
+	// mistake to deliver to a system whose types are missing.
+	CatalogIsPartial bool
 	// ClusterPredicates are the names of the manager's predicates that evaluate clusters.
 	ClusterPredicates []string
 	// Groups returns the names in spec.remediation.budget.group of all policies but the named one. If it is nil, groups are not compared.

@@ -149,6 +149,6 @@ func (s *Snapshot) Cluster(inventories *replication.Inventories) (*Static, error
 	if err != nil {
 		return nil, err
 	}
-	out.recorded = true
+	out.fromSnapshot = true
 	return out, nil
 }

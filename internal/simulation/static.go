@@ -71,11 +71,11 @@ func KubernetesDiscovery() Discovery {
 
 // Static is a Cluster whose content does not change.
 type Static struct {
-	catalog   *watches.Catalog
-	resources map[schema.GroupVersionKind]policy.Resource // the type of each kind
-	objects   map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured
-	policies  []placementv1.PlacementPolicy // the PlacementPolicies among the objects
-	recorded  bool                          // see Recorded
+	catalog      *watches.Catalog
+	resources    map[schema.GroupVersionKind]policy.Resource // the type of each kind
+	objects      map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured
+	policies     []placementv1.PlacementPolicy // the PlacementPolicies among the objects
+	fromSnapshot bool                          // see FromSnapshot
 }
 
 var _ Cluster = (*Static)(nil)
@@ -156,9 +156,9 @@ func (s *Static) add(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// Recorded reports whether the types are all those that an API server served, as in a snapshot. Otherwise, they are those of Kubernetes
-// itself and of the objects, and an API server may serve more.
-func (s *Static) Recorded() bool { return s.recorded }
+// FromSnapshot reports whether the cluster is that of a snapshot, which has all types that its API server served. Otherwise, the types are
+// those of Kubernetes itself and of the objects, and an API server may serve more.
+func (s *Static) FromSnapshot() bool { return s.fromSnapshot }
 
 // NamespacesInUse returns the sorted names of the namespaces that objects are in, other than those of Berth's kinds. The Namespaces
 // themselves need not be among the objects.

@@ -110,8 +110,8 @@ type Validator struct {
 	Policies func(ctx context.Context) ([]placementv1.PlacementPolicy, error)
 	// Objects returns the existing objects of a type. If it is nil, policies are not compared with them: a cluster has too many.
 	Objects func(ctx context.Context, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error)
-	// SomeTypes reports whether an API server may serve more types than those in Catalog, which are from files.
-	SomeTypes bool
+	// CatalogIsPartial reports whether an API server may serve more types than those in Catalog, which are from files.
+	CatalogIsPartial bool
 	// Quotas reads LimitedResources and quotas. If it is nil, the classes that policies set are not compared with them.
 	Quotas findings.Quotas
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
@@ -309,7 +309,7 @@ func (v *Validator) finder() *findings.Finder {
 		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Scores: v.Scores, Nodes: v.Nodes,
 		PriorityClasses: v.PriorityClasses,
 		OwnNamespace:    v.OwnNamespace, ClusterPredicates: v.ClusterPredicates, Groups: v.Groups, Policies: v.Policies, Quotas: v.Quotas,
-		Templates: v.Templates, Compiler: v.Compiler, SomeTypes: v.SomeTypes, Objects: v.Objects,
+		Templates: v.Templates, Compiler: v.Compiler, CatalogIsPartial: v.CatalogIsPartial, Objects: v.Objects,
 	}
 }
 
