@@ -463,7 +463,7 @@ func (n namespacesOf) All(ctx context.Context) (iter.Seq2[string, map[string]str
 	}, nil
 }
 
-// nodesOf implements policyvalidator.Nodes.
+// nodesOf implements policyvalidator.Nodes and quotaspec.Nodes.
 type nodesOf struct{ simulation.Cluster }
 
 // All returns the name, the labels, the taints, and the allocatable resources of each node.
@@ -474,6 +474,12 @@ func (n nodesOf) All(ctx context.Context) ([]map[string]any, error) {
 		out[i] = watches.NodeValues(obj)
 	}
 	return out, err
+}
+
+// ExtendedResources returns the sorted names of the extended resources that nodes have. ok is false if there are no nodes.
+func (n nodesOf) ExtendedResources(ctx context.Context) (names []string, ok bool, err error) {
+	nodes, err := n.All(ctx)
+	return watches.ExtendedResourcesOf(nodes), len(nodes) > 0, err
 }
 
 // scalesOf implements policyvalidator.Scales.

@@ -72,7 +72,7 @@ type Classes interface {
 
 // Nodes reads the nodes of the served cluster.
 type Nodes interface {
-	// ExtendedResources returns the names of the extended resources that nodes have. ok is false if they are not known.
+	// ExtendedResources returns the names of the extended resources that nodes have. ok is false if there are no nodes, or too many to read.
 	ExtendedResources(ctx context.Context) (names []string, ok bool, err error)
 }
 
@@ -320,7 +320,8 @@ const fullRecount = 5 * time.Minute
 // Reconcile recounts one quota, or computes the status of one LimitedResource, and writes the status.
 func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Result, error) {
 	if key.Kind == quota.KindLimitedResource {
-		return reconcile.Result{}, c.reconcileLimit(ctx, key)
+		again, err := c.reconcileLimit(ctx, key)
+		return reconcile.Result{RequeueAfter: again}, err
 	}
 	if !c.Evaluators.Settled() {
 		// DeviceClassesChanged enqueues the quota when the types that it counts are known.
@@ -679,15 +680,16 @@ func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (sets.Se
 	})
 }
 
-// reconcileLimit computes the status of a LimitedResource, and writes it if it changed.
-func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
+// reconcileLimit computes the status of a LimitedResource, and writes it if it changed. It returns when the status has to be computed again,
+// because nodes may get other resources; 0 for never.
+func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) (again time.Duration, err error) {
 	limit := &placementv1.LimitedResource{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: key.Name}, limit); err != nil {
-		return client.IgnoreNotFound(err)
+		return 0, client.IgnoreNotFound(err)
 	}
 	rules, err := c.Compiler.Limit(ctx, limit)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	never := match.NeverMatched(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	_, served := c.served(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
@@ -696,11 +698,14 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 		Never: never, Served: served, Impossible: c.Evaluators.CheckMatchContains(&limit.Spec).LimitsNothing,
 		AbsentResources: c.absentResources(ctx, parts, strings.Contains),
 	})
+	if c.Nodes != nil && len(parts) > 0 {
+		again = fullRecount
+	}
 	if equality.Semantic.DeepEqual(limit.Status, next) {
-		return nil
+		return again, nil
 	}
 	limit.Status = next
-	return client.IgnoreNotFound(c.Client.Status().Update(ctx, limit))
+	return again, client.IgnoreNotFound(c.Client.Status().Update(ctx, limit))
 }
 
 // Usage returns the quotas from the cache, for metrics. It returns nil if this replica is not the leader.

@@ -33,7 +33,7 @@ const resourcesPeriod = time.Minute
 type nodeResources struct {
 	mu    sync.Mutex
 	names []string
-	known bool      // Whether names are all of them.
+	known bool      // Whether there are nodes, and names are all of their resources.
 	read  time.Time // When the nodes were last read; zero for never.
 }
 

@@ -37,13 +37,31 @@ const maxNodes = 1000
 
 // All returns the NodeValues of each node. It returns none if there are more than maxNodes nodes.
 func (n *Nodes) All(ctx context.Context) ([]map[string]any, error) {
-	out, _, err := n.list(ctx)
-	return out, err
+	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
+	defer cancel()
+	list, err := n.Client.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(ctx, metav1.ListOptions{Limit: maxNodes})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	if list.GetContinue() != "" {
+		return nil, nil
+	}
+	out := make([]map[string]any, len(list.Items))
+	for i := range list.Items {
+		out[i] = NodeValues(&list.Items[i])
+	}
+	return out, nil
 }
 
-// ExtendedResources returns the sorted names of the extended resources that nodes have. ok is false if there are more than maxNodes nodes.
+// ExtendedResources returns the sorted names of the extended resources that nodes have. ok is false if there are no nodes, or more than
+// maxNodes.
 func (n *Nodes) ExtendedResources(ctx context.Context) (names []string, ok bool, err error) {
-	nodes, ok, err := n.list(ctx)
+	nodes, err := n.All(ctx)
+	return ExtendedResourcesOf(nodes), len(nodes) > 0, err
+}
+
+// ExtendedResourcesOf returns the sorted names of the extended resources that nodes with some NodeValues have.
+func ExtendedResourcesOf(nodes []map[string]any) []string {
 	found := sets.New[string]()
 	for _, node := range nodes {
 		allocatable, _ := node["allocatable"].(map[string]any)
@@ -53,25 +71,7 @@ func (n *Nodes) ExtendedResources(ctx context.Context) (names []string, ok bool,
 			}
 		}
 	}
-	return sets.List(found), ok, err
-}
-
-// list returns the NodeValues of each node. ok is false if there are more than maxNodes nodes.
-func (n *Nodes) list(ctx context.Context) (nodes []map[string]any, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
-	defer cancel()
-	list, err := n.Client.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(ctx, metav1.ListOptions{Limit: maxNodes})
-	if err != nil {
-		return nil, false, fmt.Errorf("listing nodes: %w", err)
-	}
-	if list.GetContinue() != "" {
-		return nil, false, nil
-	}
-	nodes = make([]map[string]any, len(list.Items))
-	for i := range list.Items {
-		nodes[i] = NodeValues(&list.Items[i])
-	}
-	return nodes, true, nil
+	return sets.List(found)
 }
 
 // NodeValues returns a map with the name, labels, taints, and allocatable resources of a node, under these names.

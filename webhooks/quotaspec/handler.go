@@ -33,7 +33,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -61,8 +60,9 @@ type Namespaces interface {
 
 // Nodes reads the nodes of the served cluster.
 type Nodes interface {
-	// All returns the allocatable resources of each node in the form of data.clusters[name]. It returns none if there are too many to read.
-	All(ctx context.Context) ([]map[string]any, error)
+	// ExtendedResources returns the sorted names of the extended resources that nodes have. ok is false if there are no nodes, or too many to
+	// read.
+	ExtendedResources(ctx context.Context) (names []string, ok bool, err error)
 }
 
 // Classes lists the classes of one kind, such as PriorityClass or StorageClass.
@@ -328,15 +328,15 @@ func (h *Handler) warnOfSelector(ctx context.Context, s *placementv1.NamespaceSe
 // warnOfExtended warns about extended resources in spec.hard that no node has, if there are nodes.
 func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	names := h.Evaluators.Extended(spec)
-	known, err := h.extendedOfNodes(ctx, len(names) > 0)
+	existing, known, err := h.extendedOfNodes(ctx, len(names) > 0)
 	if err != nil {
 		return []string{fmt.Sprintf("spec.hard: cannot check that nodes have the resources: %v", err)}
 	}
 	var out []string
 	for _, name := range names {
 		bare := strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
-		if known != nil && !slices.Contains(known, bare) {
-			out = append(out, fmt.Sprintf("spec.hard[%s]: no node has the resource %s now%s", name, bare, others(known)))
+		if known && !slices.Contains(existing, bare) {
+			out = append(out, fmt.Sprintf("spec.hard[%s]: no node has the resource %s now%s", name, bare, others(existing)))
 		}
 	}
 	return out
@@ -346,46 +346,33 @@ func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpe
 // are nodes.
 func (h *Handler) warnOfExtendedParts(ctx context.Context, spec *placementv1.LimitedResourceSpec) []string {
 	parts := h.Evaluators.ExtendedParts(spec)
-	known, err := h.extendedOfNodes(ctx, slices.ContainsFunc(parts, func(part string) bool { return part != "" }))
+	existing, known, err := h.extendedOfNodes(ctx, slices.ContainsFunc(parts, func(part string) bool { return part != "" }))
 	if err != nil {
 		return []string{fmt.Sprintf("spec.matchContains: cannot check that nodes have the resources: %v", err)}
 	}
 	var out []string
 	for i, part := range parts {
-		if known != nil && part != "" && !slices.ContainsFunc(known, func(name string) bool { return strings.Contains(name, part) }) {
-			out = append(out, fmt.Sprintf("spec.matchContains[%d]: no node has a resource whose name contains %s now%s", i, part, others(known)))
+		if known && part != "" && !slices.ContainsFunc(existing, func(name string) bool { return strings.Contains(name, part) }) {
+			out = append(out, fmt.Sprintf("spec.matchContains[%d]: no node has a resource whose name contains %s now%s", i, part, others(existing)))
 		}
 	}
 	return out
 }
 
-// extendedOfNodes returns the sorted names of the extended resources that nodes have; nil if there are no nodes, or if they are not wanted.
-func (h *Handler) extendedOfNodes(ctx context.Context, wanted bool) ([]string, error) {
+// extendedOfNodes returns the sorted names of the extended resources that nodes have. ok is false if they are not known, or not wanted.
+func (h *Handler) extendedOfNodes(ctx context.Context, wanted bool) (names []string, ok bool, err error) {
 	if h.Nodes == nil || !wanted {
-		return nil, nil
+		return nil, false, nil
 	}
-	nodes, err := h.Nodes.All(ctx)
-	if err != nil || len(nodes) == 0 {
-		return nil, err
-	}
-	known := sets.New[string]()
-	for _, node := range nodes {
-		allocatable, _ := node["allocatable"].(map[string]any)
-		for name := range allocatable {
-			if strings.Contains(name, "/") {
-				known.Insert(name)
-			}
-		}
-	}
-	return sets.List(known), nil
+	return h.Nodes.ExtendedResources(ctx)
 }
 
 // others returns the end of a sentence that lists the names of the resources that there are; "" if there are none.
-func others(known []string) string {
-	if len(known) == 0 {
+func others(existing []string) string {
+	if len(existing) == 0 {
 		return ""
 	}
-	return "; there are " + strings.Join(known[:min(len(known), maxNamed)], ", ")
+	return "; there are " + strings.Join(existing[:min(len(existing), maxNamed)], ", ")
 }
 
 // maxNamed is how many resources a warning names.

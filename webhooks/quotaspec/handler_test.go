@@ -63,13 +63,12 @@ func (world) All(context.Context) (iter.Seq2[string, map[string]string], error) 
 
 func (world) Names(context.Context) ([]string, error) { return []string{"gold"}, nil }
 
-func (world) nodes() nodes {
-	return nodes{{"name": "n", "allocatable": map[string]any{"cpu": "4", "nvidia.com/gpu": "8", "nvidia.com/mig-1g.10gb": "1"}}}
-}
+func (world) nodes() nodes { return nodes{"nvidia.com/gpu", "nvidia.com/mig-1g.10gb"} }
 
-type nodes []map[string]any
+// nodes are the extended resources of nodes.
+type nodes []string
 
-func (n nodes) All(context.Context) ([]map[string]any, error) { return n, nil }
+func (n nodes) ExtendedResources(context.Context) ([]string, bool, error) { return n, n != nil, nil }
 
 // names are the names of existing classes.
 type names []string

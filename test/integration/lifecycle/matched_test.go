@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -151,5 +152,32 @@ var _ = Describe("A quota that can't count", Label("versions"), func() {
 		f.MustKubectl(ctx, "", "label", "namespace", namespace, "team="+namespace)
 		Expect(apply(ctx, fmt.Sprintf(cluster, "team", namespace))).NotTo(ContainSubstring("Warning"))
 		Eventually(of).WithContext(ctx).WithArguments(shared, placementv1.ConditionReady).Should(HavePrefix("True/InForce"))
+	})
+
+	It("says which resources no node has", func(ctx SpecContext) {
+		start(ctx)
+		namespace := f.NewNamespace(ctx, nil)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: framework.NewName("gpus")}}
+		node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
+		Expect(f.Client.Create(ctx, node)).To(Succeed())
+		DeferCleanup(f.Client.Delete, node)
+		q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gpus"}}
+		apply(ctx, fmt.Sprintf("apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: %s, namespace: %s}\n", q.Name, namespace)+
+			"spec: {hard: {requests.nvidia.com/gpus: 4}}\n")
+		Eventually(of).WithContext(ctx).WithArguments(q, placementv1.ConditionMatched).Should(
+			Equal("True/Matched: what the quota names exists, but no node has nvidia.com/gpus now"))
+
+		limit := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: framework.NewName("gpus")}}
+		apply(ctx, fmt.Sprintf("apiVersion: placement.berth.dev/v1alpha1\nkind: LimitedResource\nmetadata: {name: %s}\n", limit.Name)+
+			"spec: {resource: pods, matchContains: [nvidia.com/gpus], namespaceSelector: {matchLabels: {"+corev1.LabelMetadataName+": "+namespace+"}}}\n")
+		DeferCleanup(f.Client.Delete, limit)
+		matched := func(ctx context.Context) string {
+			Expect(f.Client.Get(ctx, client.ObjectKeyFromObject(limit), limit)).To(Succeed())
+			if c := meta.FindStatusCondition(limit.Status.Conditions, placementv1.ConditionMatched); c != nil {
+				return c.Message
+			}
+			return ""
+		}
+		Eventually(matched).WithContext(ctx).Should(HaveSuffix("but no node has a resource whose name contains nvidia.com/gpus now"))
 	})
 })
