@@ -295,11 +295,11 @@ var _ = Describe("kubectl berth whatif", func() {
 			return p.Status.Plan, err
 		}).WithContext(ctx).Should(HaveValue(HaveField("Digest", plan.Digest)))
 		Expect(f.MustKubectl(ctx, "", "berth", "plan", "labels")).To(HavePrefix("Plan " + plan.Digest + " of PlacementPolicy labels: 1 object to patch\nCause: generation 1 of the policy came into force\n" +
-			"They wait for an update that changes what PlacementPolicy labels reads or writes (spec.remediation.mode of PlacementPolicy labels is Manual)\n" +
+			"It waits for an update that changes what PlacementPolicy labels reads or writes (spec.remediation.mode of PlacementPolicy labels is Manual)\n" +
 			"deployments.apps " + namespace + "/web\n  set label tier to gold\n"))
 		out, err = f.Shell(ctx, "kubectl berth whatif --delete plpol/none; echo exit code $?")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(out).To(And(ContainSubstring("placementpolicies.placement.berth.dev /none does not exist"), ContainSubstring("exit code 1")))
+		Expect(out).To(And(ContainSubstring("placementpolicies.placement.berth.dev none does not exist"), ContainSubstring("exit code 1")))
 	})
 
 	It("approves the plan that it shows, and nothing that does not wait for an approval", func(ctx SpecContext) {
