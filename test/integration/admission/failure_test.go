@@ -17,6 +17,7 @@ limitations under the License.
 package admission_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -138,10 +139,15 @@ var _ = Describe("A result that the decision contract does not know", func() {
 			"package p\n\nerrors[\"no\"] { input.metadata.labels.x }":             "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0",
 			"package p\n\nannotations := [\"a\"]\n\ndeny contains \"no\" if true": "annotations must be an object, is an array",
 		} {
-			changed, err := f.Policy(ctx, name)
-			Expect(err).NotTo(HaveOccurred())
-			changed.Spec.Rego = text
-			Expect(f.Client.Update(ctx, changed)).To(MatchError(ContainSubstring(message)))
+			// An update can conflict with one of the status.
+			Eventually(func(ctx context.Context) error {
+				changed, err := f.Policy(ctx, name)
+				if err != nil {
+					return err
+				}
+				changed.Spec.Rego = text
+				return f.Client.Update(ctx, changed)
+			}).WithContext(ctx).Should(MatchError(ContainSubstring(message)))
 		}
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).To(Succeed())
 		Expect(stored(ctx, framework.ConfigMap, namespace, "c")).To(Equal(map[string]string{"example.com/zone": "a"}))
