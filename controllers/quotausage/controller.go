@@ -680,8 +680,8 @@ func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (sets.Se
 	})
 }
 
-// reconcileLimit computes the status of a LimitedResource, and writes it if it changed. It returns when the status has to be computed again,
-// because nodes may get other resources; 0 for never.
+// reconcileLimit computes the status of a LimitedResource, and writes it if it changed. It returns when the status has to be computed
+// again, because nodes may get other resources; 0 for never.
 func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) (again time.Duration, err error) {
 	limit := &placementv1.LimitedResource{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: key.Name}, limit); err != nil {
