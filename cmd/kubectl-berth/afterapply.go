@@ -130,22 +130,14 @@ func (a *afterApply) Get(ctx context.Context, resource schema.GroupVersionResour
 	return a.Cluster.Get(ctx, resource, namespace, name)
 }
 
-// NamespacesInUse returns the names of the namespaces that objects are in, other than those of Berth's kinds, if the cluster is that of
-// files. An API server has them itself.
+// NamespacesInUse returns the names of the namespaces that the objects are in, if the cluster is that of files; see simulation.NamespacesOf.
+// An API server has its namespaces itself.
 func (a *afterApply) NamespacesInUse() []string {
 	files, ok := a.Cluster.(*simulation.Static)
 	if !ok {
 		return nil
 	}
-	out := files.NamespacesInUse()
-	for resource, objects := range a.objects {
-		for name := range objects {
-			if resource.Group != placementv1.GroupVersion.Group && name.Namespace != "" {
-				out = append(out, name.Namespace)
-			}
-		}
-	}
-	return out
+	return append(files.NamespacesInUse(), simulation.NamespacesOf(a.objects, a.Catalog().Inventories())...)
 }
 
 // warnOfReplaced adds a warning to the result of each object that a later one of the same kind and name replaces.

@@ -185,8 +185,8 @@ func (o *checkOptions) checker(ctx context.Context, objects []*unstructured.Unst
 			return nil, err
 		}
 		applied := newAfterApply(ctx, cluster, objects)
-		policies := completeValidator(cluster, options)
-		compareWith(policies, applied)
+		policies := completeValidator(ctx, cluster, options)
+		compareWith(ctx, policies, applied)
 		return &checker{cluster, policies, completeQuotaSpecs(ctx, applied, options)}, nil
 	}
 	// Directories also have files of other tools, without objects.
@@ -235,9 +235,9 @@ func typesOf(cluster simulation.Cluster) whatif.Types {
 }
 
 // completeValidator returns the validator of the webhook for a cluster that has all its objects.
-func completeValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
+func completeValidator(ctx context.Context, cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	out := newValidator(cluster, options)
-	compareWith(out, cluster)
+	compareWith(ctx, out, cluster)
 	if files, ok := cluster.(*simulation.Static); ok && !files.FromSnapshot() {
 		// A snapshot has only the objects that its policies match, and an API server has too many.
 		out.Objects = func(ctx context.Context, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error) {
@@ -251,8 +251,11 @@ func completeValidator(cluster simulation.Cluster, options simulation.Options) *
 }
 
 // compareWith has a validator compare policies with the objects of a cluster.
-func compareWith(v *policyvalidator.Validator, cluster simulation.Cluster) {
-	v.Clusters, v.Namespaces, v.Nodes, v.PriorityClasses = clustersOf{cluster}, namespacesOf{cluster}, nodesOf{cluster}, priorityClassesOf(cluster)
+func compareWith(ctx context.Context, v *policyvalidator.Validator, cluster simulation.Cluster) {
+	if namespaces := (namespacesOf{cluster}); namespaces.known(ctx) {
+		v.Namespaces = namespaces
+	}
+	v.Clusters, v.Nodes, v.PriorityClasses = clustersOf{cluster}, nodesOf{cluster}, priorityClassesOf(cluster)
 	quotas := quotasOf{cluster: cluster}
 	v.Scores, v.Policies, v.Quotas = scoresOf{cluster}, cluster.Policies, &watches.Quotas{Cache: quotas, Live: quotas}
 }
@@ -461,6 +464,19 @@ func (n namespacesOf) All(ctx context.Context) (iter.Seq2[string, map[string]str
 			}
 		}
 	}, nil
+}
+
+// known reports whether the namespaces are known. They are not if there are none, as in files that have only clusters.
+func (n namespacesOf) known(ctx context.Context) bool {
+	all, err := n.All(ctx)
+	if err != nil {
+		// The checks report it.
+		return true
+	}
+	for range all {
+		return true
+	}
+	return false
 }
 
 // nodesOf implements policyvalidator.Nodes and quotaspec.Nodes.

@@ -52,7 +52,10 @@ func completeQuotaSpecs(ctx context.Context, cluster simulation.Cluster, options
 	if classes, err := whatif.DeviceClasses(ctx, cluster); err == nil {
 		out.Evaluators = quota.NewEvaluators(clock.RealClock{}, quota.Devices{Classes: classes})
 	}
-	out.Namespaces, out.Nodes, out.Classes = namespacesOf{cluster}, nodesOf{cluster}, priorityClassesOf(cluster)
+	if namespaces := (namespacesOf{cluster}); namespaces.known(ctx) {
+		out.Namespaces = namespaces
+	}
+	out.Nodes, out.Classes = nodesOf{cluster}, priorityClassesOf(cluster)
 	out.StorageClasses = namesOf{cluster: cluster, resource: storagev1.SchemeGroupVersion.WithResource("storageclasses")}
 	out.VolumeAttributesClasses = namesOf{cluster: cluster, resource: storagev1.SchemeGroupVersion.WithResource("volumeattributesclasses")}
 	out.Live = quotasOf{cluster: cluster}

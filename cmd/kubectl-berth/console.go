@@ -202,7 +202,7 @@ func (o *consoleOptions) contextName() string {
 
 // checkInConsole checks a policy against the cluster that was read.
 func checkInConsole(ctx context.Context, r *console.Reading, obj *unstructured.Unstructured) (mistakes, warnings []string) {
-	checked := checkPolicy(ctx, r.Cluster, completeValidator(r.Cluster, r.Options), obj)
+	checked := checkPolicy(ctx, r.Cluster, completeValidator(ctx, r.Cluster, r.Options), obj)
 	return checked.Errors, checked.Warnings
 }
 

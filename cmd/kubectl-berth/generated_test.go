@@ -95,7 +95,7 @@ func said(t *testing.T, world []*unstructured.Unstructured, manifest string) []s
 	if err != nil {
 		return []string{err.Error()}
 	}
-	c := &checker{cluster, completeValidator(cluster, options), completeQuotaSpecs(t.Context(), cluster, options)}
+	c := &checker{cluster, completeValidator(t.Context(), cluster, options), completeQuotaSpecs(t.Context(), cluster, options)}
 	c.policies.Types = schemas.NewChecker(cluster.Catalog(), openapitest.NewEmbeddedFileClient())
 	result := c.check(t.Context(), obj)
 	out := append(result.Errors, result.Warnings...)

@@ -733,6 +733,11 @@ func TestCheckAgainstFiles(t *testing.T) {
 			"label kubernetes.io/metadata.name now, so that this selects no namespace; there are \"shop\"") {
 		t.Errorf("output %s, error %v", stdout, err)
 	}
+	// The namespace of clusters is none of workloads.
+	stdout, _, err = command(t, "check", "-f", "namespaced.yaml", "--from=clusters.yaml")
+	if err != nil || strings.Contains(stdout, "namespaceSelector") {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
 	for _, args := range [][]string{{"-f", "labels.yaml"}, {"-f", "labels.yaml", "--from=clusters.yaml"}} {
 		if stdout, _, err := command(t, append([]string{"check"}, args...)...); err != nil || strings.Contains(stdout, "does not serve") {
 			t.Errorf("%v: output %s, error %v", args, stdout, err)

@@ -160,15 +160,18 @@ func (s *Static) add(obj *unstructured.Unstructured) error {
 // those of Kubernetes itself and of the objects, and an API server may serve more.
 func (s *Static) FromSnapshot() bool { return s.fromSnapshot }
 
-// NamespacesInUse returns the sorted names of the namespaces that objects are in, other than those of Berth's kinds. The Namespaces
-// themselves need not be among the objects.
-func (s *Static) NamespacesInUse() []string {
+// NamespacesInUse returns NamespacesOf the objects. The Namespaces themselves need not be among the objects.
+func (s *Static) NamespacesInUse() []string { return NamespacesOf(s.objects, s.catalog.Inventories()) }
+
+// NamespacesOf returns the sorted names of the namespaces that objects are in, other than those of Berth's kinds and the objects that
+// represent clusters, whose namespaces say nothing of those of workloads.
+func NamespacesOf(objects map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured, inventories *replication.Inventories) []string {
 	found := sets.New[string]()
-	for resource, objects := range s.objects {
-		if resource.Group == placementv1.GroupVersion.Group {
+	for resource, named := range objects {
+		if resource.Group == placementv1.GroupVersion.Group || resource == replication.AddOnPlacementScores || slices.Contains(inventories.Resources(), resource) {
 			continue
 		}
-		for name := range objects {
+		for name := range named {
 			found.Insert(name.Namespace)
 		}
 	}
