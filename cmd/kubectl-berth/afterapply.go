@@ -130,8 +130,8 @@ func (a *afterApply) Get(ctx context.Context, resource schema.GroupVersionResour
 	return a.Cluster.Get(ctx, resource, namespace, name)
 }
 
-// NamespacesInUse returns the names of the namespaces that the objects are in, if the cluster is that of files; see simulation.NamespacesOf.
-// An API server has its namespaces itself.
+// NamespacesInUse returns the names of the namespaces that the objects are in, if the cluster is that of files; see
+// simulation.NamespacesOf. An API server has its namespaces itself.
 func (a *afterApply) NamespacesInUse() []string {
 	files, ok := a.Cluster.(*simulation.Static)
 	if !ok {
