@@ -52,7 +52,7 @@ func Values(kind, subject string, values, known []string, none string) string {
 	if len(known) == 0 {
 		return Any(kind, subject, strings.TrimPrefix(none, ", "))
 	}
-	return fmt.Sprintf("no %s has %s now%s%s", kind, Subject(subject, Quoted(unknown, " or ")), none, others(unknown[0], known))
+	return fmt.Sprintf("no %s has %s now%s%s", kind, Subject(subject, Quoted(unknown, " or ")), none, Others(unknown[0], known))
 }
 
 // Name is the subject that names of objects are compared with.
@@ -74,9 +74,9 @@ func Subject(subject, values string) string {
 	return fmt.Sprintf("the value %s of %s", values, subject)
 }
 
-// others returns the end of a sentence that lists the known values if there are few. Otherwise it names the one that is most like value, or
+// Others returns the end of a sentence that lists the known values if there are few. Otherwise it names the one that is most like value, or
 // the first ones and the number of the others.
-func others(value string, known []string) string {
+func Others(value string, known []string) string {
 	if len(known) <= maxListed {
 		return "; there are " + Quoted(known, ", ")
 	}
@@ -131,8 +131,8 @@ func (l *Labels) Selector(s *metav1.LabelSelector, path *field.Path) (out []Prob
 	}
 	say := func(at *field.Path, key string, values []string, none string) {
 		text := Values(l.kind, "label "+key, values, sets.List(l.values[key]), none)
-		if text != "" && len(l.values[key]) == 0 && l.values[corev1.LabelMetadataName].HasAny(values...) {
-			text += fmt.Sprintf("; did you mean %s?", corev1.LabelMetadataName)
+		if text != "" && len(l.values[key]) == 0 {
+			text += l.meantKey(key, values)
 		}
 		if text != "" {
 			out = append(out, Problem{at, text})
@@ -156,8 +156,37 @@ func (l *Labels) Selector(s *metav1.LabelSelector, path *field.Path) (out []Prob
 		case r.Operator == metav1.LabelSelectorOpNotIn:
 			say(at, r.Key, r.Values, fmt.Sprintf("so that this excludes no %s", l.kind))
 		case r.Operator == metav1.LabelSelectorOpExists && !known:
-			out = append(out, Problem{at, Any(l.kind, "label "+r.Key, none)})
+			out = append(out, Problem{at, Any(l.kind, "label "+r.Key, none) + l.meantKey(r.Key, nil)})
 		}
 	}
 	return out
+}
+
+// minSimilar is the length from which names with other characters count as misspelt: env and dev are two names.
+const minSimilar = 4
+
+// meantKey returns a question that suggests a label that objects have in place of one that none has; "" for no suggestion. values are those
+// that the selector lists.
+func (l *Labels) meantKey(key string, values []string) string {
+	if l.values[corev1.LabelMetadataName].HasAny(values...) {
+		return fmt.Sprintf("; did you mean %s?", corev1.LabelMetadataName)
+	}
+	prefix, name := splitKey(key)
+	var names []string
+	for known := range l.values {
+		if p, n := splitKey(known); p == prefix {
+			names = append(names, n)
+		}
+	}
+	near, similar := suggest.Nearest(name, names)
+	if !similar || len(name) < minSimilar {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", prefix+near)
+}
+
+// splitKey splits the key of a label after the slash, which belongs to the prefix. The prefix is empty if there is no slash.
+func splitKey(key string) (prefix, name string) {
+	i := strings.LastIndex(key, "/") + 1
+	return key[:i], key[i:]
 }

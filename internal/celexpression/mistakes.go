@@ -123,6 +123,9 @@ var invalidName = regexp.MustCompile(`[^-a-z0-9]`)
 // namespaceOfObject is the expression for the namespace of an object.
 const namespaceOfObject = "object.metadata.namespace"
 
+// namespaceVariables are how expressions read the namespace of the object.
+var namespaceVariables = []string{namespaceOfObject, "request.namespace"}
+
 // compared returns the source of a value, and the constants that an expression compares it with by ==, !=, or in.
 func (m *mistakes) compared(left, right ast.Expr) (name string, constants []string) {
 	if _, ok := literal(left); ok {
@@ -170,7 +173,7 @@ func (m *mistakes) wildcards(left, right ast.Expr) {
 // and those that it can exclude. It returns none for an expression that can't be parsed, and knows nothing of parts that are not joined by
 // && and ||.
 func Namespaces(expression string) (selected, excluded []string) {
-	return constantsOf(expression, namespaceOfObject, "request.namespace")
+	return constantsOf(expression, namespaceVariables...)
 }
 
 // TypeNames returns the constants that an expression compares with a field of the object that identifies its type, kind or apiVersion. Like
@@ -188,21 +191,10 @@ func constantsOf(expression string, sources ...string) (selected, excluded []str
 		return nil, nil
 	}
 	m := &mistakes{info: parsed.NativeRep().SourceInfo()}
-	var collect func(e ast.Expr, selects bool)
-	collect = func(e ast.Expr, selects bool) {
-		if e.Kind() != ast.CallKind {
-			return
-		}
-		args := e.AsCall().Args()
+	m.conditions(parsed.NativeRep().Expr(), func(e ast.Expr, selects, _ bool) {
 		switch function := e.AsCall().FunctionName(); function {
-		case operators.LogicalNot:
-			collect(args[0], !selects)
-		case operators.LogicalAnd, operators.LogicalOr:
-			for _, part := range args {
-				collect(part, selects)
-			}
 		case operators.Equals, operators.NotEquals, operators.In:
-			name, constants := m.compared(args[0], args[1])
+			name, constants := m.compared(e.AsCall().Args()[0], e.AsCall().Args()[1])
 			switch {
 			case !slices.Contains(sources, name):
 			case selects == (function != operators.NotEquals):
@@ -211,9 +203,83 @@ func constantsOf(expression string, sources ...string) (selected, excluded []str
 				excluded = append(excluded, constants...)
 			}
 		}
-	}
-	collect(parsed.NativeRep().Expr(), true)
+	})
 	return selected, excluded
+}
+
+// NameTest is a test of a name by startsWith, endsWith, contains, or matches with a constant.
+type NameTest struct {
+	function, constant string
+}
+
+// phrases say what the names have in common for which a test is true.
+var phrases = map[string]string{"startsWith": "starts with", "endsWith": "ends with", "contains": "contains", "matches": "matches"}
+
+// String describes the names that meet the test, as in `starts with "prod-"`.
+func (t NameTest) String() string { return fmt.Sprintf("%s %q", phrases[t.function], t.constant) }
+
+// MayMeet reports whether a name may meet the test. It returns true if the test fails.
+func (t NameTest) MayMeet(name string) bool {
+	switch t.function {
+	case "startsWith":
+		return strings.HasPrefix(name, t.constant)
+	case "endsWith":
+		return strings.HasSuffix(name, t.constant)
+	case "contains":
+		return strings.Contains(name, t.constant)
+	}
+	if pattern.Check(t.constant, pattern.MaxWritten, len(name), false) != nil {
+		return true
+	}
+	re, err := compiledPattern(t.constant)
+	return err != nil || re.MatchString(name)
+}
+
+// NamespaceTests returns the tests of the namespace of the object without which an expression is false: those that select objects, and that
+// are no alternatives to others, which may be for namespaces to come. It returns none for an expression that can't be parsed, and knows
+// nothing of parts that are not joined by && and ||.
+func NamespaceTests(expression string) []NameTest {
+	_, parsed, err := parse(expression, environment.StoredExpressions)
+	if err != nil {
+		return nil
+	}
+	m := &mistakes{info: parsed.NativeRep().SourceInfo()}
+	var out []NameTest
+	m.conditions(parsed.NativeRep().Expr(), func(e ast.Expr, selects, required bool) {
+		call := e.AsCall()
+		if !selects || !required || !call.IsMemberFunction() || phrases[call.FunctionName()] == "" || len(call.Args()) != 1 {
+			return
+		}
+		constant, ok := literal(call.Args()[0])
+		if name, written := m.source(call.Target()); ok && written && slices.Contains(namespaceVariables, name) {
+			out = append(out, NameTest{call.FunctionName(), constant})
+		}
+	})
+	return out
+}
+
+// conditions calls visit for each call in an expression that !, && and || join with others. selects reports whether the call must be true,
+// and not false, for the whole to be true by it. required reports whether the whole is false otherwise.
+func (m *mistakes) conditions(root ast.Expr, visit func(e ast.Expr, selects, required bool)) {
+	var collect func(e ast.Expr, selects, required bool)
+	collect = func(e ast.Expr, selects, required bool) {
+		if e.Kind() != ast.CallKind {
+			return
+		}
+		switch args := e.AsCall().Args(); e.AsCall().FunctionName() {
+		case operators.LogicalNot:
+			collect(args[0], !selects, required)
+		case operators.LogicalAnd, operators.LogicalOr:
+			// The negation of a || b requires both to be false.
+			all := (e.AsCall().FunctionName() == operators.LogicalAnd) == selects
+			for _, part := range args {
+				collect(part, selects, required && all)
+			}
+		default:
+			visit(e, selects, required)
+		}
+	}
+	collect(root, true, true)
 }
 
 // exclusive finds an expression such as `a != "x" || a != "y"`, which compares one value with two different texts. join is its outer

@@ -17,6 +17,7 @@ limitations under the License.
 package findings
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -39,7 +40,7 @@ func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Mod
 		return []Finding{mistake("spec.clusters.leaveUnreadyAfter has no effect: only rules that give clusters honor it. Decide by " +
 			"cluster.ready and cluster.taints what a cluster that is not ready means, or remove spec.clusters.leaveUnreadyAfter")}
 	case givesClusters(module):
-		return nil
+		return findingsOfUnready(spec)
 	}
 	if module.FromRules() {
 		return []Finding{mistake("spec.clusters has no effect: no rule gives clusters. Set require, prefer, tolerate, spread or limit in a " +
@@ -47,6 +48,30 @@ func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Mod
 	}
 	return []Finding{mistake("spec.clusters has no effect: the policy has no rule clusters. Write the names of the clusters that it allows there, " +
 		"as in clusters := {\"eu-1\"}, or remove spec.clusters")}
+}
+
+// findingsOfUnready finds spec.clusters.leaveUnreadyAfter in a policy of which each rule for clusters requires that they are ready, so that
+// objects leave others at once.
+func findingsOfUnready(spec placementv1.PlacementPolicySpec) []Finding {
+	limit := spec.Clusters.LeaveUnreadyAfter
+	if limit == nil || limit.Duration == 0 || len(spec.Rules) == 0 {
+		return nil
+	}
+	var first string
+	for i, rule := range spec.Rules {
+		if !rules.GivesClusters(rule) {
+			continue
+		}
+		j := slices.IndexFunc(rule.Require, func(q placementv1.Requirement) bool {
+			return q.Field == placementv1.ClusterFieldReady && q.Operator == placementv1.OperatorIn && slices.Equal(q.Values, []string{"true"})
+		})
+		if j < 0 {
+			return nil
+		}
+		first = cmp.Or(first, specPath.Child("rules").Index(i).Child("require").Index(j).String())
+	}
+	return []Finding{advice("spec.clusters.leaveUnreadyAfter has no effect: %s moves objects at once from a cluster that is not ready. Remove the "+
+		"requirement, without which the taints of such a cluster keep new objects away, or remove leaveUnreadyAfter", first)}
 }
 
 // givesClusters reports whether a policy can give clusters.

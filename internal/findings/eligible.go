@@ -46,7 +46,35 @@ func findingsOfEligible(list []placementv1.Rule, clusters []map[string]any) []Fi
 			out = append(out, findingsOfUnmet(placeOf(path.Child("require")), required, clusters)...)
 		}
 	}
+	for _, c := range rules.Comparisons(list) {
+		if as, ordered := c.Ordered(); c.Preferred && !c.OfNodes && !c.Proportional() && ordered {
+			out = append(out, findingsOfUnmetOrder(c, as, noneBetter, clusters)...)
+		}
+	}
 	return out
+}
+
+// findingsOfUnmetOrder returns a finding for a comparison by order that no cluster meets, although some have a value that it can read as
+// the type. none is a clause about what follows.
+func findingsOfUnmetOrder(c rules.Compared, as placementv1.ValueType, none string, clusters []map[string]any) []Finding {
+	if slices.ContainsFunc(clusters, func(cluster map[string]any) bool { return mayMeet(c, cluster) }) ||
+		!slices.ContainsFunc(valuesOf(clusters, c.Path()), func(v string) bool { return rules.Reads(as, v) }) ||
+		slices.ContainsFunc(c.Values, func(v string) bool { return rules.ExceedsClusters(c.Requirement, v) }) {
+		return nil
+	}
+	return []Finding{placeOf(c.Field).finding(Advice, unmetText(c, none, clusters))}
+}
+
+// unmetText returns the message that no cluster meets a comparison. none is a clause about what follows.
+func unmetText(c rules.Compared, none string, clusters []map[string]any) string {
+	switch {
+	case c.Free != "":
+		return fmt.Sprintf("no cluster meets this now, not even while nothing runs there, %s", none)
+	case c.Allocatable != "":
+		// Amounts change with each node.
+		return fmt.Sprintf("no cluster meets this now, %s", none)
+	}
+	return fmt.Sprintf("no cluster meets this now, %s; clusters have the values %s of %s", none, absent.Quoted(valuesOf(clusters, c.Path()), ", "), c.Noun())
 }
 
 // mayMeet reports whether a cluster may meet a requirement.
@@ -61,15 +89,11 @@ func findingsOfUnmet(at place, required []rules.Compared, clusters []map[string]
 		if slices.ContainsFunc(clusters, func(cluster map[string]any) bool { return mayMeet(c, cluster) }) {
 			continue
 		}
-		known := valuesOf(clusters, c.Path())
-		as, ordered := c.Ordered()
-		if ordered && slices.ContainsFunc(known, func(v string) bool { return rules.Reads(as, v) }) || c.Operator == placementv1.OperatorNotIn {
-			text := "no cluster meets this now, " + noneEligible
-			if c.Free == "" && c.Allocatable == "" {
-				// Amounts change with each node.
-				text += fmt.Sprintf("; clusters have the values %s of %s", absent.Quoted(known, ", "), c.Noun())
-			}
-			return []Finding{placeOf(c.Field).finding(Advice, text)}
+		if as, ordered := c.Ordered(); ordered {
+			return findingsOfUnmetOrder(c, as, noneEligible, clusters)
+		}
+		if c.Operator == placementv1.OperatorNotIn {
+			return []Finding{placeOf(c.Field).finding(Advice, unmetText(c, noneEligible, clusters))}
 		}
 		return nil
 	}

@@ -33,7 +33,7 @@ import (
 var fleet = []map[string]any{
 	{"name": "eu-1", "region": "eu", "zones": []any{"a", "b"}, "labels": map[string]any{"level": "2", "env": "prod"}, "ready": false},
 	{"name": "eu-2", "region": "eu", "labels": map[string]any{"level": "3", "env": "test"}, "taints": []any{map[string]any{"key": "example.com/gpu", "effect": "NoSchedule"}}},
-	{"name": "us-1", "region": "us", "labels": map[string]any{"level": "high"}},
+	{"name": "us-1", "region": "us", "labels": map[string]any{"level": "high"}, "allocatable": map[string]any{"cpu": "64", "memory": "256Gi"}},
 }
 
 // TestEligible checks what is found in rules that no cluster of the fleet meets.
@@ -46,7 +46,15 @@ func TestEligible(t *testing.T) {
 		"Value":         {"require: [{field: region, operator: In, values: [ap]}]", ""},
 		"Contradiction": {"require: [{field: region, operator: In, values: [eu]}, {field: region, operator: In, values: [us]}]", ""},
 		"Ready":         {"require: [{field: ready, operator: In, values: ['true']}]", ""},
-		"Free":          {"require: [{free: cpu, operator: Gte, values: ['100']}]", ""},
+		"Free":          {"require: [{free: cpu, operator: Gte, values: ['64']}, {free: memory, operator: Lt, values: [1Gi]}]", ""},
+		"TooMuchFree":   {"require: [{free: cpu, operator: Gt, values: ['64']}]", "spec.rules[0].require[0]: no cluster meets this now, not even while nothing runs there, so that no cluster is eligible"},
+		"FreeOfNone":    {"require: [{free: nvidia.com/gpu, operator: Gte, values: ['1']}]", ""},
+		"Allocatable":   {"require: [{allocatable: memory, operator: Gte, values: [1Ti]}]", "spec.rules[0].require[0]: no cluster meets this now, so that no cluster is eligible"},
+		"Unit":          {"require: [{allocatable: cpu, operator: Gte, values: [8Gi]}]", ""},
+		"Prefer":        {"limit: 1, prefer: [{label: level, operator: Gte, values: ['3'], weight: 1}, {free: cpu, operator: Gte, values: ['8'], weight: 1}]", ""},
+		"PreferNone": {"limit: 1, prefer: [{label: level, operator: Gt, values: ['3'], weight: 1}]", "spec.rules[0].prefer[0]: no cluster meets this now, so that this makes no cluster " +
+			`better than others; clusters have the values "2", "3", "high" of label level`},
+		"PreferMost":    {"limit: 1, prefer: [{label: level, operator: Most, weight: 1}, {label: level, operator: Gt, valueFrom: {label: level}, weight: 1}]", ""},
 		"FromObject":    {"require: [{label: level, operator: Gt, valueFrom: {label: level}}]", ""},
 		"Nodes":         {"candidates: Nodes, require: [{label: level, operator: Gt, values: ['3']}]", ""},
 		"Domains":       {"spread: {field: region, minDomains: 3}", `spec.rules[0].spread: the clusters that meet the requirements now have too few domains by region for minDomains: 3 and minClusters: 1, so that the rule finds too few clusters. Domains with enough clusters: "eu", "us"`},

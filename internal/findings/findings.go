@@ -240,7 +240,8 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		ambiguous = append(ambiguous, advice("%s", text))
 	}
 	out := slices.Concat(
-		f.findingsOfNamespaces(ctx, module, p.Binding), ambiguous, findingsOfUndefined(spec), f.findingsOfSubresources(ctx, m, module),
+		f.findingsOfNamespaces(ctx, module, p.Binding), f.findingsOfQuotas(ctx, module), ambiguous, findingsOfUndefined(spec),
+		f.findingsOfSubresources(ctx, m, module),
 		findingsOfClusters(spec, module), f.findingsOfDelivery(spec, m, module, specPath.Child("delivery")), findingsOfRemediation(spec),
 		f.findingsOfBudget(p.Name, spec), findingsOfMoves(spec, module), findingsOfEviction(spec, m, module),
 		f.findingsOfTypes(spec, m, module), f.findingsOfGaps(spec, m, module), findingsOfCopies(spec, m, module), f.findingsOfKinds(m, module),
@@ -250,7 +251,7 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		f.findingsOfWhen(ctx, spec, m), f.findingsOfNamespaceNames(ctx, spec), findingsOfExpressions(ctx, spec, m),
 		findingsOfOptional(ctx, spec, m, m.Served(f.Catalog.Served())), f.findingsOfObjects(ctx, spec, m), f.findingsOfTypeNames(spec, m),
 		f.findingsOfMissingValues(ctx, p.Name, spec, m), f.findingsOfOthers(ctx, p.Name, spec),
-		findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec), findingsOfGeneratedNames(spec, m))
+		findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec), findingsOfGeneratedNames(spec, m), f.findingsOfUsers(ctx, spec, module))
 	if !module.FromRules() {
 		return out
 	}

@@ -30,7 +30,9 @@ import (
 	"github.com/berth-dev/berth/internal/celexpression"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/lint"
+	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
@@ -66,6 +68,55 @@ func (f *Finder) findingsOfNamespaces(ctx context.Context, module *policy.Module
 	return out
 }
 
+// findingsOfQuotas finds references in the Rego to quotas that do not exist, in namespaces that do.
+func (f *Finder) findingsOfQuotas(ctx context.Context, module *policy.Module) []Finding {
+	keyed := slices.DeleteFunc(slices.Clone(module.Keyed), func(k analysis.KeyedRead) bool { return k.Quotas == "" })
+	if f.Quotas == nil || f.Namespaces == nil || len(keyed) == 0 {
+		return nil
+	}
+	namespaces, err := f.Namespaces.All(ctx)
+	if err != nil {
+		// The comparison with namespaces reports the error.
+		return nil
+	}
+	quotas, err := f.Quotas.All(ctx)
+	if err != nil {
+		return []Finding{notice("spec.rego: cannot check that the quotas that the policy reads exist: %v", err)}
+	}
+	// The names of the quotas by namespace, which is empty for ClusterScopedQuotas.
+	names := map[string][]string{"": nil}
+	for name := range namespaces {
+		names[name] = nil
+	}
+	for _, q := range quotas {
+		names[q.GetNamespace()] = append(names[q.GetNamespace()], q.GetName())
+	}
+	var out []Finding
+	for _, k := range keyed {
+		kind, namespace, name := quota.KindScopedQuota, k.First, k.Second
+		if k.Quotas == language.ClusterQuotas {
+			kind, namespace, name = quota.KindClusterScopedQuota, "", k.First
+			k.Second = ""
+		}
+		known, exists := names[namespace]
+		if !exists || name == "" || slices.Contains(known, name) {
+			continue
+		}
+		text := fmt.Sprintf("%s is undefined until the %s %s exists", k, kind, name)
+		if near, similar := suggest.Nearest(name, slices.Sorted(slices.Values(known))); similar {
+			meant := k
+			if namespace == "" {
+				meant.First = near
+			} else {
+				meant.Second = near
+			}
+			text += fmt.Sprintf("; did you mean %s?", meant)
+		}
+		out = append(out, Finding{Position: lint.Position{Row: k.Row, Col: k.Col}, Message: text, Level: Advice})
+	}
+	return out
+}
+
 // expression is a CEL expression of a policy, and its field.
 type expression struct {
 	at   *field.Path // The path of the expression's field.
@@ -90,12 +141,13 @@ func expressionsOf(spec placementv1.PlacementPolicySpec) []expression {
 func comparesNamespaces(spec placementv1.PlacementPolicySpec) bool {
 	return slices.ContainsFunc(expressionsOf(spec), func(e expression) bool {
 		selected, excluded := celexpression.Namespaces(e.text)
-		return len(selected)+len(excluded) > 0
+		return len(selected)+len(excluded)+len(celexpression.NamespaceTests(e.text)) > 0
 	})
 }
 
-// findingsOfNamespaceNames finds names that expressions compare with the namespace of the object, and that no namespace has. Manifests for
-// many clusters exclude namespaces that only some of them have, so that an excluded name is found only if it is similar to an existing one.
+// findingsOfNamespaceNames finds names, prefixes, and other parts of names that expressions compare with the namespace of the object, and
+// that no namespace has. Manifests for many clusters exclude namespaces that only some of them have, so that an excluded name is found only
+// if it is similar to an existing one.
 func (f *Finder) findingsOfNamespaceNames(ctx context.Context, spec placementv1.PlacementPolicySpec) []Finding {
 	if f.Namespaces == nil || !comparesNamespaces(spec) {
 		return nil
@@ -119,6 +171,11 @@ func (f *Finder) findingsOfNamespaceNames(ctx context.Context, spec placementv1.
 		names = slices.DeleteFunc(names, func(name string) bool { return len(validation.IsDNS1123Label(name)) > 0 })
 		if text := absent.Values("namespace", absent.Name, names, known, ""); text != "" {
 			out = append(out, advice("%s: %s", e.at, text))
+		}
+		for _, test := range celexpression.NamespaceTests(e.text) {
+			if !slices.ContainsFunc(known, test.MayMeet) {
+				out = append(out, advice("%s: no namespace has a name that %s now%s", e.at, test, absent.Others("", known)))
+			}
 		}
 	}
 	return out

@@ -36,6 +36,16 @@ func TestNamespaceNames(t *testing.T) {
 		"Invalid":   {"object.metadata.namespace == 'y_prod' || object.metadata.namespace == 'y-*'", ""},
 		"Cluster":   {"object.metadata.namespace == ''", ""},
 		"OtherName": {"object.metadata.name == 'none'", ""},
+		"Prefix":    {"object.metadata.namespace.startsWith('y-') && request.namespace.endsWith('prod')", ""},
+		"NoPrefix":  {"object.metadata.namespace.startsWith('prod-')", `no namespace has a name that starts with "prod-" now; there are "shop", "y-prod"`},
+		"NoSuffix":  {"object.metadata.namespace.endsWith('-test') && object.metadata.name == 'x'", `no namespace has a name that ends with "-test" now`},
+		"ToCome":    {"object.metadata.namespace == 'shop' || object.metadata.namespace.startsWith('shop-')", ""},
+		"NoPart":    {"request.namespace.contains('dev')", `no namespace has a name that contains "dev" now`},
+		"Pattern":   {"object.metadata.namespace.matches('^(shop|bank)$')", ""},
+		"NoPattern": {"object.metadata.namespace.matches('^prod')", `no namespace has a name that matches "^prod" now`},
+		"NotPrefix": {"!object.metadata.namespace.startsWith('kube-')", ""},
+		"TwiceNot":  {"!(object.metadata.name == 'x' || !object.metadata.namespace.startsWith('kube-'))", `no namespace has a name that starts with "kube-" now`},
+		"OfNames":   {"object.metadata.name.startsWith('prod-') || ['prod-'].exists(p, object.metadata.namespace.startsWith(p))", ""},
 	} {
 		condition := placementv1.PlacementPolicySpec{Match: placementv1.Match{MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "a", Expression: test.expression}}}}
 		rule := placementv1.PlacementPolicySpec{Rules: []placementv1.Rule{{Name: "a", When: &placementv1.RuleCondition{Expression: test.expression}}}}

@@ -150,14 +150,18 @@ func mentionsInRules(list []placementv1.Rule, ofNodes bool) (out mentions) {
 	return out
 }
 
-const noneEligible = "so that no cluster is eligible"
+// Clauses about what follows while no cluster meets a requirement, or a preference.
+const (
+	noneEligible = "so that no cluster is eligible"
+	noneBetter   = "so that this makes no cluster better than others"
+)
 
 // add adds a requirement or a preference.
 func (m *mentions) add(c rules.Compared) {
 	none, noEffect := noneEligible, false
 	switch {
 	case c.Preferred && !c.OfNodes:
-		none, noEffect = "so that this makes no cluster better than others", true
+		none, noEffect = noneBetter, true
 	case c.Preferred:
 		none, noEffect = "so that this makes no node better than others", true
 	case c.Operator == placementv1.OperatorNotIn && !c.OfNodes:
@@ -291,15 +295,25 @@ func (p population) otherCase(c comparison, i int) []Finding {
 
 // similarResource returns the finding in the name of a resource that no member has, and that is similar to one that some have.
 func (p population) similarResource(c comparison) []Finding {
-	if len(c.path) < 2 || c.path[0] != "allocatable" {
+	meant := p.meantResource(c)
+	if meant == "" {
 		return nil
+	}
+	return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, "")+meant)}
+}
+
+// meantResource returns a question that suggests a resource that members have in place of one that none has, such as `; did you mean
+// "nvidia.com/gpu"?`; "" for no suggestion.
+func (p population) meantResource(c comparison) string {
+	if len(c.path) < 2 || c.path[0] != "allocatable" {
+		return ""
 	}
 	known := keysOf(p.members, c.path[0])
 	near := cmp.Or(misspelt(c.path[1], known), similarLabel(c.path[1], known))
 	if slices.Contains(known, c.path[1]) || near == "" {
-		return nil
+		return ""
 	}
-	return []Finding{c.at.finding(Advice, fmt.Sprintf("no %s has the %s now; did you mean %q?", p.noun, c.noun, near))}
+	return fmt.Sprintf("; did you mean %q?", near)
 }
 
 // similarFallback returns the finding in a default value that no member has, and that is similar to one of the known values.
@@ -318,7 +332,7 @@ func (p population) similarFallback(c comparison, known []string) []Finding {
 // exist returns the findings in a comparison by operator Exists.
 func (p population) exist(c comparison, known []string) []Finding {
 	if len(known) == 0 {
-		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none))}
+		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none)+p.meantResource(c))}
 	}
 	if i := slices.IndexFunc(known, func(v string) bool { return strings.EqualFold(v, "false") }); i >= 0 && len(known) == 2 {
 		if yes := known[1-i]; strings.EqualFold(yes, "true") {
@@ -332,7 +346,7 @@ func (p population) exist(c comparison, known []string) []Finding {
 // read returns the findings in a comparison by order. Clusters with a value that it can't read never meet it, or get none of its weight.
 func (p population) read(c comparison, known []string) []Finding {
 	if len(known) == 0 {
-		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none))}
+		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none)+p.meantResource(c))}
 	}
 	if !slices.ContainsFunc(known, func(v string) bool { return !rules.Reads(c.as, v) }) {
 		return nil

@@ -220,7 +220,7 @@ func (r *ruleText) renderChosen() {
 // no clusters.
 func Ranking(rule placementv1.Rule) (expression string, ok bool) {
 	r := &ruleText{generator: &generator{helpers: map[string]bool{}}, rule: rule}
-	if !choosesClusters(rule) || !r.chooses() && rule.Weights == "" {
+	if !GivesClusters(rule) || !r.chooses() && rule.Weights == "" {
 		return "", false
 	}
 	// Without a choice, no rank decides, and the module does not have the text that it is computed from.

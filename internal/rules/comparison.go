@@ -41,7 +41,7 @@ func Comparison(before, after []placementv1.Rule) (module string, ok bool) {
 		old, next := *before[i].DeepCopy(), *after[i].DeepCopy()
 		r := &ruleText{generator: g, rule: next, path: field.NewPath("spec", "rules").Index(i)}
 		compare := func(list string, j int, a, b *placementv1.Requirement) {
-			if !choosesClusters(next) || slices.Equal(a.Values, b.Values) {
+			if !GivesClusters(next) || slices.Equal(a.Values, b.Values) {
 				return
 			}
 			was, is := r.requirementOf(list, j, *a), r.requirementOf(list, j, *b)

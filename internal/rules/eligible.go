@@ -26,7 +26,7 @@ import (
 
 // Required returns the requirements of the i-th rule of a list, with their paths; none if the rule does not give clusters.
 func Required(list []placementv1.Rule, i int) []Compared {
-	if !choosesClusters(list[i]) {
+	if !GivesClusters(list[i]) {
 		return nil
 	}
 	at := field.NewPath("spec", "rules").Index(i).Child("require")
@@ -38,10 +38,12 @@ func Required(list []placementv1.Rule, i int) []Compared {
 }
 
 // MayMeet reports whether a cluster that has these values at the path Path may meet the requirement or preference. It returns true if that
-// depends on the object, or on what changes at any time: whether the cluster is ready, its free resources, and its scores.
+// depends on the object, or on what changes at any time: whether the cluster is ready, its free resources, and its scores. A cluster never
+// has more free than allocatable.
 func (c Compared) MayMeet(values []string) bool {
-	if c.ValueFrom != nil && len(values) > 0 || c.Requirement.Field == placementv1.ClusterFieldReady || c.Free != "" ||
-		c.Score != "" {
+	bounded := c.Operator == placementv1.OperatorGt || c.Operator == placementv1.OperatorGte
+	if c.ValueFrom != nil && len(values) > 0 || c.Requirement.Field == placementv1.ClusterFieldReady || c.Score != "" ||
+		c.Free != "" && !bounded {
 		return true
 	}
 	isValue := func(v string) bool { return slices.Contains(c.Values, v) }

@@ -78,7 +78,7 @@ func annotationSelector(annotations []placementv1.AnnotationRequirement) *metav1
 // clusters, so that it finds none either.
 func (v *validator) fallbacks(rules []placementv1.Rule, path *field.Path) {
 	for i, rule := range rules {
-		if !choosesClusters(rule) {
+		if !GivesClusters(rule) {
 			continue
 		}
 		for j, earlier := range rules[:i] {

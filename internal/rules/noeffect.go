@@ -119,7 +119,7 @@ func scores(prefer []placementv1.Preference) (sum, step int32) {
 func Volatile(rules []placementv1.Rule) []Compared {
 	var out []Compared
 	for i, rule := range rules {
-		if !choosesClusters(rule) || rule.Weights == "" && (!choosesBest(rule) || rule.MinGain > 1) {
+		if !GivesClusters(rule) || rule.Weights == "" && (!choosesBest(rule) || rule.MinGain > 1) {
 			continue
 		}
 		for j, p := range rule.Prefer {
@@ -204,10 +204,43 @@ func (v *validator) fewerBytes(q placementv1.Requirement, path *field.Path) {
 	}
 }
 
+// manyCPUs is more than any cluster has.
+var manyCPUs = resource.MustParse("10M")
+
+// kibi is the least number that a unit of bytes, such as Ki, stands for.
+const kibi = 1024
+
+// ExceedsClusters reports whether a value is a number of CPUs that is more than any cluster has, such as 8Gi, so that its unit is probably
+// a mistake.
+func ExceedsClusters(q placementv1.Requirement, value string) bool {
+	if q.Allocatable+q.Free != string(corev1.ResourceCPU) {
+		return false
+	}
+	amount, err := numeral.Quantity(value)
+	return err == nil && (amount.Cmp(manyCPUs) >= 0 || amount.Format == resource.BinarySI && amount.CmpInt64(kibi) >= 0)
+}
+
+// unitsOfBytes warns of a number of CPUs with a unit of bytes.
+func (v *validator) unitsOfBytes(q placementv1.Requirement, path *field.Path) {
+	for i, value := range q.Values {
+		if !ExceedsClusters(q, value) {
+			continue
+		}
+		// ExceedsClusters can read it.
+		amount, _ := numeral.Quantity(value)
+		meant := "write a number of CPUs, or of thousandths as in 500m"
+		if number := strings.TrimRight(value, "KMGTPEki"); number != value {
+			meant = "write the number without a unit, as in " + number
+		}
+		v.warn(path.Index(i), "%s is %s CPUs, more than any cluster has: %s", value, amount.AsDec().String(), meant)
+	}
+}
+
 // unlikelyValues warns of values that In and NotIn compare with, and that fields and labels of clusters never have: patterns,
 // placeholders, and parts of versions.
 func (v *validator) unlikelyValues(q placementv1.Requirement, path *field.Path) {
 	v.fewerBytes(q, path)
+	v.unitsOfBytes(q, path)
 	if q.Operator != placementv1.OperatorIn && q.Operator != placementv1.OperatorNotIn || q.Field == "" && q.Label == "" {
 		return
 	}

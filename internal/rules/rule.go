@@ -43,7 +43,7 @@ func newRuleText(g *generator, path *field.Path, rule placementv1.Rule) *ruleTex
 	switch {
 	case rule.Candidates == placementv1.RuleCandidatesNodes:
 		r.renderNodes()
-	case choosesClusters(rule):
+	case GivesClusters(rule):
 		r.renderClusters()
 	}
 	r.renderSettings()
@@ -56,8 +56,8 @@ func selects(rule placementv1.Rule) bool {
 	return len(rule.Require) > 0 || len(rule.Tolerate) > 0 || len(rule.Prefer) > 0 || rule.Spread != nil || rule.Limit > 0
 }
 
-// choosesClusters reports whether a rule gives clusters.
-func choosesClusters(rule placementv1.Rule) bool {
+// GivesClusters reports whether a rule gives clusters.
+func GivesClusters(rule placementv1.Rule) bool {
 	return rule.Candidates != placementv1.RuleCandidatesNodes && selects(rule)
 }
 
@@ -127,7 +127,7 @@ func (r *ruleText) finds() string { return fmt.Sprintf("count(%s) > 0", r.name(p
 
 // readsObject reports whether the rule for clusters reads a value of the object as a number, a quantity, or a version.
 func (r *ruleText) readsObject() bool {
-	return choosesClusters(r.rule) && slices.ContainsFunc(r.rule.Require, func(q placementv1.Requirement) bool {
+	return GivesClusters(r.rule) && slices.ContainsFunc(r.rule.Require, func(q placementv1.Requirement) bool {
 		return requirement{Requirement: q}.readsObject()
 	})
 }
@@ -140,7 +140,7 @@ func (r *ruleText) unreadable() string { return fmt.Sprintf("count(%s) > 0", r.n
 func (r *ruleText) decided() string {
 	out := "decides == " + quote(r.rule.Name)
 	switch {
-	case choosesClusters(r.rule):
+	case GivesClusters(r.rule):
 		out += "\n" + r.finds()
 	case r.rule.Candidates == placementv1.RuleCandidatesNodes && slices.ContainsFunc(r.rule.Require,
 		func(q placementv1.Requirement) bool { return q.ValueFrom != nil }):

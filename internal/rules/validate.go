@@ -160,7 +160,7 @@ func (v *validator) rule(rule placementv1.Rule, path *field.Path, last bool) {
 		v.when(*w, path.Child("when"))
 	}
 	v.effect(rule, path, last)
-	nodes, chooses := rule.Candidates == placementv1.RuleCandidatesNodes, choosesClusters(rule)
+	nodes, chooses := rule.Candidates == placementv1.RuleCandidatesNodes, GivesClusters(rule)
 	for i, q := range rule.Require {
 		v.required(q, path.Child("require").Index(i), nodes)
 	}

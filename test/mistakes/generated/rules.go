@@ -74,7 +74,12 @@ func (g *generator) clusterRules() string {
 		spec = append(spec, delivery)
 	}
 	if gives {
-		spec = append(spec, pick(g, []string{"", "", "clusters: {developerChoice: Override, leaveUnreadyAfter: 10m}", "clusters: {onEmpty: Clear}"}))
+		unready := ", leaveUnreadyAfter: 10m"
+		if strings.Contains(chain, "{field: ready,") {
+			// Objects leave such clusters at once.
+			unready = ""
+		}
+		spec = append(spec, pick(g, []string{"", "", "clusters: {developerChoice: Override" + unready + "}", "clusters: {onEmpty: Clear}"}))
 	}
 	return policy(append(spec, g.existing(enforced, reports || !gives, false), chain)...)
 }
