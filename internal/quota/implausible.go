@@ -17,6 +17,7 @@ limitations under the License.
 package quota
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,7 +60,7 @@ func (e *Evaluators) ImplausibleAmounts(spec *placementv1.QuotaSpec) []string {
 		case slices.Contains(bytesOf, bare) || strings.HasPrefix(string(bare), corev1.ResourceHugePagesPrefix):
 			why = implausibleBytes(bare, amount)
 		case bare == corev1.ResourceCPU:
-			why = implausibleCPU(amount)
+			why = cmp.Or(implausibleCPU(amount), implausiblyFewCPUs(spec, name))
 		case amount.Format == resource.BinarySI && strings.HasSuffix(amount.String(), "i") && helper.IsExtendedResourceName(bare):
 			why = fmt.Sprintf("is the number %s: a plain number is probably meant", decimal(amount))
 		case !whole(amount, resource.Scale(0)):
@@ -111,6 +112,34 @@ func implausibleCPU(amount resource.Quantity) string {
 	default:
 		return ""
 	}
+}
+
+// mostPerCPU is more memory than any machine has for each CPU, and leastPerPod is less CPU than any pod works with.
+var mostPerCPU, leastPerPod = resource.MustParse("512Gi"), resource.MustParse("1m")
+
+// implausiblyFewCPUs returns why an amount of CPU in thousandths is implausible beside the memory or the number of pods in hard; "" if it
+// is not.
+func implausiblyFewCPUs(spec *placementv1.QuotaSpec, name corev1.ResourceName) string {
+	amount := spec.Hard[name]
+	number, isMilli := strings.CutSuffix(amount.String(), "m")
+	if !isMilli {
+		return ""
+	}
+	prefix, _ := strings.CutSuffix(string(name), string(corev1.ResourceCPU))
+	for _, other := range []corev1.ResourceName{
+		corev1.ResourceName(prefix + string(corev1.ResourceMemory)), corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourcePods,
+	} {
+		beside, bounded := spec.Hard[other]
+		isFew := beside.AsApproximateFloat64() > amount.AsApproximateFloat64()*mostPerCPU.AsApproximateFloat64()
+		if other == corev1.ResourcePods {
+			isFew = amount.AsApproximateFloat64() < beside.AsApproximateFloat64()*leastPerPod.AsApproximateFloat64()
+		}
+		if bounded && isFew {
+			return fmt.Sprintf("is %s CPUs, too few beside spec.hard[%s], which is %s: %s is probably meant, since m is a thousandth", decimal(amount), other,
+				beside.String(), number)
+		}
+	}
+	return ""
 }
 
 // unreachable returns why usage cannot become as large as the amount of a name that counts objects of the types; "" if it can. What counts
@@ -209,6 +238,23 @@ func (e *Evaluators) ExtendedParts(spec *placementv1.LimitedResourceSpec) []stri
 		}
 	}
 	return out
+}
+
+// commonExtended are extended resources that the device plugins of vendors add to nodes.
+var commonExtended = []string{
+	"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi", "google.com/tpu", "aws.amazon.com/neuron",
+}
+
+// MeantExtended returns the common name of an extended resource that is probably meant by one that differs from it in case, or by the
+// plural ending; "" for none.
+func MeantExtended(name string) string {
+	folded := strings.ToLower(name)
+	for _, common := range commonExtended {
+		if name != common && (folded == common || folded == common+"s") {
+			return common
+		}
+	}
+	return ""
 }
 
 // needsNodes reports whether a name is that of an extended resource, with or without a prefix such as requests., that no DeviceClass

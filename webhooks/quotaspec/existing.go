@@ -21,9 +21,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,9 +36,9 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=limitranges;resourcequotas,verbs=list
 
-// WarningsOfExisting returns warnings about existing objects that conflict with an enforced quota: ResourceQuotas that limit the same, and
-// pods that could not be created again because they do not state what the quota limits. It returns none for objects that Berth may not
-// list, and none if object is no quota.
+// WarningsOfExisting returns warnings about existing objects that conflict with an enforced quota: ResourceQuotas that limit the same, pods
+// that could not be created again because they do not state what the quota limits, and more usage than the quota admits. It returns none
+// for objects that Berth may not list, and none if object is no quota.
 //
 // It lists objects of the API server, so call it only for a new quota. The API server repeats an update, with its webhooks, until no charge
 // has written the quota's status meanwhile: under load, a slow webhook would make it fail.
@@ -68,7 +70,64 @@ func (h *Handler) WarningsOfExisting(ctx context.Context, object client.Object) 
 		return nil
 	}
 	options := []client.ListOption{client.InNamespace(q.GetNamespace()), client.Limit(maxListed)}
-	return append(h.warnOfResourceQuotas(ctx, q.QuotaSpec(), counted, options), h.warnOfPods(ctx, q.QuotaSpec(), counted, options)...)
+	return slices.Concat(h.warnOfResourceQuotas(ctx, q.QuotaSpec(), counted, options), h.warnOfPods(ctx, q.QuotaSpec(), counted, options),
+		h.warnOfUsage(q, h.usageBySiblings(ctx, q)))
+}
+
+// warnOfUsage warns of amounts in spec.hard of an enforced quota that are less than what is used now, unless they are implausible by
+// themselves. An amount of 0 is meant to admit nothing.
+func (h *Handler) warnOfUsage(q placementv1.Quota, used corev1.ResourceList) []string {
+	if mode := q.QuotaSpec().Mode; mode != "" && mode != placementv1.ModeEnforce {
+		return nil
+	}
+	hard, implausible := q.QuotaSpec().Hard, h.Evaluators.ImplausibleAmounts(q.QuotaSpec())
+	var out []string
+	for _, name := range quota.Exceeded(hard, used) {
+		isTold := slices.ContainsFunc(implausible, func(text string) bool { return strings.HasPrefix(text, fmt.Sprintf("spec.hard[%s]:", name)) })
+		if limit, now := hard[name], used[name]; !limit.IsZero() && !isTold {
+			out = append(out, fmt.Sprintf("spec.hard[%s]: %s is less than what is used now, which is %s: nothing more is admitted until less is used", name,
+				limit.String(), now.String()))
+		}
+	}
+	return out
+}
+
+// usageBySiblings returns what is used now by what a new quota counts, as far as the status of other quotas says: those in the same
+// namespace, or with the same selector, that count the same objects.
+func (h *Handler) usageBySiblings(ctx context.Context, q placementv1.Quota) corev1.ResourceList {
+	if len(q.QuotaStatus().Used) > 0 {
+		// Warnings compares with it.
+		return nil
+	}
+	var others []placementv1.Quota
+	scoped, cluster := &placementv1.ScopedQuotaList{}, &placementv1.ClusterScopedQuotaList{}
+	selector := func(placementv1.Quota) *placementv1.NamespaceSelector { return nil }
+	if _, namespaced := q.(*placementv1.ScopedQuota); namespaced {
+		if err := h.list(ctx, scoped, client.InNamespace(q.GetNamespace())); err != nil {
+			return nil
+		}
+		for i := range scoped.Items {
+			others = append(others, &scoped.Items[i])
+		}
+	} else {
+		if err := h.list(ctx, cluster); err != nil {
+			return nil
+		}
+		for i := range cluster.Items {
+			others = append(others, &cluster.Items[i])
+		}
+		selector = func(q placementv1.Quota) *placementv1.NamespaceSelector {
+			return q.(*placementv1.ClusterScopedQuota).Spec.NamespaceSelector
+		}
+	}
+	spec, used := q.QuotaSpec(), corev1.ResourceList{}
+	for _, other := range others {
+		if s := other.QuotaSpec(); equality.Semantic.DeepEqual(s.Scopes, spec.Scopes) && equality.Semantic.DeepEqual(s.ScopeSelector, spec.ScopeSelector) &&
+			equality.Semantic.DeepEqual(selector(other), selector(q)) {
+			maps.Copy(used, other.QuotaStatus().Used)
+		}
+	}
+	return used
 }
 
 // warnOfResourceQuotas warns of ResourceQuotas that limit a name which spec.hard has, too, if neither has scopes. counted are the

@@ -163,14 +163,14 @@ func (h *Handler) Errors(object, old client.Object) field.ErrorList {
 func (h *Handler) Warnings(ctx context.Context, object client.Object) []string {
 	switch o := object.(type) {
 	case *placementv1.ScopedQuota:
-		return slices.Concat(h.warnOfQuota(ctx, o.QuotaSpec()), h.warnOfCoverage(ctx, o))
+		return slices.Concat(h.warnOfQuota(ctx, o.QuotaSpec()), h.warnOfUsage(o, o.Status.Used), h.warnOfCoverage(ctx, o))
 	case *placementv1.ClusterScopedQuota:
 		out := h.warnOfQuota(ctx, o.QuotaSpec())
 		if o.Spec.NamespaceSelector == nil {
 			out = append(out, "spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard. Select the namespaces that share them, or "+
 				"set namespaceSelector: {} for all")
 		}
-		return slices.Concat(out, h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o))
+		return slices.Concat(out, h.warnOfUsage(o, o.Status.Used), h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o))
 	case *placementv1.LimitedResource:
 		out := h.warnOfType(ctx, schema.GroupResource{Group: o.Spec.APIGroup, Resource: o.Spec.Resource}, "spec.resource: ",
 			"nothing is limited until the API server does", suggestLimited)
@@ -325,7 +325,7 @@ func (h *Handler) warnOfSelector(ctx context.Context, s *placementv1.NamespaceSe
 	return out
 }
 
-// warnOfExtended warns about extended resources in spec.hard that no node has, if there are nodes.
+// warnOfExtended warns about extended resources in spec.hard that no node has. If there are no nodes, it knows the common ones.
 func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	names := h.Evaluators.Extended(spec)
 	existing, known, err := h.extendedOfNodes(ctx, len(names) > 0)
@@ -335,15 +335,19 @@ func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpe
 	var out []string
 	for _, name := range names {
 		bare := strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
-		if known && !slices.Contains(existing, bare) {
+		switch meant := quota.MeantExtended(bare); {
+		case !known && meant != "":
+			out = append(out, fmt.Sprintf("spec.hard[%s]: the resource %s is probably misspelt; did you mean %s%s?", name, bare,
+				strings.TrimSuffix(string(name), bare), meant))
+		case known && !slices.Contains(existing, bare):
 			out = append(out, fmt.Sprintf("spec.hard[%s]: no node has the resource %s now%s", name, bare, others(existing)))
 		}
 	}
 	return out
 }
 
-// warnOfExtendedParts warns about names of extended resources in spec.matchContains that are part of no resource that a node has, if there
-// are nodes.
+// warnOfExtendedParts warns about names of extended resources in spec.matchContains that are part of no resource that a node has. If there
+// are no nodes, it knows the common ones.
 func (h *Handler) warnOfExtendedParts(ctx context.Context, spec *placementv1.LimitedResourceSpec) []string {
 	parts := h.Evaluators.ExtendedParts(spec)
 	existing, known, err := h.extendedOfNodes(ctx, slices.ContainsFunc(parts, func(part string) bool { return part != "" }))
@@ -352,7 +356,10 @@ func (h *Handler) warnOfExtendedParts(ctx context.Context, spec *placementv1.Lim
 	}
 	var out []string
 	for i, part := range parts {
-		if known && part != "" && !slices.ContainsFunc(existing, func(name string) bool { return strings.Contains(name, part) }) {
+		switch meant := quota.MeantExtended(part); {
+		case !known && meant != "":
+			out = append(out, fmt.Sprintf("spec.matchContains[%d]: the resource %s is probably misspelt; did you mean %s?", i, part, meant))
+		case known && part != "" && !slices.ContainsFunc(existing, func(name string) bool { return strings.Contains(name, part) }):
 			out = append(out, fmt.Sprintf("spec.matchContains[%d]: no node has a resource whose name contains %s now%s", i, part, others(existing)))
 		}
 	}
