@@ -179,6 +179,15 @@ func TestRefuseStages(t *testing.T) {
 	}
 }
 
+// TestRefusedStagesHaveNoWarnings checks that a stage for which a policy is refused has no warning, too, and that others have.
+func TestRefusedStagesHaveNoWarnings(t *testing.T) {
+	v := newRolloutValidator(namespaces{"shop": {"env": "prod"}, "bank": {"env": "prod"}})
+	warnings, err := v.ValidateCreate(t.Context(), newStaged(labeled("none", "env=test"), labeled("prod", "env=prod"), labeled("again", "env=prod")))
+	if len(causes(t, err)) != 1 || len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.rollout.stages[0].namespaceSelector selects none") {
+		t.Errorf("warnings %q, error %v", warnings, err)
+	}
+}
+
 func TestRefuseRevision(t *testing.T) {
 	const path = "spec.rollout.revision: "
 	tests := map[string]struct {

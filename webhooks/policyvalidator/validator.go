@@ -176,6 +176,7 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	if err == nil {
 		errs = append(errs, refuseRule(old, obj, module.Remote, path)...)
 	}
+	found = withoutRefused(found, rolloutErrs)
 	strict := lenient(old, spec)
 	warnings = slices.Concat(warnings, findings.Texts(obj.Name, found))
 	if err == nil && len(errs) == 0 {
@@ -196,6 +197,16 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 		return warnings, apierrors.NewInvalid(placementv1.GroupVersion.WithKind("PlacementPolicy").GroupKind(), obj.Name, errs)
 	}
 	return warnings, nil
+}
+
+// withoutRefused returns the findings without those in stages of spec.rollout for which the policy is refused.
+func withoutRefused(found []findings.Finding, refused field.ErrorList) []findings.Finding {
+	return slices.DeleteFunc(found, func(f findings.Finding) bool {
+		return slices.ContainsFunc(refused, func(e *field.Error) bool {
+			stage, _, isStage := strings.Cut(e.Field, "]")
+			return isStage && strings.HasPrefix(f.Message, stage+"]")
+		})
+	})
 }
 
 // annotationsOfUsers are the annotations of a policy that users set.
