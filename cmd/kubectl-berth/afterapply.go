@@ -65,6 +65,11 @@ func (a *afterApply) add(ctx context.Context, obj *unstructured.Unstructured) {
 	case obj.GetNamespace() == "":
 		obj.SetNamespace(metav1.NamespaceDefault)
 	}
+	if stored, err := a.Cluster.Get(ctx, resource.GroupVersionResource, obj.GetNamespace(), obj.GetName()); err == nil && stored != nil &&
+		resource.Group == placementv1.GroupVersion.Group && stored.Object["status"] != nil {
+		// An update does not change the status.
+		obj.Object["status"] = stored.Object["status"]
+	}
 	switch object := newQuotaObject(obj.GetKind()); {
 	case resource.Group != placementv1.GroupVersion.Group:
 	case object != nil:

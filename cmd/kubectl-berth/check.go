@@ -64,8 +64,8 @@ const checkLong = `Check policies, quotas, and LimitedResources in files without
 and Berth's webhooks return when the objects are applied. The files are also compared with each other. For each policy the command also
 prints what it reads and the rights that Berth needs for it.
 
-Without --from or --live the command knows the types of Kubernetes itself, and those of the objects and
-CustomResourceDefinitions in the files. --live checks against the cluster of the kubeconfig, also the fields of each kind.
+Without --from or --live the command knows the types of Kubernetes itself with their fields, and those of the objects and
+CustomResourceDefinitions in the files. --live checks against the cluster of the kubeconfig, also the fields of custom resources.
 
 The exit code is 0 if no object has an error, and 1 otherwise. With --strict warnings count as errors.`
 
@@ -212,7 +212,7 @@ func (c *checker) check(ctx context.Context, obj *unstructured.Unstructured) che
 	case kind == "PlacementPolicy":
 		return checkPolicy(ctx, c.cluster, c.policies, obj)
 	default:
-		return checkQuota(ctx, c.quotas, obj)
+		return checkQuota(ctx, c.cluster, c.quotas, obj)
 	}
 }
 

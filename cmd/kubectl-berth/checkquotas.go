@@ -17,8 +17,10 @@ limitations under the License.
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +33,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/absent"
+	"github.com/berth-dev/berth/internal/apischema"
 	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/quota"
@@ -77,7 +81,7 @@ func newQuotaObject(kind string) client.Object {
 }
 
 // checkQuota checks a ScopedQuota, a ClusterScopedQuota, or a LimitedResource.
-func checkQuota(ctx context.Context, h *quotaspec.Handler, obj *unstructured.Unstructured) checked {
+func checkQuota(ctx context.Context, cluster simulation.Cluster, h *quotaspec.Handler, obj *unstructured.Unstructured) checked {
 	out := checked{Object: simulation.Describe(obj)}
 	object := newQuotaObject(obj.GetKind())
 	out.Errors = decodeStrictly(ctx, obj.GetKind(), obj, object)
@@ -97,9 +101,35 @@ func checkQuota(ctx context.Context, h *quotaspec.Handler, obj *unstructured.Uns
 		out.Warnings = append(out.Warnings, fmt.Sprintf("metadata.namespace has no effect: a %s is in no namespace. Select namespaces in "+
 			"spec.namespaceSelector", obj.GetKind()))
 	}
-	out.Warnings = slices.Concat(out.Warnings, h.Warnings(ctx, object), h.WarningsOfExisting(ctx, object))
+	out.Warnings = slices.Concat(out.Warnings, warnOfNamespace(ctx, cluster, h.Namespaces, object.GetNamespace()), h.Warnings(ctx, object),
+		h.WarningsOfExisting(ctx, object))
 	return out
 }
+
+// warnOfNamespace warns of a namespace that does not exist in a cluster of which the namespaces are known: the API server refuses objects
+// there. An empty name is that of no namespace.
+func warnOfNamespace(ctx context.Context, cluster simulation.Cluster, namespaces quotaspec.Namespaces, name string) []string {
+	if namespaces == nil || name == "" || slices.Contains(initialNamespaces, name) {
+		return nil
+	}
+	objects, err := cluster.List(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), nil)
+	if err == nil && len(objects) == 0 {
+		// Files need not have the namespaces of their objects.
+		return nil
+	}
+	all, listErr := namespaces.All(ctx)
+	if err := cmp.Or(err, listErr); err != nil {
+		return []string{fmt.Sprintf("metadata.namespace: cannot check that the namespace exists: %v", err)}
+	}
+	known := slices.Sorted(maps.Keys(maps.Collect(all)))
+	if text := absent.Values("namespace", absent.Name, []string{name}, known, "so that the API server refuses the object"); text != "" {
+		return []string{"metadata.namespace: " + text}
+	}
+	return nil
+}
+
+// initialNamespaces are those that each API server has.
+var initialNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease"}
 
 // namesOf lists the names of the objects of a type.
 type namesOf struct {
@@ -171,7 +201,7 @@ func itemsOf[T any](ctx context.Context, cluster simulation.Cluster, resource sc
 		}
 		var item T
 		if err := numeral.FromUnstructured(obj.Object, &item); err != nil {
-			return nil, fmt.Errorf("%s: %w", simulation.Describe(obj), err)
+			return nil, fmt.Errorf("%s: %w", simulation.Describe(obj), apischema.Explain(obj.GetKind(), obj.Object, err))
 		}
 		out = append(out, item)
 	}

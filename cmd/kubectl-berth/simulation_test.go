@@ -64,6 +64,49 @@ spec:
   match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployment]}]}
   rego: "package wrong\n\ncluster := {\"a\"}\n"
 `,
+	"fields.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: fields}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rules: [{name: large, when: {expression: "has(object.spec.replica) && object.spec.replica > 3"}, deny: at most 3}]
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: request}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rego: |
+    package p
+    errors contains "no" if input.request.object.metadata.labels.tier == "gold"
+`,
+	"smaller.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: compute, namespace: shop}
+spec: {hard: {pods: "60"}}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: compute, namespace: shpo}
+spec: {hard: {pods: "60"}}
+`,
+	"usage.yaml": `apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: compute, namespace: shop}
+spec: {hard: {pods: "100"}}
+status: {used: {pods: "84"}}
+`,
+	"typed.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: typed}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rules: [{name: two, limit: two}]
+`,
 	"pair.yaml": `apiVersion: placement.berth.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: all-eu}
@@ -742,6 +785,29 @@ func TestCheckAgainstFiles(t *testing.T) {
 		if stdout, _, err := command(t, append([]string{"check"}, args...)...); err != nil || strings.Contains(stdout, "does not serve") {
 			t.Errorf("%v: output %s, error %v", args, stdout, err)
 		}
+	}
+}
+
+// TestCheckFieldsAgainstFiles checks that fields of the kinds of Kubernetes itself are known without a cluster, that a quota is compared
+// with the usage and the namespaces of files, and that the field of a policy of the wrong type is named.
+func TestCheckFieldsAgainstFiles(t *testing.T) {
+	stdout, _, err := command(t, "check", "-f", "fields.yaml", "-f", "smaller.yaml", "--from=usage.yaml")
+	if err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{
+		`warning: spec.rules[0].when.expression: rule large: no matched object has object.spec.replica: object.spec has no field "replica"; did you mean object.spec.replicas?`,
+		"warning: request.rego:2:25: input.request.object.metadata.labels.tier is undefined: input has no field \"request\"; input is the object itself",
+		"ScopedQuota shop/compute\n  warning: spec.hard[pods]: 60 is less than what is used now, which is 84: nothing more is admitted until less is used\n",
+		"ScopedQuota shpo/compute\n  warning: metadata.namespace: no namespace has the name \"shpo\" now, so that the API server refuses the object; there are \"shop\"\n",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q lacks %q", stdout, want)
+		}
+	}
+	const want = `PlacementPolicy typed: spec.rules[0].limit: Invalid value: "string": spec.rules[0].limit in body must be of type integer: "string"`
+	if _, _, err := command(t, "check", "-f", "fields.yaml", "--from=typed.yaml"); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
 }
 

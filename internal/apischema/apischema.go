@@ -108,6 +108,19 @@ func (s *Schema) Validate(ctx context.Context, object map[string]any) field.Erro
 	return append(errs, rules...)
 }
 
+// Explain returns why an object can't be converted to the type of a kind of Berth's API. Errors of the schema name the fields, other than
+// err, the error of the conversion, which it returns if the schema has none.
+func Explain(kind string, object map[string]any, err error) error {
+	schema, unknown := Of(kind)
+	if unknown != nil {
+		return err
+	}
+	if errs := validation.ValidateCustomResource(nil, object, schema.values); len(errs) > 0 {
+		return errs.ToAggregate()
+	}
+	return err
+}
+
 // hidesRules reports whether an error of a value is of a type after which the API server does not evaluate the schema's CEL rules.
 func hidesRules(err *field.Error) bool {
 	return slices.Contains([]field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}, err.Type)

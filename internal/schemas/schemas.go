@@ -55,6 +55,8 @@ type Checker struct {
 	catalog  Catalog
 	client   openapi.Client // client reads the OpenAPI documents; nil if there are none.
 	compiler *compilation.Compiler
+	// static reports whether the fields of the kinds of Kubernetes itself are known without documents.
+	static bool
 	// documents has the parsed OpenAPI documents, keyed by their URL in the index, which contains a hash of the document.
 	documents weakcache.Cache[typecheck.Kinds]
 }
@@ -66,6 +68,14 @@ const maxChecks = 2
 // nil, only what needs no schema is checked, such as the metadata of objects, and the fields of clusters.
 func NewChecker(catalog Catalog, client openapi.Client) *Checker {
 	return &Checker{catalog: catalog, client: client, compiler: compilation.New(maxChecks, compilation.RequestDeadline, policy.Compile)}
+}
+
+// NewStaticChecker returns a checker that knows no documents, and the fields of the kinds of Kubernetes in the version that Berth is built
+// for.
+func NewStaticChecker(catalog Catalog) *Checker {
+	out := NewChecker(catalog, nil)
+	out.static = true
+	return out
 }
 
 // Report is the result of a check of one policy. It also records the OpenAPI documents that the check used.
@@ -220,6 +230,9 @@ func (c *Checker) matched(report *Report, index Index, m placementv1.Match) ([]t
 
 // typeOf returns the type of a kind; nil if the API server publishes no schema of it. It records the used document in the report.
 func (c *Checker) typeOf(report *Report, index Index, kind schema.GroupVersionKind) (types.Type, error) {
+	if c.static {
+		return typeOfKubernetes(kind), nil
+	}
 	path := "apis/" + kind.GroupVersion().String()
 	if kind.Group == "" {
 		path = "api/" + kind.Version

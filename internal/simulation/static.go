@@ -37,6 +37,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/apischema"
 	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
@@ -150,7 +151,7 @@ func (s *Static) add(obj *unstructured.Unstructured) error {
 	}
 	var p placementv1.PlacementPolicy
 	if err := numeral.FromUnstructuredStrictly(obj.Object, &p); err != nil {
-		return err
+		return apischema.Explain("PlacementPolicy", obj.Object, err)
 	}
 	s.policies = append(slices.DeleteFunc(s.policies, func(q placementv1.PlacementPolicy) bool { return q.Name == p.Name }), p)
 	return nil
@@ -181,8 +182,14 @@ func NamespacesOf(objects map[schema.GroupVersionResource]map[types.NamespacedNa
 // Catalog implements Cluster.
 func (s *Static) Catalog() *watches.Catalog { return s.catalog }
 
-// TypeChecker returns a checker of policies that knows no schemas of kinds.
-func (s *Static) TypeChecker() *schemas.Checker { return schemas.NewChecker(s.catalog, nil) }
+// TypeChecker returns a checker of policies that knows the fields of the kinds of Kubernetes itself, unless the cluster is that of a snapshot:
+// a later version can have more fields.
+func (s *Static) TypeChecker() *schemas.Checker {
+	if s.fromSnapshot {
+		return schemas.NewChecker(s.catalog, nil)
+	}
+	return schemas.NewStaticChecker(s.catalog)
+}
 
 // Policies implements Cluster.
 func (s *Static) Policies(context.Context) ([]placementv1.PlacementPolicy, error) {
