@@ -17,10 +17,14 @@ limitations under the License.
 package findings
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -31,7 +35,8 @@ import (
 )
 
 // findingsOfDelivery finds what has no effect in spec.delivery and in the weights of rules. path is the path of spec.delivery.
-func (f *Finder) findingsOfDelivery(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module, path *field.Path) []Finding {
+func (f *Finder) findingsOfDelivery(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module,
+	path *field.Path) []Finding {
 	if spec.Delivery == nil {
 		return nil
 	}
@@ -61,6 +66,40 @@ func (f *Finder) findingsOfDelivery(spec placementv1.PlacementPolicySpec, m *mat
 		if text := f.undelivered(system, namespaced, clusterScoped); text != "" {
 			out = append(out, advice("%s: %s", path.Child(system.Name), text))
 		}
+	}
+	return append(out, f.findingsOfForeignClusters(ctx, spec.Delivery, path)...)
+}
+
+// ownClusters has the inventories of the own clusters of systems, by the names of the fields of spec.delivery.
+var ownClusters = map[string]string{
+	"karmada": "clusters.cluster.karmada.io", "kubeFleet": "memberclusters.cluster.kubernetes-fleet.io",
+	"openClusterManagement": "managedclusters.cluster.open-cluster-management.io",
+}
+
+// findingsOfForeignClusters finds systems to which a policy delivers although all clusters in files are those of other systems. Of an API
+// server, it is known whether it serves the types of a system. path is the path of spec.delivery.
+func (f *Finder) findingsOfForeignClusters(ctx context.Context, spec *placementv1.Delivery, path *field.Path) (out []Finding) {
+	if !f.CatalogIsPartial || f.Clusters == nil {
+		return nil
+	}
+	clusters, _, err := f.Clusters.All(ctx)
+	if err != nil {
+		// The comparison with clusters reports the error.
+		return nil
+	}
+	sources := sets.New[string]()
+	for _, cluster := range clusters {
+		source, _ := cluster["source"].(string)
+		sources.Insert(source)
+	}
+	systems := sets.New(slices.Collect(maps.Values(ownClusters))...)
+	for _, system := range delivery.Systems(spec) {
+		own := ownClusters[system.Name]
+		if own == "" || sources.Len() == 0 || sources.Has(own) || !systems.IsSuperset(sources) {
+			continue
+		}
+		out = append(out, advice("%s: no cluster is known to be one of %s: there are %s. Deliver to the system of these clusters, or correct the "+
+			"clusters", path.Child(system.Name), system.Title, strings.Join(sets.List(sources), ", ")))
 	}
 	return out
 }

@@ -19,7 +19,6 @@ package findings
 import (
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,29 +115,6 @@ func TestExpressions(t *testing.T) {
 			spec.Rules = append(spec.Rules, ruleFrom(t, text))
 		}
 		if got := findingsOfExpressions(t.Context(), spec, m); !finds(got, test.want) {
-			t.Errorf("%s: got %+v, want %q", name, got, test.want)
-		}
-	}
-}
-
-// TestWindows checks which schedules probably do not mean what their authors do.
-func TestWindows(t *testing.T) {
-	for name, test := range map[string]struct {
-		start    string
-		duration time.Duration
-		want     string
-	}{
-		"EachMinute":  {"* 22 * * *", time.Hour, `spec.remediation.windows[0].start: "* 22 * * *" opens the window again in each minute of the hour, so that it ends 1h0m0s after the last minute. To open it once, write "0 22 * * *"`},
-		"OneHour":     {"* 22 * * *", time.Minute, ""},
-		"Always":      {"* * * * *", time.Hour, "the window never closes"},
-		"Nightly":     {"0 22 * * *", time.Hour, ""},
-		"WeekOfMonth": {"0 22 8-14 * 6", time.Hour, `"0 22 8-14 * 6" opens the window on each day of month 8-14, and also on each day of week 6: cron requires one of the two, not both. Write * for one of them`},
-		"Days":        {"0 22 1,15 * 5", time.Hour, ""},
-		"OneWeek":     {"0 22 1-7 * *", time.Hour, ""},
-		"Descriptor":  {"@daily", time.Hour, ""},
-	} {
-		windows := []placementv1.RemediationWindow{{Start: test.start, Duration: metav1.Duration{Duration: test.duration}}}
-		if got := findingsOfWindows(windows); !finds(got, test.want) {
 			t.Errorf("%s: got %+v, want %q", name, got, test.want)
 		}
 	}

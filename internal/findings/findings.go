@@ -199,6 +199,8 @@ type Policy struct {
 	Matcher *match.Matcher  // The compiled spec.match.
 	Module  *policy.Module  // The compiled rules or Rego.
 	Binding *policy.Binding // The resource types that the module's plural names are bound to.
+	// Matched is the number of existing objects that the policy matches, as its status has it; 0 if it is not known.
+	Matched int
 }
 
 var specPath = field.NewPath("spec")
@@ -220,8 +222,10 @@ func (f *Finder) All(ctx context.Context, name string, spec placementv1.Placemen
 	if len(errs) > 0 {
 		return nil, false
 	}
-	out := slices.Concat(f.match(ctx, spec.Match, matcher), f.Stages(ctx, name, spec, matcher), f.Policy(ctx, Policy{name, spec, matcher, module, binding}),
-		f.findingsOfIdleRules(ctx, spec, matcher), findingsOfUnavailable(spec))
+	out := slices.Concat(f.match(ctx, spec.Match, matcher), f.Stages(ctx, name, spec, matcher),
+		f.Policy(ctx, Policy{Name: name, Spec: spec, Matcher: matcher, Module: module, Binding: binding}),
+		f.findingsOfIdleRules(ctx, spec, matcher), f.findingsOfGroup(ctx, name, spec),
+		slices.DeleteFunc(findingsOfNumbers(spec), func(found Finding) bool { return found.Below == 0 }))
 	if !matcher.Coverage(f.Catalog.Served(), matchPath, f.OwnNamespace).ClusterScoped {
 		out = append(out, f.findingsOfNamespaceLabel(ctx, spec.Match)...)
 	}
@@ -242,7 +246,8 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 	out := slices.Concat(
 		f.findingsOfNamespaces(ctx, module, p.Binding), f.findingsOfQuotas(ctx, module), ambiguous, findingsOfUndefined(spec),
 		f.findingsOfSubresources(ctx, m, module),
-		findingsOfClusters(spec, module), f.findingsOfDelivery(spec, m, module, specPath.Child("delivery")), findingsOfRemediation(spec),
+		findingsOfClusters(spec, module), f.findingsOfDelivery(ctx, spec, m, module, specPath.Child("delivery")),
+		f.findingsOfReplicas(ctx, spec, m, module), findingsOfRemediation(spec), f.findingsOfLargeNumbers(ctx, spec, m, p.Matched),
 		f.findingsOfBudget(p.Name, spec), findingsOfMoves(spec, module), findingsOfEviction(spec, m, module),
 		f.findingsOfTypes(spec, m, module), f.findingsOfGaps(spec, m, module), findingsOfCopies(spec, m, module), f.findingsOfKinds(m, module),
 		findingsOfAbsentLabels(m, module), findingsOfNeededKeys(m, module), findingsOfUnused(module),
@@ -252,6 +257,10 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		findingsOfOptional(ctx, spec, m, m.Served(f.Catalog.Served())), f.findingsOfObjects(ctx, spec, m), f.findingsOfTypeNames(spec, m),
 		f.findingsOfMissingValues(ctx, p.Name, spec, m), f.findingsOfOthers(ctx, p.Name, spec),
 		findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec), findingsOfGeneratedNames(spec, m), f.findingsOfUsers(ctx, spec, module))
+	if f.Objects != nil {
+		// Of files, all policies are known.
+		out = append(out, f.findingsOfGroup(ctx, p.Name, spec)...)
+	}
 	if !module.FromRules() {
 		return out
 	}

@@ -17,13 +17,13 @@ limitations under the License.
 package findings
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
@@ -32,7 +32,6 @@ import (
 	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/rules"
 	"github.com/berth-dev/berth/internal/suggest"
-	"github.com/berth-dev/berth/internal/window"
 )
 
 // findingsOfPredicates finds predicates that evaluate only nodes in a policy that evaluates predicates only on
@@ -101,44 +100,6 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 // maxPercent is the percentage that disables the blast radius.
 const maxPercent = 100
 
-// findingsOfWindows finds windows of remediation that open more often than they seem to.
-func findingsOfWindows(windows []placementv1.RemediationWindow) []Finding {
-	var out []Finding
-	for i, one := range windows {
-		at := fmt.Sprintf("spec.remediation.windows[%d]", i)
-		w, _, err := window.Parse(one)
-		fields := strings.Fields(one.Start)
-		if err != nil {
-			continue
-		}
-		if w.NeverCloses() {
-			out = append(out, advice("%s: the window never closes: it opens again before its duration of %s ends. "+
-				`Let it open once in that time, as "0 22 * * *" does at 22:00 each day`, at, one.Duration.Duration))
-			continue
-		}
-		if len(fields) != 5 {
-			continue
-		}
-		if fields[0] == "*" && fields[1] != "*" && one.Duration.Duration > time.Minute {
-			out = append(out, advice("%s.start: %q opens the window again in each minute of the hour, so that it ends %s after the last minute. "+
-				"To open it once, write %q", at, one.Start, one.Duration.Duration, "0 "+strings.Join(fields[1:], " ")))
-		}
-		if isWeek(fields[2]) && fields[4] != "*" && fields[4] != "?" {
-			out = append(out, advice("%s.start: %q opens the window on each day of month %s, and also on each day of week %s: cron requires one of the two, not both. "+
-				"Write * for one of them", at, one.Start, fields[2], fields[4]))
-		}
-	}
-	return out
-}
-
-// isWeek reports whether the day-of-month field of a schedule has seven days, such as 8-14. An author of 8-14 with a day of the week
-// probably means the second such day of the month.
-func isWeek(days string) bool {
-	var first, last int
-	n, err := fmt.Sscanf(days, "%d-%d", &first, &last)
-	return err == nil && n == 2 && last-first == 6
-}
-
 // minMoveTimeout is a time in which no workload starts to run in another cluster: its system takes up the decision, pulls images, and
 // reports.
 const minMoveTimeout = 10 * time.Second
@@ -168,21 +129,28 @@ func (f *Finder) findingsOfBudget(name string, spec placementv1.PlacementPolicyS
 	return out
 }
 
-// percentages are numbers in spec.remediation.budget.maxUnavailable that may be meant as percentages.
-var percentages = []int32{20, 25, 30, 33, 40, 50, 60, 70, 75, 80, 90, 100}
-
-// findingsOfUnavailable finds a number in budget.maxUnavailable that an author may have meant as a percentage. The finding holds while the
-// policy matches many objects, but no more than half the number, which then bounds nothing (Finding.Below). It does not read objects.
-func findingsOfUnavailable(spec placementv1.PlacementPolicySpec) []Finding {
+// findingsOfGroup finds a group in spec.remediation.budget of the named policy whose policies have no bound that they could share. Of
+// policies that are applied one after another, the first one may have such a group for a while.
+func (f *Finder) findingsOfGroup(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) []Finding {
 	b := spec.Remediation.Budget
-	if b == nil || b.MaxUnavailable == nil || b.MaxUnavailable.Type != intstr.Int || !slices.Contains(percentages, b.MaxUnavailable.IntVal) {
+	if f.Policies == nil || b == nil || b.Group == "" || sharesBound(*b) {
 		return nil
 	}
-	number := b.MaxUnavailable.IntVal
-	out := advice(`spec.remediation.budget.maxUnavailable: %d bounds nothing while the policy matches no more than %d objects: all of them may be `+
-		`unavailable at the same time. For a percentage, write "%d%%"`, number, number, number)
-	out.Below, out.Until = number/2+1, number+1
-	return []Finding{out}
+	policies, err := f.Policies(ctx)
+	if err != nil || slices.ContainsFunc(policies, func(p placementv1.PlacementPolicy) bool {
+		other := p.Spec.Remediation.Budget
+		return p.Name != name && other != nil && other.Group == b.Group && sharesBound(*other)
+	}) {
+		// The comparison with other policies reports the error.
+		return nil
+	}
+	return []Finding{advice("spec.remediation.budget.group has no effect: no policy of the group %q sets maxPerMinute, maxConcurrent, or perNamespace, which "+
+		"the policies of a group share. Set one of these, or remove group", b.Group)}
+}
+
+// sharesBound reports whether a budget has a bound that applies to the policies of its group together.
+func sharesBound(b placementv1.RemediationBudget) bool {
+	return b.MaxPerMinute > 0 || b.MaxConcurrent > 0 || b.PerNamespace > 0
 }
 
 // findingsOfMoves finds limits in spec.remediation.budget that apply to moves between clusters until a system reports the end of the move,

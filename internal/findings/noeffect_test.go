@@ -20,8 +20,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
-
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
@@ -55,27 +53,36 @@ func TestVolatile(t *testing.T) {
 	}
 }
 
-// TestUnavailable checks which numbers of unavailable objects may be percentages, and for how many objects they are.
-func TestUnavailable(t *testing.T) {
+// TestGroup checks which groups have no bound that their policies share.
+func TestGroup(t *testing.T) {
+	budgetOf := func(name string, b *placementv1.RemediationBudget) placementv1.PlacementPolicy {
+		p := policyOf(t, name, "limit: 1", "prod")
+		p.Spec.Remediation.Budget = b
+		return p
+	}
+	alone := &placementv1.RemediationBudget{Group: "moves"}
+	const want = `spec.remediation.budget.group has no effect: no policy of the group "moves" sets maxPerMinute, maxConcurrent, or perNamespace, which the ` +
+		"policies of a group share. Set one of these, or remove group"
 	for name, test := range map[string]struct {
-		of    *intstr.IntOrString
-		want  string
-		below int32
+		budget *placementv1.RemediationBudget
+		other  placementv1.PlacementPolicy
+		want   string
 	}{
-		"Percentage": {new(intstr.FromString("25%")), "", 0},
-		"Number": {new(intstr.FromInt32(25)), `spec.remediation.budget.maxUnavailable: 25 bounds nothing while the policy matches no more than 25 objects: ` +
-			`all of them may be unavailable at the same time. For a percentage, write "25%"`, 13},
-		"One":     {new(intstr.FromInt32(1)), "", 0},
-		"Uneven":  {new(intstr.FromInt32(24)), "", 0},
-		"Default": {nil, "", 0},
+		"Alone":      {alone, budgetOf("p", alone), want},
+		"NoBounds":   {alone, budgetOf("q", alone), want},
+		"OtherGroup": {alone, budgetOf("q", &placementv1.RemediationBudget{Group: "others", MaxPerMinute: 1}), want},
+		"NoBudget":   {alone, budgetOf("q", nil), want},
+		"OfOther":    {alone, budgetOf("q", &placementv1.RemediationBudget{Group: "moves", MaxConcurrent: 1}), ""},
+		"Own":        {&placementv1.RemediationBudget{Group: "moves", PerNamespace: 1}, budgetOf("q", nil), ""},
+		"NoGroup":    {&placementv1.RemediationBudget{MaxPerMinute: 1}, budgetOf("q", nil), ""},
+		"None":       {nil, budgetOf("q", nil), ""},
 	} {
-		spec := placementv1.PlacementPolicySpec{Remediation: placementv1.Remediation{Budget: &placementv1.RemediationBudget{MaxUnavailable: test.of}}}
-		got := findingsOfUnavailable(spec)
-		if !finds(got, test.want) || len(got) == 1 && (got[0].Below != test.below || got[0].Until != 26 || got[0].Level != Advice) {
-			t.Errorf("%s: got %+v, want %q below %d", name, got, test.want, test.below)
+		f := &Finder{Policies: only(test.other)}
+		if got := f.findingsOfGroup(t.Context(), "p", budgetOf("p", test.budget).Spec); !finds(got, test.want) {
+			t.Errorf("%s: got %+v, want %q", name, got, test.want)
 		}
 	}
-	if got := findingsOfUnavailable(placementv1.PlacementPolicySpec{}); len(got) > 0 {
-		t.Errorf("without a budget: got %+v", got)
+	if got := (&Finder{}).findingsOfGroup(t.Context(), "p", budgetOf("p", alone).Spec); len(got) > 0 {
+		t.Errorf("without policies: got %+v", got)
 	}
 }

@@ -53,7 +53,7 @@ func (f *Finder) findingsOfObjects(ctx context.Context, spec placementv1.Placeme
 	if len(objects) < manyObjects {
 		return nil
 	}
-	matched := slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool { return !m.SelectsLabels(o.GetLabels()) })
+	matched := selectedObjects(objects, m)
 	if len(matched) == 0 {
 		at := matchPath.Child("objectSelector")
 		problems := absent.LabelsOf("object", labelsOf(objects)).Selector(spec.Match.ObjectSelector, at)
@@ -117,6 +117,18 @@ func (f *Finder) objectsOfTypes(ctx context.Context, m *match.Matcher) ([]*unstr
 		}
 	}
 	return out, nil
+}
+
+// selectedObjects returns those of the objects that the object selector of a policy selects.
+func selectedObjects(objects []*unstructured.Unstructured, m *match.Matcher) []*unstructured.Unstructured {
+	return slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool { return !m.SelectsLabels(o.GetLabels()) })
+}
+
+// matchedObjects returns the existing namespaced objects that a policy matches, whatever its match conditions are; none if they are not to
+// be compared.
+func (f *Finder) matchedObjects(ctx context.Context, m *match.Matcher) ([]*unstructured.Unstructured, error) {
+	objects, err := f.objectsOfTypes(ctx, m)
+	return selectedObjects(objects, m), err
 }
 
 // labelsOf yields the name and the labels of each object.

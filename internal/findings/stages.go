@@ -51,7 +51,7 @@ func (f *Finder) Stages(ctx context.Context, name string, spec placementv1.Place
 		return nil
 	}
 	return slices.Concat(findingsOfUnchecked(spec, path), findingsOfPercentages(spec.Rollout.Stages, path),
-		f.findingsOfStages(ctx, spec.Rollout.Stages, stages, m, path))
+		f.findingsOfLastSoak(spec.Rollout.Stages, m, path), f.findingsOfStages(ctx, spec.Rollout.Stages, stages, m, path))
 }
 
 // findingsOfUnchecked finds a stage that the next one follows at once, because the mode of remediation keeps Berth from checking existing
@@ -63,7 +63,7 @@ func findingsOfUnchecked(spec placementv1.PlacementPolicySpec, path *field.Path)
 	}
 	stages := spec.Rollout.Stages
 	for i, s := range stages[:max(0, len(stages)-1)] {
-		if (s.Soak == nil || s.Soak.Duration == 0) && !stages[i+1].Approval {
+		if !soaks(s) && !stages[i+1].Approval {
 			return []Finding{advice("%s: nothing holds the rollout in stage %q: spec.remediation.mode is %s, so Berth does not look at existing "+
 				"objects; set soak of the stage, or approval of the next one",
 				path.Index(i), s.Name, mode)}
@@ -89,6 +89,29 @@ func findingsOfPercentages(stages []placementv1.RolloutStage, path *field.Path) 
 	return []Finding{advice("%s: percentages are cumulative: in stage %q, the version decides in %d percent of the namespaces, and not in all. "+
 		"For all of them, write percent: 100", path.Index(last).Child("percent"), stages[last].Name, stages[last].Percent)}
 }
+
+// findingsOfLastSoak finds a soak of the last stage, which nothing follows, in place of the one before it. If the stage before has a soak
+// or the last one an approval, the author probably wants the rollout to be incomplete for longer.
+func (f *Finder) findingsOfLastSoak(stages []placementv1.RolloutStage, m *match.Matcher, path *field.Path) []Finding {
+	n := len(stages)
+	last := stages[n-1]
+	if !soaks(last) || last.Approval || !rollout.SelectsAll(last) || m.MayMatchOutsideNamespaces(f.Catalog.Served()) {
+		return nil
+	}
+	instead := fmt.Sprintf("a stage before %q, with a soak", last.Name)
+	if n > 1 {
+		before := stages[n-2]
+		if soaks(before) {
+			return nil
+		}
+		instead = fmt.Sprintf("soak of stage %q", before.Name)
+	}
+	return []Finding{advice("%s: no namespace waits for this soak: it begins when the objects of stage %q are moved, and no stage follows. To wait before "+
+		"stage %q, set %s", path.Index(n-1).Child("soak"), last.Name, last.Name, instead)}
+}
+
+// soaks reports whether the next stage waits for a time after the stage.
+func soaks(s placementv1.RolloutStage) bool { return s.Soak != nil && s.Soak.Duration > 0 }
 
 // findingsOfStages finds stages without namespaces, and namespaces that several selectors select, among the namespaces
 // that exist and that the policy matches.

@@ -20,6 +20,7 @@ package window
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // The image of the manager has no database of time zones.
@@ -80,32 +81,6 @@ func (w Window) closes(now time.Time) time.Time {
 	return opened.Add(w.length)
 }
 
-// Limits of NeverCloses: openings each minute for a week, or for about a year if there are fewer.
-const (
-	maxOpenings = 7 * 24 * 60
-	maxPeriod   = 400 * 24 * time.Hour
-)
-
-// NeverCloses reports whether the window always opens again before it closes.
-func (w Window) NeverCloses() bool {
-	if w.schedule == nil {
-		return false
-	}
-	// Any time will do. A fixed one has the same answer each time.
-	start := w.schedule.Next(time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))
-	at := start
-	for range maxOpenings {
-		closes := w.closes(at)
-		if closes.IsZero() {
-			return false
-		}
-		if at = closes; at.Sub(start) > maxPeriod {
-			break
-		}
-	}
-	return true
-}
-
 // Windows are the periods in which existing objects may be moved. If there are none, objects may always be moved.
 type Windows []Window
 
@@ -125,16 +100,121 @@ func (w Windows) Open(now time.Time) (open bool, next time.Time) {
 	if len(w) == 0 {
 		return true, time.Time{}
 	}
+	if !w.closes(now).IsZero() {
+		return true, time.Time{}
+	}
+	return false, w.next(now)
+}
+
+// next returns when a window opens next after a time; zero if none does.
+func (w Windows) next(after time.Time) (next time.Time) {
 	for _, one := range w {
-		if !one.closes(now).IsZero() {
-			return true, time.Time{}
-		}
 		if one.schedule == nil {
 			continue
 		}
-		if opens := one.schedule.Next(now); next.IsZero() || !opens.IsZero() && opens.Before(next) {
+		if opens := one.schedule.Next(after); next.IsZero() || !opens.IsZero() && opens.Before(next) {
 			next = opens
 		}
 	}
-	return false, next
+	return next
+}
+
+// closes returns when the last of the windows closes that are open at the time now; zero if none is open then.
+func (w Windows) closes(now time.Time) (last time.Time) {
+	for _, one := range w {
+		if closes := one.closes(now); closes.After(last) {
+			last = closes
+		}
+	}
+	return last
+}
+
+// Limits of the comparisons of windows: openings each minute for a week, or for about a year if there are fewer.
+const (
+	maxOpenings = 7 * 24 * 60
+	maxPeriod   = 400 * 24 * time.Hour
+)
+
+// epoch is when comparisons of windows start. Any time will do. A fixed one has the same results each time.
+var epoch = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// maxClosed is how long windows that never close may be closed in maxPeriod, because clocks are set back: a day then has 25 hours.
+const maxClosed = 2 * time.Hour
+
+// NeverClose reports whether a window is always open, except for the hour by which clocks are set back.
+func (w Windows) NeverClose() bool {
+	start := w.next(epoch)
+	if start.IsZero() {
+		return false
+	}
+	at, closed := start, time.Duration(0)
+	for range maxOpenings {
+		if at.Sub(start) > maxPeriod {
+			break
+		}
+		if closes := w.closes(at); !closes.IsZero() {
+			at = closes
+			continue
+		}
+		opens := w.next(at)
+		if closed += opens.Sub(at); opens.IsZero() || closed > maxClosed {
+			return false
+		}
+		at = opens
+	}
+	return true
+}
+
+// StayClosed reports whether there is a time of about ten months or more in which no window opens, as with one that opens once a year.
+func (w Windows) StayClosed() bool {
+	const (
+		month = 30 * 24 * time.Hour
+		years = 5 * 365 * 24 * time.Hour
+	)
+	if len(w) == 0 {
+		return false
+	}
+	for at := epoch; at.Sub(epoch) < years; at = at.Add(month) {
+		// In the month before, a window may have opened.
+		if opens := w.next(at); opens.IsZero() || opens.Sub(at) >= 9*month {
+			return true
+		}
+	}
+	return false
+}
+
+// Redundant returns the indexes of windows without effect, because others are open whenever they are. Of equal windows, these are all but
+// the first.
+func (w Windows) Redundant() (indexes []int) {
+	others := slices.Clone(w)
+	for i, one := range slices.Backward(w) {
+		without := slices.Delete(slices.Clone(others), i, i+1)
+		if without.cover(one) {
+			others, indexes = without, append(indexes, i)
+		}
+	}
+	slices.Sort(indexes)
+	return indexes
+}
+
+// cover reports whether the windows are open all the time that another one is.
+func (w Windows) cover(other Window) bool {
+	if len(w) == 0 || other.schedule == nil {
+		return false
+	}
+	opens := other.schedule.Next(epoch)
+	for range maxOpenings {
+		if opens.IsZero() || opens.Sub(epoch) > maxPeriod {
+			break
+		}
+		for at := opens; at.Before(opens.Add(other.length)); {
+			closes := w.closes(at)
+			if closes.IsZero() {
+				return false
+			}
+			at = closes
+		}
+		opens = other.schedule.Next(opens)
+	}
+	return true
 }

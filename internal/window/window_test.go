@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -110,23 +111,83 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestNeverCloses(t *testing.T) {
+// TestNeverClose checks which windows are always open together.
+func TestNeverClose(t *testing.T) {
 	for name, test := range map[string]struct {
-		spec placementv1.RemediationWindow
-		want bool
+		windows []placementv1.RemediationWindow
+		want    bool
 	}{
-		"each minute":                 {spec("* * * * *", 8*time.Hour, ""), true},
-		"each hour, as long":          {spec("0 * * * *", time.Hour, ""), true},
-		"each hour, shorter":          {spec("0 * * * *", 59*time.Minute, ""), false},
-		"each day, as long":           {spec("0 0 * * *", 24*time.Hour, ""), true},
-		"each minute of working days": {spec("* * * * 1-5", 8*time.Hour, ""), false},
-		"each minute of a hour":       {spec("* 22 * * *", 8*time.Hour, ""), false},
-		"nightly":                     {spec("0 22 * * *", 8*time.Hour, ""), false},
+		"each minute":                 {[]placementv1.RemediationWindow{spec("* * * * *", 8*time.Hour, "")}, true},
+		"each hour, as long":          {[]placementv1.RemediationWindow{spec("0 * * * *", time.Hour, "")}, true},
+		"each hour, shorter":          {[]placementv1.RemediationWindow{spec("0 * * * *", 59*time.Minute, "")}, false},
+		"each day, as long":           {[]placementv1.RemediationWindow{spec("0 0 * * *", 24*time.Hour, "")}, true},
+		"each day, with summer time":  {[]placementv1.RemediationWindow{spec("0 0 * * *", 24*time.Hour, "Europe/Berlin")}, true},
+		"each minute of working days": {[]placementv1.RemediationWindow{spec("* * * * 1-5", 8*time.Hour, "")}, false},
+		"each minute of a hour":       {[]placementv1.RemediationWindow{spec("* 22 * * *", 8*time.Hour, "")}, false},
+		"all but a minute of an hour": {[]placementv1.RemediationWindow{spec("0-58 * * * *", time.Minute, "")}, false},
+		"nightly":                     {[]placementv1.RemediationWindow{spec("0 22 * * *", 8*time.Hour, "")}, false},
+		"day and night": {[]placementv1.RemediationWindow{
+			spec("0 6 * * *", 16*time.Hour, "Europe/Berlin"), spec("0 22 * * *", 8*time.Hour, "Europe/Berlin"),
+		}, true},
+		"night and a part of the day": {[]placementv1.RemediationWindow{spec("0 6 * * *", 15*time.Hour, ""), spec("0 22 * * *", 8*time.Hour, "")}, false},
+		"none":                        {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, _, err := window.Parse(test.spec)
-			if got := w.NeverCloses(); err != nil || got != test.want {
-				t.Errorf("%t, error %v", got, err)
+			if got := window.ParseAll(test.windows).NeverClose(); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+// TestStayClosed checks between which windows nearly a year may pass.
+func TestStayClosed(t *testing.T) {
+	for name, test := range map[string]struct {
+		starts []string
+		want   bool
+	}{
+		"once a year":           {[]string{"0 2 1 1 *"}, true},
+		"a name":                {[]string{"@yearly"}, true},
+		"on a leap day":         {[]string{"0 2 29 2 *"}, true},
+		"a week in January":     {[]string{"0 2 1-7 1 *"}, true},
+		"twice a year":          {[]string{"0 2 1 1,7 *"}, false},
+		"each quarter":          {[]string{"0 2 1 1,4,7,10 *"}, false},
+		"not in December":       {[]string{"0 2 * 1-11 *"}, false},
+		"nightly":               {[]string{"0 2 * * *"}, false},
+		"nightly, and one more": {[]string{"0 2 * * *", "0 2 29 2 *"}, false},
+		"none":                  {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var windows []placementv1.RemediationWindow
+			for _, start := range test.starts {
+				windows = append(windows, spec(start, time.Hour, ""))
+			}
+			if got := window.ParseAll(windows).StayClosed(); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+// TestRedundant checks which windows are open only while others are.
+func TestRedundant(t *testing.T) {
+	nightly, weekend := spec("0 22 * * *", 6*time.Hour, ""), spec("0 0 * * 6", 48*time.Hour, "")
+	saturday, dawn := spec("0 2 * * 6", 4*time.Hour, ""), spec("0 4 * * *", 2*time.Hour, "")
+	for name, test := range map[string]struct {
+		windows []placementv1.RemediationWindow
+		want    []int
+	}{
+		"one":             {[]placementv1.RemediationWindow{nightly}, nil},
+		"equal":           {[]placementv1.RemediationWindow{nightly, nightly, nightly}, []int{1, 2}},
+		"within another":  {[]placementv1.RemediationWindow{saturday, weekend}, []int{0}},
+		"partly":          {[]placementv1.RemediationWindow{nightly, weekend}, nil},
+		"after another":   {[]placementv1.RemediationWindow{nightly, dawn}, nil},
+		"within two":      {[]placementv1.RemediationWindow{nightly, dawn, spec("0 3 * * *", 2*time.Hour, "")}, []int{2}},
+		"as others twice": {[]placementv1.RemediationWindow{spec("0 22 * * *", 2*time.Hour, ""), spec("0 0 * * *", 2*time.Hour, ""), spec("0 22 * * *", 4*time.Hour, "")}, []int{2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, window.ParseAll(test.windows).Redundant()); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

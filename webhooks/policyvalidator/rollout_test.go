@@ -179,12 +179,13 @@ func TestRefuseStages(t *testing.T) {
 	}
 }
 
-// TestRefusedStagesHaveNoWarnings checks that a stage for which a policy is refused has no warning, too, and that others have.
-func TestRefusedStagesHaveNoWarnings(t *testing.T) {
-	v := newRolloutValidator(namespaces{"shop": {"env": "prod"}, "bank": {"env": "prod"}})
-	warnings, err := v.ValidateCreate(t.Context(), newStaged(labeled("none", "env=test"), labeled("prod", "env=prod"), labeled("again", "env=prod")))
-	if len(causes(t, err)) != 1 || len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.rollout.stages[0].namespaceSelector selects none") {
-		t.Errorf("warnings %q, error %v", warnings, err)
+// TestRefusedStagesWithoutWarnings checks that a stage without namespaces is told only once if the policy is refused for it.
+func TestRefusedStagesWithoutWarnings(t *testing.T) {
+	v, p := newRolloutValidator(namespaces{"shop": {"env": "prod"}}), newStaged(labeled("all"), labeled("prod", "env=prod"))
+	warnings, err := v.ValidateCreate(t.Context(), p)
+	want := []string{`spec.rollout.stages[1]: Invalid value: "prod": the stage never gets a namespace: stage "all" before it selects all namespaces; make "all" the last stage`}
+	if diff := cmp.Diff(want, causes(t, err)); diff != "" || len(warnings) > 0 {
+		t.Errorf("warnings %q, errors (-want +got):\n%s", warnings, diff)
 	}
 }
 
@@ -255,10 +256,10 @@ func TestWarnOfSuperseded(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			old := newStaged(percentage("all", 100))
+			old := newStaged(percentage("half", 50))
 			old.Status.Rollout = &placementv1.RolloutStatus{
 				State: placementv1.RolloutSoaking, Revision: 5, PreviousRevision: 3, Reached: new(int32(1)), Revisions: []int64{5, 3},
-				Digest: rollout.Digest(old.Spec), Stages: []placementv1.RolloutStageStatus{{Name: "all"}},
+				Digest: rollout.Digest(old.Spec), Stages: []placementv1.RolloutStageStatus{{Name: "half"}},
 			}
 			if tc.status != nil {
 				tc.status(old.Status.Rollout)

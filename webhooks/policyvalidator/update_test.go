@@ -20,6 +20,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -157,5 +159,38 @@ func TestWarningsOfMatches(t *testing.T) {
 	p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "berth-system"}}
 	if warnings, err := v.ValidateCreate(t.Context(), p); err != nil || !strings.Contains(strings.Join(warnings, "; "), "the policy can't match anything: spec.match.namespaceSelector: it selects berth-system only") {
 		t.Errorf("%v, warnings %q", err, warnings)
+	}
+}
+
+// TestNumbersInUpdates checks that a number of objects is compared with how many objects the policy matched before the update.
+func TestNumbersInUpdates(t *testing.T) {
+	const want = "spec.remediation.blastRadius.minObjects: remediation never pauses while the policy matches fewer than 50 objects: one change may leave all of " +
+		"them denied or without clusters. Set a smaller number, or percent: 100 to disable the guard"
+	for name, tc := range map[string]struct {
+		matched *int32
+		change  func(*placementv1.PlacementPolicy)
+		want    []string
+	}{
+		"few":     {matched: new(int32(7)), want: []string{want}},
+		"many":    {matched: new(int32(70))},
+		"unknown": {},
+		"of another match": {matched: new(int32(7)), change: func(p *placementv1.PlacementPolicy) {
+			p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &policyvalidator.Validator{Catalog: &naming{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
+			old := newPolicy("package p\nlabels := {\"a\": \"b\"}")
+			old.Spec.Mode, old.Status.Matched = placementv1.ModeEnforce, tc.matched
+			next := old.DeepCopy()
+			next.Spec.Remediation.BlastRadius = &placementv1.BlastRadius{MinObjects: 50}
+			if tc.change != nil {
+				tc.change(next)
+			}
+			warnings, err := v.ValidateUpdate(t.Context(), old, next)
+			if diff := cmp.Diff(tc.want, []string(warnings), cmpopts.EquateEmpty()); diff != "" || err != nil {
+				t.Errorf("error %v, warnings (-want +got):\n%s", err, diff)
+			}
+		})
 	}
 }

@@ -145,13 +145,16 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	path := field.NewPath("spec")
 	matcher, errs := match.New(spec.Match, path.Child("match"))
 	finder := v.finder()
-	found := append(finder.Match(ctx, spec.Match, matcher), finder.Stages(ctx, obj.Name, obj.Spec, matcher)...)
+	found := finder.Match(ctx, spec.Match, matcher)
 	warnings := warnOfAnnotations(obj)
 	if old != nil && equality.Semantic.DeepEqual(old.Spec.Match, obj.Spec.Match) {
 		warnings, errs = append(warnings, asWarnings(errs)...), nil
 	}
 	staged, rolloutErrs := v.checkRollout(old, obj, path.Child("rollout"))
 	warnings, errs = append(warnings, staged...), append(errs, rolloutErrs...)
+	if len(rolloutErrs) == 0 {
+		found = append(found, finder.Stages(ctx, obj.Name, obj.Spec, matcher)...)
+	}
 	module, err := v.Compiler.Compile(ctx, obj.Name, spec)
 	if _, compiled := errors.AsType[*policy.CompileError](err); err != nil && !compiled {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the policy was not compiled: %v; try again", err), 1)
@@ -167,7 +170,9 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 		binding, missing, err = v.bind(ctx, old, obj.Name, module, spec, bound)
 		warnings = slices.Concat(warnings, missing, v.warnOfSecrets(ctx, module.Remote), v.warnOfEngine(ctx, old, obj, module.Remote))
 		if err == nil {
-			found = append(found, finder.Policy(ctx, findings.Policy{Name: obj.Name, Spec: obj.Spec, Matcher: matcher, Module: module, Binding: binding})...)
+			found = append(found, finder.Policy(ctx, findings.Policy{
+				Name: obj.Name, Spec: obj.Spec, Matcher: matcher, Module: module, Binding: binding, Matched: matchedBefore(old, obj),
+			})...)
 		}
 	}
 	if err == nil {
@@ -176,7 +181,6 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	if err == nil {
 		errs = append(errs, refuseRule(old, obj, module.Remote, path)...)
 	}
-	found = withoutRefused(found, rolloutErrs)
 	strict := lenient(old, spec)
 	warnings = slices.Concat(warnings, findings.Texts(obj.Name, found))
 	if err == nil && len(errs) == 0 {
@@ -199,14 +203,13 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	return warnings, nil
 }
 
-// withoutRefused returns the findings without those in stages of spec.rollout for which the policy is refused.
-func withoutRefused(found []findings.Finding, refused field.ErrorList) []findings.Finding {
-	return slices.DeleteFunc(found, func(f findings.Finding) bool {
-		return slices.ContainsFunc(refused, func(e *field.Error) bool {
-			stage, _, isStage := strings.Cut(e.Field, "]")
-			return isStage && strings.HasPrefix(f.Message, stage+"]")
-		})
-	})
+// matchedBefore returns how many existing objects a policy matches, as its status before an update has it; 0 if that is not known. old is
+// nil for a new policy.
+func matchedBefore(old, obj *placementv1.PlacementPolicy) int {
+	if old == nil || old.Status.Matched == nil || !equality.Semantic.DeepEqual(old.Spec.Match, obj.Spec.Match) {
+		return 0
+	}
+	return int(*old.Status.Matched)
 }
 
 // annotationsOfUsers are the annotations of a policy that users set.
