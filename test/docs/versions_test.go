@@ -18,6 +18,7 @@ package docs_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,33 +68,41 @@ func contents(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestModulesShareVersions checks that what the operator shares with the control plane of tests, with Helm, and with OPA has the same
-// version there. Otherwise, Go compiles it and all that imports it once more, which takes minutes with an empty cache.
+// TestModulesShareVersions checks that what the operator shares with the control plane of tests, with tools, and with OPA has the same
+// version there. Otherwise, Go compiles it and all that imports it once more, which takes minutes with an empty cache. A replacement does
+// not help, since paths in what is compiled have the replaced version: later versions have to be excluded.
 func TestModulesShareVersions(t *testing.T) {
-	// These need newer versions, which few packages import.
+	// These need other versions, which few packages import.
 	excepted := map[string][]string{
-		"hack/helm": {"github.com/Azure/go-ansiterm", "github.com/Masterminds/semver/v3", "github.com/moby/term"},
+		"go.tools.mod": {
+			"github.com/Masterminds/semver/v3", "github.com/gobwas/glob", "github.com/google/pprof",
+			"golang.org/x/mod", "golang.org/x/perf", "golang.org/x/tools",
+		},
+		"hack/helm/go.mod":       {"github.com/Azure/go-ansiterm", "github.com/Masterminds/semver/v3", "github.com/moby/term"},
+		"hack/prometheus/go.mod": {"github.com/google/pprof", "golang.org/x/exp"},
 	}
-	own := requirements(t, root)
-	for _, dir := range []string{"hack/controlplane", "hack/helm", "hack/opa"} {
-		var raise []string
-		for module, version := range requirements(t, filepath.Join(root, filepath.FromSlash(dir))) {
-			if want, shared := own[module]; shared && version != want && !slices.Contains(excepted[dir], module) {
-				raise = append(raise, module+"@"+want)
+	own := requirements(t, "go.mod")
+	for _, file := range []string{
+		"go.tools.mod", "hack/controlplane/go.mod", "hack/helm/go.mod", "hack/image/go.mod", "hack/opa/go.mod", "hack/prometheus/go.mod",
+	} {
+		var other []string
+		for module, version := range requirements(t, file) {
+			if want, shared := own[module]; shared && version != want && !slices.Contains(excepted[file], module) {
+				other = append(other, fmt.Sprintf("%s %s (there %s)", module, want, version))
 			}
 		}
-		if slices.Sort(raise); len(raise) > 0 {
-			t.Errorf("modules have other versions in %[1]s/go.mod than in go.mod; unless these are older, run: cd %[1]s && go get %[2]s && go mod tidy",
-				dir, strings.Join(raise, " "))
+		if slices.Sort(other); len(other) > 0 {
+			t.Errorf("%s has other versions of modules than go.mod; require these there, and exclude those that are later:\n%s",
+				file, strings.Join(other, "\n"))
 		}
 	}
 }
 
-// requirements returns the versions that the go.mod in a directory requires, by module.
-func requirements(t *testing.T, dir string) map[string]string {
+// requirements returns the versions that a file such as go.mod requires, by module.
+func requirements(t *testing.T, file string) map[string]string {
 	t.Helper()
-	cmd := exec.Command("go", "mod", "edit", "-json")
-	cmd.Dir = dir
+	cmd := exec.Command("go", "mod", "edit", "-json", file)
+	cmd.Dir = root
 	text, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
