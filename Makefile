@@ -135,6 +135,11 @@ fmt: ## Format the code and its imports.
 vet: ## Run go vet.
 	go vet ./...
 
+# The linters take a third less processor time if a garbage collection begins at four times the live heap, which may take LINT_MEMORY.
+LINT_MEMORY ?= 6GiB
+lint lint-fix: export GOGC = 300
+lint lint-fix: export GOMEMLIMIT = $(LINT_MEMORY)
+
 .PHONY: lint
 lint: ## Run the linters, the import rules of the architecture and the rules of language among them.
 	go run ./hack/language

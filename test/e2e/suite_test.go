@@ -103,7 +103,7 @@ func prepare(ctx context.Context, s cluster.Sandbox) error {
 	if err := os.Mkdir(tools, 0o755); err != nil {
 		return fmt.Errorf("making a directory for tools: %w", err)
 	}
-	if err := sh(ctx, "go build -o "+filepath.Join(tools, "kubectl-berth")+" ./cmd/kubectl-berth"); err != nil {
+	if err := sh(ctx, "go build -ldflags=-s -o "+filepath.Join(tools, "kubectl-berth")+" ./cmd/kubectl-berth"); err != nil {
 		return err
 	}
 	helm := fmt.Sprintf("#!/bin/sh\nexec go tool -modfile='%s/hack/helm/go.mod' helm \"$@\"\n", root)
