@@ -309,6 +309,14 @@ churn: $(assets) ## Change clusters, policies, and workloads for CHURN, and kill
 	BERTH_CHURN=$(CHURN) BERTH_CHURN_RATE=$(CHURN_RATE) go test -count=1 -vet=off $(TEST_LINK) -timeout=0 ./test/integration/scaling \
 	  -args -ginkgo.focus='Under churn' -ginkgo.timeout=100h -ginkgo.v
 
+# The sizes of make scaling, as workloads/clusters/policies, and the memory limit of the replicas, as in 1800MiB.
+SIZES ?= $(foreach w,1000 10000 100000 1000000,$(foreach c,10 100 1000,$(foreach p,1 10 100,$(w)/$(c)/$(p))))
+MEMORY ?=
+
+.PHONY: scaling
+scaling: $(assets) ## Measure replicas with SIZES, and print the rows of docs/scaling.md; for an idle machine with 16 GiB, hours.
+	BERTH_SIZES='$(SIZES)' BERTH_MEMORY=$(MEMORY) go test -vet=off $(TEST_LINK) -timeout=0 -run='^$$' -bench=Sizing -benchtime=1x ./test/integration/scaling
+
 .PHONY: release-check
 release-check: soak churn ## Run what a release has to pass beside .ci/run: make soak, the race detector on all packages, older API servers, repeated benchmarks.
 	$(MAKE) --no-print-directory test-race test-compat

@@ -69,6 +69,8 @@ type Options struct {
 	SchedulerConfiguration *schedulerv1.KubeSchedulerConfiguration
 	// APIServerFlags are further flags of kube-apiserver and their values, by name without dashes.
 	APIServerFlags map[string]string
+	// EtcdFlags are further flags of etcd and their values, by name without dashes.
+	EtcdFlags map[string]string
 	// Address is where the API server listens, as in 192.0.2.1:6443, for a control plane that nodes join: their pods
 	// reach it through the Service kubernetes. A free port of the loopback device, which no node reaches, if empty.
 	Address string
@@ -200,14 +202,14 @@ func (c *ControlPlane) startPlane(ctx context.Context, o Options, binaries map[s
 	for name, value := range o.APIServerFlags {
 		server.Configure().Set(name, value)
 	}
-	c.plane = &envtest.ControlPlane{
-		Etcd: &envtest.Etcd{
-			Path: etcdPath, DataDir: filepath.Join(dir, "etcd"),
-			StartTimeout: startTimeout, StopTimeout: stopTimeout, Out: etcdLog, Err: etcdLog,
-		},
-		APIServer:   server,
-		KubectlPath: c.kubectl,
+	store := &envtest.Etcd{
+		Path: etcdPath, DataDir: filepath.Join(dir, "etcd"),
+		StartTimeout: startTimeout, StopTimeout: stopTimeout, Out: etcdLog, Err: etcdLog,
 	}
+	for name, value := range o.EtcdFlags {
+		store.Configure().Set(name, value)
+	}
+	c.plane = &envtest.ControlPlane{Etcd: store, APIServer: server, KubectlPath: c.kubectl}
 	started := make(chan error, 1)
 	go func() { started <- c.plane.Start() }()
 	ticker := time.NewTicker(pollInterval)
@@ -465,6 +467,9 @@ func (c *ControlPlane) withoutStore(ctx context.Context, do func(data string) er
 	}
 	return c.StartAPIServer()
 }
+
+// StoreURL returns the URL at which etcd serves its clients, without TLS.
+func (c *ControlPlane) StoreURL() string { return c.plane.Etcd.URL.String() }
 
 // KubectlPath returns the path of a kubectl.
 func (c *ControlPlane) KubectlPath() string { return c.kubectl }

@@ -163,6 +163,9 @@ func (c *Command) Scrape(ctx context.Context) (map[string]*dto.MetricFamily, err
 	return parser.TextToMetricFamilies(response.Body)
 }
 
+// ErrNoMetric is the error of Value for a metric without series.
+var ErrNoMetric = errors.New("the replica has no metric")
+
 // Value returns the sum of the series of a gauge or a counter of the replica.
 func (c *Command) Value(ctx context.Context, metric string) (float64, error) {
 	families, err := c.Scrape(ctx)
@@ -171,7 +174,7 @@ func (c *Command) Value(ctx context.Context, metric string) (float64, error) {
 	}
 	family, ok := families[metric]
 	if !ok {
-		return 0, fmt.Errorf("the replica has no metric %s", metric)
+		return 0, fmt.Errorf("%w %s", ErrNoMetric, metric)
 	}
 	sum := 0.0
 	for _, series := range family.GetMetric() {

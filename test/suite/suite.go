@@ -102,11 +102,11 @@ func writeFacts(path string, t ginkgo.GinkgoTestingT) error {
 	return nil
 }
 
-// RunBenchmarks runs the specs of the package that are benchmarks, in their order, for at most three hours.
+// RunBenchmarks runs the specs of the package that are benchmarks, in their order, for at most a day.
 func RunBenchmarks(b ginkgo.GinkgoTestingT, description string) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	config, reporter := ginkgo.GinkgoConfiguration()
-	config.LabelFilter, config.RandomizeAllSpecs, config.Timeout = Benchmarks, false, 3*time.Hour
+	config.LabelFilter, config.RandomizeAllSpecs, config.Timeout = Benchmarks, false, 24*time.Hour
 	ginkgo.RunSpecs(b, description, config, reporter)
 }
 

@@ -22,10 +22,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,187 +39,218 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/test/framework"
 	"github.com/berth-dev/berth/test/suite"
 )
 
-// benchmark is what the specs with the label report to.
-var benchmark *testing.B
-
-// BenchmarkSizing measures what replicas take that have a number of policies and of objects that these match: the memory
-// of the leader's and of another one's process, and the processor time of a start, of one object that is placed since
-// its policy is new, and of one admission request that one policy decides. Processor time and memory, unlike time,
-// hardly depend on what else the machine does.
-// BERTH_SIZES, as in "10/1000 100/10000", says which numbers.
+// BenchmarkSizing measures what replicas take that hold workloads, clusters, and policies: memory, a start, a change of a cluster, a patch,
+// and an admission request. It prints rows of the table in docs/scaling.md. Processor times are those of the replica's process. Unlike other
+// times, they hardly depend on what else the machine does.
+//
+// BERTH_SIZES has the numbers, as in "1000/10/1 100000/100/10". BERTH_MEMORY, as in "1800MiB", is the GOMEMLIMIT of the replicas.
 func BenchmarkSizing(b *testing.B) {
-	benchmark = b
 	suite.RunBenchmarks(b, "Benchmarks of size")
 }
 
-// size is how much a replica has to hold.
-type size struct{ policies, objects int }
+// size is how much the replicas have to hold.
+type size struct{ workloads, clusters, policies int }
 
+// sizes returns the sizes that BERTH_SIZES names.
 func sizes() (out []size) {
 	text, ok := os.LookupEnv("BERTH_SIZES")
 	if !ok {
-		text = "1/100 100/1000 100/10000 1000/10000"
+		text = "1000/10/1"
 	}
 	for word := range strings.FieldsSeq(text) {
-		policies, objects, _ := strings.Cut(word, "/")
 		s := size{}
-		var err error
-		if s.policies, err = strconv.Atoi(policies); err != nil {
-			panic(err)
-		}
-		if s.objects, err = strconv.Atoi(objects); err != nil {
-			panic(err)
+		if _, err := fmt.Sscanf(word, "%d/%d/%d", &s.workloads, &s.clusters, &s.policies); err != nil {
+			panic(fmt.Errorf("BERTH_SIZES: %q: %w", word, err))
 		}
 		out = append(out, s)
 	}
 	return out
 }
 
-// perNamespace is how many objects a namespace has.
-const perNamespace = 100
-
-// clusters is how many there are for the policies to choose from; every tenth of them is in the EU.
-const clusters = 100
-
-var _ = Describe("A replica", Serial, Ordered, Label(suite.Benchmarks), func() {
-	BeforeAll(func(ctx SpecContext) {
-		f.MustKubectl(ctx, "", "apply", "-f", "hack/demo/clusterprofile-crd.yaml")
-		f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/clusterprofiles.multicluster.x-k8s.io")
-		var all strings.Builder
-		for i := range clusters {
-			zone := "us"
-			if i%10 == 0 {
-				zone = "eu"
-			}
-			fmt.Fprintf(&all, `{"apiVersion":"multicluster.x-k8s.io/v1alpha1","kind":"ClusterProfile","metadata":{"namespace":"default","name":"c%d","labels":{"zone":%q}},"spec":{"clusterManager":{"name":"x"}}}`+"\n", i, zone)
+var _ = Describe("The whole operator", Serial, Ordered, Label(suite.Benchmarks), func() {
+	BeforeAll(func() {
+		model := "unknown processor"
+		text, err := os.ReadFile("/proc/cpuinfo")
+		Expect(err).NotTo(HaveOccurred())
+		if _, after, ok := strings.Cut(string(text), "model name\t: "); ok {
+			model, _, _ = strings.Cut(after, "\n")
 		}
-		f.MustKubectl(ctx, all.String(), "apply", "-f", "-")
+		fmt.Printf("\n%s, %d cores, %s\n\n%s\n%s\n", model, runtime.NumCPU(), runtime.Version(), header, strings.Repeat("| --- ", strings.Count(header, "|")-1)+"|")
 	})
-
 	for _, s := range sizes() {
-		It(fmt.Sprintf("of %d policies and %d objects is measured", s.policies, s.objects), func(ctx SpecContext) {
-			namespaces := fill(ctx, s)
-			// The first one places what is there; what a later one takes does not depend on that.
-			first := startLeader(ctx)
-			placing, err := first.Value(ctx, "process_cpu_seconds_total")
-			Expect(err).NotTo(HaveOccurred())
-			Expect(first.Stop(time.Minute)).To(Succeed())
-			leader := startLeader(ctx)
-			start, err := leader.Value(ctx, "process_cpu_seconds_total")
-			Expect(err).NotTo(HaveOccurred())
-			follower := commands.StartReady(ctx, "", "--leader-elect")
-			DeferCleanup(func() error { return follower.Stop(time.Minute) })
-			awaitIdle(ctx, follower)
-			asker := newAsker(ctx, follower)
-			// benchstat reads lines from their beginning, and Ginkgo may have left a dot there.
-			fmt.Fprintln(os.Stdout)
-			benchmark.Run(fmt.Sprintf("policies=%d/objects=%d", s.policies, s.objects), func(b *testing.B) {
-				// A failure here is the spec's.
-				defer GinkgoRecover()
-				before, err := follower.Value(ctx, "process_cpu_seconds_total")
-				Expect(err).NotTo(HaveOccurred())
-				b.ResetTimer()
-				asker.ask(ctx, namespaces, b.N)
-				b.StopTimer()
-				after, err := follower.Value(ctx, "process_cpu_seconds_total")
-				Expect(err).NotTo(HaveOccurred())
-				b.ReportMetric((after-before)/float64(b.N)*1e6, "cpu-µs/request")
-				b.ReportMetric((placing-start)/float64(s.objects)*1e3, "cpu-ms/placed")
-				b.ReportMetric(start, "start-cpu-s")
-				b.ReportMetric(mebibytes(ctx, leader), "leader-MiB")
-				b.ReportMetric(mebibytes(ctx, follower), "follower-MiB")
-			})
+		It(fmt.Sprintf("is measured with %d workloads, %d clusters, and %d policies", s.workloads, s.clusters, s.policies), func(ctx SpecContext) {
+			text := fill(ctx, s).measure(ctx).String()
+			fmt.Printf("\n%s\n", text)
 		})
 	}
 })
 
-// startLeader starts a replica and waits until it leads and has done all that there is to do.
-func startLeader(ctx context.Context) *framework.Command {
-	GinkgoHelper()
-	c := commands.StartReady(ctx, "", "--leader-elect")
-	DeferCleanup(func() error { return c.Stop(time.Minute) })
-	Eventually(c.Value).WithContext(ctx).WithArguments("leader_election_master_status").Should(BeEquivalentTo(1))
-	awaitIdle(ctx, c)
-	return c
+// header is the header of the table whose rows are measurements.
+const header = "| workloads | clusters | policies | leader: memory (peak, heap) | other replica | Ready (CPU) | all decided (CPU) | sweep | a patch | a request |"
+
+// measurement is what was measured for a size.
+type measurement struct {
+	size
+	// leader, heap, and other are bytes: the resident memory and the heap of a leader that has nothing to do, and the resident memory of
+	// another replica. peak is the most resident memory of the leader until it was idle for the first time.
+	leader, peak, heap, other float64
+	// ready and decided are the times from the start of the leader until it is Ready, and until all workloads are decided.
+	ready, decided spent
+	// sweep is the processor time of the leader for a change of a cluster that moves no workload. patch is that for each patch of a sweep,
+	// with all else that the sweep takes. request is that of a replica for an admission request.
+	sweep, patch, request time.Duration
 }
 
-// mebibytes is the resident memory of a replica.
-func mebibytes(ctx context.Context, c *framework.Command) float64 {
+// spent is a time, and the processor time in it.
+type spent struct{ time, cpu time.Duration }
+
+// String returns the time in seconds, and the processor time in parentheses.
+func (s spent) String() string {
+	return fmt.Sprintf("%.1f s (%.1f)", s.time.Seconds(), s.cpu.Seconds())
+}
+
+// String returns the row of a table in Markdown.
+func (m measurement) String() string {
+	const mebibyte = 1 << 20
+	return fmt.Sprintf("| %s | %s | %s | %.0f MiB (%.0f, %.0f) | %.0f MiB | %s | %s | %.2f s | %.2f ms | %.2f ms |",
+		grouped(m.workloads), grouped(m.clusters), grouped(m.policies), m.leader/mebibyte, m.peak/mebibyte, m.heap/mebibyte, m.other/mebibyte,
+		m.ready, m.decided, m.sweep.Seconds(), milliseconds(m.patch), milliseconds(m.request))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// grouped returns a number with commas between thousands.
+func grouped(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
+}
+
+// startTimeout is how long a leader may take to decide all workloads.
+const startTimeout = 30 * time.Minute
+
+// measure starts a leader, changes clusters, and asks another replica.
+func (w *world) measure(ctx context.Context) measurement {
 	GinkgoHelper()
-	resident, err := c.Value(ctx, "process_resident_memory_bytes")
+	m := measurement{size: w.size}
+	begin := time.Now()
+	leader := w.startReplica(ctx)
+	m.ready = spent{time.Since(begin), cpuOf(leader)}
+	Eventually(func(ctx context.Context) (float64, error) { return total(ctx, leader, "berth_policy_rule_objects") }).WithContext(ctx).
+		WithTimeout(startTimeout).WithPolling(time.Second / 4).Should(BeEquivalentTo(w.workloads))
+	m.decided = spent{time.Since(begin), cpuOf(leader)}
+	awaitIdle(ctx, leader.CPU)
+	Expect(total(ctx, leader, "berth_remediations_total")).To(BeZero(), "the start patched workloads")
+	peak, err := leader.PeakMemory()
 	Expect(err).NotTo(HaveOccurred())
-	return resident / (1 << 20)
+	m.leader, m.peak, m.heap = residentMemory(ctx, leader), float64(peak), value(ctx, leader, "go_memstats_heap_inuse_bytes")
+
+	m.sweep = w.sweep(ctx, leader, "tier", "b", 0)
+	// The first cluster leaves the clusters of the pilots.
+	moved := min(pilots, w.workloads)
+	m.patch = w.sweep(ctx, leader, "pilot", "false", moved) / time.Duration(moved)
+
+	other := w.startReplica(ctx)
+	awaitIdle(ctx, other.CPU)
+	m.other = residentMemory(ctx, other)
+	m.request = w.request(ctx, other)
+	return m
 }
 
-// awaitIdle waits until a replica takes less than a tenth of a processor several times in a row.
-func awaitIdle(ctx context.Context, c *framework.Command) {
+// sweep changes a label of the first cluster, waits until a number of workloads has moved, and returns the processor time of the leader.
+func (w *world) sweep(ctx context.Context, leader *framework.Command, label, value string, moved int) time.Duration {
+	GinkgoHelper()
+	const patched, decided, rest = "berth_remediations_total", "berth_decisions_total", 10 * time.Second
+	decisions, err := total(ctx, leader, decided)
+	Expect(err).NotTo(HaveOccurred())
+	// What the process takes although there is nothing to do is subtracted.
+	before, begin := cpuOf(leader), time.Now()
+	time.Sleep(rest)
+	perSecond := (cpuOf(leader) - before).Seconds() / time.Since(begin).Seconds()
+
+	before, begin = cpuOf(leader), time.Now()
+	obj := w.cluster(0)
+	obj.SetLabels(map[string]string{label: value})
+	Expect(w.f.Client.Patch(ctx, obj, labelsOf(obj))).To(Succeed())
+	Eventually(func(ctx context.Context) (float64, error) { return total(ctx, leader, patched) }).WithContext(ctx).
+		WithTimeout(startTimeout).WithPolling(2 * time.Second).Should(BeEquivalentTo(moved))
+	awaitIdle(ctx, leader.CPU)
+	took := cpuOf(leader) - before - time.Duration(perSecond*float64(time.Since(begin)))
+	after, err := total(ctx, leader, decided)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(total(ctx, leader, patched)).To(BeEquivalentTo(moved))
+	AddReportEntry(fmt.Sprintf("%s=%s", label, value), ReportEntryVisibilityAlways, fmt.Sprintf("%v of processor time, %.0f evaluations", took, after-decisions))
+	return max(0, took)
+}
+
+// request returns the processor time of a replica for an admission request.
+func (w *world) request(ctx context.Context, replica *framework.Command) time.Duration {
+	GinkgoHelper()
+	const first, requests = 200, 4000
+	asker := newAsker(ctx, w.f, replica)
+	asker.ask(ctx, w.namespaces, first)
+	before := cpuOf(replica)
+	asker.ask(ctx, w.namespaces, requests)
+	return (cpuOf(replica) - before) / requests
+}
+
+// cpuOf returns the processor time that a replica has taken.
+func cpuOf(c *framework.Command) time.Duration {
+	GinkgoHelper()
+	cpu, err := c.CPU()
+	Expect(err).NotTo(HaveOccurred())
+	return cpu
+}
+
+// residentMemory returns the resident memory of a replica, in bytes.
+func residentMemory(ctx context.Context, c *framework.Command) float64 {
+	GinkgoHelper()
+	return value(ctx, c, "process_resident_memory_bytes")
+}
+
+// value returns the sum of the series of a metric.
+func value(ctx context.Context, c *framework.Command, metric string) float64 {
+	GinkgoHelper()
+	sum, err := c.Value(ctx, metric)
+	Expect(err).NotTo(HaveOccurred())
+	return sum
+}
+
+// total returns the sum of the series of a metric, and 0 if there are none yet.
+func total(ctx context.Context, c *framework.Command, metric string) (float64, error) {
+	sum, err := c.Value(ctx, metric)
+	if errors.Is(err, framework.ErrNoMetric) {
+		return 0, nil
+	}
+	return sum, err
+}
+
+// awaitIdle waits until a process takes less than a tenth of a processor several times in a row, by the processor time that it has taken.
+func awaitIdle(ctx context.Context, cpu func() (time.Duration, error)) {
 	GinkgoHelper()
 	const enough, every = 3, 2 * time.Second
-	last, when, idle := 0.0, time.Time{}, 0
-	Eventually(func(ctx context.Context) (int, error) {
-		spent, err := c.Value(ctx, "process_cpu_seconds_total")
+	last, when, idle := time.Duration(0), time.Time{}, 0
+	Eventually(func() (int, error) {
+		spent, err := cpu()
 		if err != nil {
 			return 0, err
 		}
 		now := time.Now()
-		if idle++; (spent-last)/now.Sub(when).Seconds() > 0.1 {
+		if idle++; (spent-last).Seconds()/now.Sub(when).Seconds() > 0.1 {
 			idle = 0
 		}
 		last, when = spent, now
 		return idle, nil
-	}).WithContext(ctx).WithTimeout(10 * time.Minute).WithPolling(every).Should(BeNumerically(">=", enough))
-}
-
-// fill makes policies and objects, which the spec's end removes, and returns the objects' namespaces. Every policy reads
-// the clusters and decides the Deployments of its share of the namespaces.
-func fill(ctx context.Context, s size) (namespaces []string) {
-	GinkgoHelper()
-	team := fmt.Sprintf("team-%d-%d-", s.policies, s.objects)
-	var wg sync.WaitGroup
-	work := make(chan func())
-	for range 16 {
-		wg.Go(func() {
-			defer GinkgoRecover()
-			for do := range work {
-				do()
-			}
-		})
-	}
-	for i := range max(1, s.objects/perNamespace) {
-		namespace := f.NewNamespace(ctx, map[string]string{"team": fmt.Sprintf("%s%d", team, i%s.policies)})
-		namespaces = append(namespaces, namespace)
-		DeferCleanup(func(ctx context.Context) error {
-			return f.Client.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace(namespace))
-		})
-		for j := range perNamespace {
-			work <- func() {
-				o := framework.NewObject(framework.Deployment, namespace, fmt.Sprintf("app-%d", j), map[string]string{"example.com/owner": "somebody"})
-				Expect(f.Client.Create(ctx, o)).To(Succeed())
-			}
-		}
-	}
-	for i := range s.policies {
-		work <- func() {
-			name := fmt.Sprintf("%s%d", team, i)
-			text := fmt.Sprintf("package placement\n\nannotations[\"example.com/clusters\"] := sort([name | c := data.clusters[name]; c.labels.zone == \"eu\"])\n\nannotations[\"example.com/team\"] := %q\n", name)
-			p := framework.NewPolicy(name, text, "apps", "deployments")
-			p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": name}}
-			Expect(f.Client.Create(ctx, p)).To(Succeed())
-			DeferCleanup(f.DeletePolicy, name)
-		}
-	}
-	close(work)
-	wg.Wait()
-	return namespaces
+	}).WithContext(ctx).WithTimeout(startTimeout).WithPolling(every).Should(BeNumerically(">=", enough))
 }
 
 // asker asks a replica as the API server would.
@@ -226,7 +259,7 @@ type asker struct {
 	url    string
 }
 
-func newAsker(ctx context.Context, c *framework.Command) *asker {
+func newAsker(ctx context.Context, f *framework.Framework, c *framework.Command) *asker {
 	GinkgoHelper()
 	hook := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	Expect(f.Client.Get(ctx, client.ObjectKey{Name: "berth-placement"}, hook)).To(Succeed())
@@ -267,7 +300,7 @@ func (a *asker) one(ctx context.Context, namespace string, i int) error {
 			UID: "1", Operation: admissionv1.Create, Namespace: namespace, Name: fmt.Sprintf("new-%d", i),
 			Kind:     metav1.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
 			Resource: metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
-			Object:   runtime.RawExtension{Raw: raw}, DryRun: new(true),
+			Object:   k8sruntime.RawExtension{Raw: raw}, DryRun: new(true),
 		},
 	})
 	if err != nil {
@@ -291,7 +324,7 @@ func (a *asker) one(ctx context.Context, namespace string, i int) error {
 	if err := json.Unmarshal(text, review); err != nil {
 		return fmt.Errorf("%s: %s: %w", response.Status, text, err)
 	}
-	if r := review.Response; !r.Allowed || !strings.Contains(string(r.Patch), "example.com/team") {
+	if r := review.Response; !r.Allowed || !strings.Contains(string(r.Patch), "placement.berth.dev") {
 		return fmt.Errorf("answered %v %s: %v", r.Allowed, r.Patch, r.Result)
 	}
 	return nil
