@@ -314,7 +314,7 @@ SIZES ?= $(foreach w,1000 10000 100000 1000000,$(foreach c,10 100 1000,$(foreach
 MEMORY ?=
 
 .PHONY: scaling
-scaling: $(assets) ## Measure replicas with SIZES, and print the rows of docs/scaling.md; for an idle machine with 16 GiB, hours.
+scaling: $(assets) ## Measure replicas with SIZES, and print the rows of docs/scaling.md; for an idle machine, with 24 GiB for 1,000,000 workloads; hours.
 	BERTH_SIZES='$(SIZES)' BERTH_MEMORY=$(MEMORY) go test -vet=off $(TEST_LINK) -timeout=0 -run='^$$' -bench=Sizing -benchtime=1x ./test/integration/scaling
 
 .PHONY: release-check

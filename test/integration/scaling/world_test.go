@@ -71,7 +71,7 @@ type world struct {
 // fill starts a control plane, and creates everything in it. The spec's end stops it.
 func fill(ctx context.Context, s size) *world {
 	GinkgoHelper()
-	const storeLimit = 16 << 30
+	const storeLimit = 8 << 30
 	w := &world{size: s, f: framework.Start(ctx, func(o *controlplane.Options) {
 		o.EtcdFlags = map[string]string{"quota-backend-bytes": fmt.Sprint(storeLimit)}
 	})}
@@ -147,8 +147,13 @@ func (w *world) workload(i int) *appsv1.Deployment {
 	out := &appsv1.Deployment{}
 	obj := framework.NewObject(framework.Deployment, w.namespaces[i%len(w.namespaces)], fmt.Sprintf("app-%d", i), nil)
 	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, out)).To(Succeed())
-	out.Labels = map[string]string{"level": fmt.Sprint(i % levels), "pilot": fmt.Sprint(i < pilots)}
+	out.Labels = w.labels(i)
 	return out
+}
+
+// labels returns the labels of the workload with a number. Each namespace has workloads of all levels, if it has enough.
+func (w *world) labels(i int) map[string]string {
+	return map[string]string{"level": fmt.Sprint(i / len(w.namespaces) % levels), "pilot": fmt.Sprint(i < pilots)}
 }
 
 // sample is a workload as the API server stores it after admission.
@@ -220,7 +225,7 @@ func (w *world) stored(i int, key []byte, samples [][2]sample) (*appsv1.Deployme
 	}
 	out := *like.object
 	out.Namespace, out.Name, out.UID = w.namespaces[n], fmt.Sprintf("app-%d", i), types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", i))
-	out.Labels = map[string]string{"level": fmt.Sprint(i % levels), "pilot": fmt.Sprint(i < pilots)}
+	out.Labels = w.labels(i)
 	sum, err := signature(key, &out, like.entries)
 	out.Annotations = map[string]string{
 		placementv1.ClustersAnnotation:  like.object.Annotations[placementv1.ClustersAnnotation],
