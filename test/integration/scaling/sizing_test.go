@@ -48,8 +48,8 @@ import (
 )
 
 // BenchmarkSizing measures what replicas take that hold workloads, clusters, and policies: memory, a start, a change of a cluster, a patch,
-// and an admission request. It prints rows of the table in docs/scaling.md. Processor times are those of the replica's process. Unlike other
-// times, they hardly depend on what else the machine does.
+// and an admission request. It prints rows of the table in docs/scaling.md. Processor times are those of the replica's process. Unlike
+// other times, they hardly depend on what else the machine does.
 //
 // BERTH_SIZES has the numbers, as in "1000/10/1 100000/100/10". BERTH_MEMORY, as in "1800MiB", is the GOMEMLIMIT of the replicas.
 func BenchmarkSizing(b *testing.B) {
@@ -83,7 +83,8 @@ var _ = Describe("The whole operator", Serial, Ordered, Label(suite.Benchmarks),
 		if _, after, ok := strings.Cut(string(text), "model name\t: "); ok {
 			model, _, _ = strings.Cut(after, "\n")
 		}
-		fmt.Printf("\n%s, %d cores, %s\n\n%s\n%s\n", model, runtime.NumCPU(), runtime.Version(), header, strings.Repeat("| --- ", strings.Count(header, "|")-1)+"|")
+		rule := strings.Repeat("| --- ", strings.Count(header, "|")-1) + "|"
+		fmt.Printf("\n%s, %d cores, %s\n\n%s\n%s\n", model, runtime.NumCPU(), runtime.Version(), header, rule)
 	})
 	for _, s := range sizes() {
 		It(fmt.Sprintf("is measured with %d workloads, %d clusters, and %d policies", s.workloads, s.clusters, s.policies), func(ctx SpecContext) {
@@ -94,7 +95,8 @@ var _ = Describe("The whole operator", Serial, Ordered, Label(suite.Benchmarks),
 })
 
 // header is the header of the table whose rows are measurements.
-const header = "| workloads | clusters | policies | leader: memory (peak, heap) | other replica | Ready (CPU) | all decided (CPU) | sweep | a patch | a request |"
+const header = "| workloads | clusters | policies | leader, MiB (peak, heap) | other, MiB | " +
+	"Ready, s (CPU) | decided, s (CPU) | sweep, s | patch, ms | request, ms |"
 
 // measurement is what was measured for a size.
 type measurement struct {
@@ -114,13 +116,13 @@ type spent struct{ time, cpu time.Duration }
 
 // String returns the time in seconds, and the processor time in parentheses.
 func (s spent) String() string {
-	return fmt.Sprintf("%.1f s (%.1f)", s.time.Seconds(), s.cpu.Seconds())
+	return fmt.Sprintf("%.1f (%.1f)", s.time.Seconds(), s.cpu.Seconds())
 }
 
 // String returns the row of a table in Markdown.
 func (m measurement) String() string {
 	const mebibyte = 1 << 20
-	return fmt.Sprintf("| %s | %s | %s | %.0f MiB (%.0f, %.0f) | %.0f MiB | %s | %s | %.2f s | %.2f ms | %.2f ms |",
+	return fmt.Sprintf("| %s | %s | %s | %.0f (%.0f, %.0f) | %.0f | %s | %s | %.2f | %.2f | %.2f |",
 		grouped(m.workloads), grouped(m.clusters), grouped(m.policies), m.leader/mebibyte, m.peak/mebibyte, m.heap/mebibyte, m.other/mebibyte,
 		m.ready, m.decided, m.sweep.Seconds(), milliseconds(m.patch), milliseconds(m.request))
 }
@@ -233,8 +235,8 @@ func total(ctx context.Context, c *framework.Command, metric string) (float64, e
 	return sum, err
 }
 
-// awaitIdle waits until a process takes less than a tenth of a processor several times in a row, by the processor time that it has taken. It
-// returns how much of a processor it took in that time.
+// awaitIdle waits until a process takes less than a tenth of a processor several times in a row, by the processor time that it has taken.
+// It returns how much of a processor it took in that time.
 func awaitIdle(ctx context.Context, cpu func() (time.Duration, error)) (share float64) {
 	GinkgoHelper()
 	const enough, every, busy = 3, 2 * time.Second, 0.1
