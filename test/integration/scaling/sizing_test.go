@@ -84,12 +84,12 @@ var _ = Describe("The whole operator", Serial, Ordered, Label(suite.Benchmarks),
 			model, _, _ = strings.Cut(after, "\n")
 		}
 		rule := strings.Repeat("| --- ", strings.Count(header, "|")-1) + "|"
-		fmt.Printf("\n%s, %d cores, %s\n\n%s\n%s\n", model, runtime.NumCPU(), runtime.Version(), header, rule)
+		fmt.Fprintf(os.Stdout, "\n%s, %d cores, %s\n\n%s\n%s\n", model, runtime.NumCPU(), runtime.Version(), header, rule)
 	})
 	for _, s := range sizes() {
 		It(fmt.Sprintf("is measured with %d workloads, %d clusters, and %d policies", s.workloads, s.clusters, s.policies), func(ctx SpecContext) {
 			text := fill(ctx, s).measure(ctx).String()
-			fmt.Printf("\n%s\n", text)
+			fmt.Fprintf(os.Stdout, "\n%s\n", text)
 		})
 	}
 })
