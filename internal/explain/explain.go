@@ -85,6 +85,8 @@ type Policy struct {
 	// Rule is the name of the rule of spec.rules that decides the object. It is empty if none applies, and for a policy without rules.
 	Rule     string `json:"rule,omitempty"`
 	HasRules bool   `json:"hasRules,omitempty"` // whether the policy has spec.rules
+	// Selection says how Rule selects among the eligible clusters; nil if it chooses all of them, or there is no Rule.
+	Selection *Selection `json:"selection,omitempty"`
 	// AlsoApply are the rules after Rule whose conditions the object meets, too. They decide nothing for it.
 	AlsoApply []string `json:"alsoApply,omitempty"`
 	// Decided has the number of existing objects that each rule decides, from the status of the policy; nil for a policy without rules.
@@ -107,6 +109,22 @@ type Policy struct {
 	Reads []Read `json:"reads,omitempty"`
 	// AmbiguousClusters are sentences on names of clusters that several objects of the inventories have, so that policies can't choose them.
 	AmbiguousClusters []string `json:"ambiguousClusters,omitempty"`
+}
+
+// Selection is how a rule selects among its eligible clusters: first come those with the lower Rank.Level, and of those with the same level
+// the ones whose digest of the names of the object and the cluster sorts first.
+type Selection struct {
+	Limit   int32 `json:"limit,omitempty"`  // the most clusters that the rule chooses; 0 for no limit
+	MinGain int32 `json:"minGain"`          // the score that makes one level
+	Spread  bool  `json:"spread,omitempty"` // whether the rule chooses clusters of several domains, such as regions
+}
+
+// selectionOf returns how a rule selects among its eligible clusters; nil if it chooses all of them.
+func selectionOf(rule placementv1.Rule) *Selection {
+	if rule.Limit == 0 && rule.Spread == nil {
+		return nil
+	}
+	return &Selection{Limit: rule.Limit, MinGain: max(rule.MinGain, 1), Spread: rule.Spread != nil}
 }
 
 // Read is a type that a policy reads.
@@ -211,7 +229,7 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 			p := &out.Policies[i]
 			status := s.Policy(p.Name).Object.Status
 			p.Rule, p.HasRules, p.Decided, p.Matched = rule.Name, true, status.Rules, status.Matched
-			p.AlsoApply = search.laterRules(ctx)
+			p.AlsoApply, p.Selection = search.laterRules(ctx), selectionOf(rule)
 		}
 	}
 	out.Nodes = e.nodes(ctx)

@@ -44,8 +44,10 @@ type Reason struct {
 	Field string `json:"field,omitempty"`
 	// Expression is the first expression of Rule that fails for the candidate. Those before it have a solution.
 	Expression string `json:"expression,omitempty"`
-	// Unmet says in words what the cluster lacks, such as "label pci-level not at least 3"; empty unless Field is a requirement.
+	// Unmet says in words what the cluster lacks, such as "label pci-level is 1, must be at least 3"; empty unless Field is a requirement.
 	Unmet string `json:"unmet,omitempty"`
+	// Outranked reports whether the cluster is eligible, and the rule chooses only others, which come before it.
+	Outranked bool `json:"outranked,omitempty"`
 	// Values are the references in Expression, with what they read for the candidate.
 	Values []Value `json:"values,omitempty"`
 	// Demanded is the value of the object that Expression compares the cluster with; nil unless Field is a requirement with valueFrom.
@@ -397,9 +399,13 @@ func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 		return out
 	}
 	last := s.reasonAt(rules.Chosen(deciding.Name), chosen[0].Location, nil)
-	last.Message = "chooses other clusters"
-	if !s.holds(ctx, "some _ in "+rules.Chosen(deciding.Name)) {
+	switch {
+	case !s.holds(ctx, "some _ in "+rules.Chosen(deciding.Name)):
 		last.Message = "chooses no cluster: this one is eligible, but too few clusters are"
+	case deciding.Limit > 0:
+		last.Outranked, last.Message = true, fmt.Sprintf("chooses other clusters: its limit is %d", deciding.Limit)
+	default:
+		last.Outranked, last.Message = true, "chooses other clusters"
 	}
 	return append(out, *last)
 }
@@ -660,12 +666,38 @@ func (s *search) describeRequirement(rule placementv1.Rule, r *Reason) {
 	if i < 0 {
 		return
 	}
-	r.Unmet = rules.Unmet(rule.Require[i], s.input)
+	r.Unmet = s.unmet(rule.Require[i], r.Values)
 	for _, d := range s.demands {
 		if d.rule == rule.Name && d.i == i {
 			r.Demanded = &Demanded{d.Source, d.Value, d.IsDefault}
 		}
 	}
+}
+
+// unmet returns why a cluster does not meet a requirement: the reason that the rule gives, or else what the requirement demands, with what
+// the cluster has. values are those that the requirement reads of the cluster. It returns "" if the object lacks the value to compare with.
+func (s *search) unmet(q placementv1.Requirement, values []Value) string {
+	must := rules.Must(q, s.input)
+	if must == "" {
+		return q.Reason
+	}
+	noun := rules.Compared{Requirement: q}.Noun()
+	has := ""
+	if len(values) > 0 {
+		has = noun + " is missing"
+		if text := valueText(values[0].Value); text != nil {
+			has = noun + " is " + *text
+		}
+	}
+	switch {
+	case q.Reason != "" && has != "":
+		return fmt.Sprintf("%s (%s)", q.Reason, has)
+	case q.Reason != "":
+		return q.Reason
+	case has == "":
+		return noun + " " + must
+	}
+	return has + ", " + must
 }
 
 // isHelper reports whether a reason is in a function that Berth has written for several rules, so that it comes from no field of one.

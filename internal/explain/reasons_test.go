@@ -359,7 +359,7 @@ spec:
 			"bare": {region}, "us-1": {region}, "eu-2": {pci},
 		}},
 		"Limit": {"    - {label: region, operator: In, values: [eu]}\n    limit: 1\n    prefer: [{label: pci, operator: In, values: [\"1\"], weight: 1}]\n", map[string][]string{
-			"bare": {region}, "us-1": {region}, "eu-1": {"spec.rules[1].limit chooses other clusters"},
+			"bare": {region}, "us-1": {region}, "eu-1": {"spec.rules[1].limit chooses other clusters: its limit is 1"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -465,7 +465,7 @@ spec:
 		Chosen, Current bool
 		Waits, Unmet    string
 	}
-	want := map[string]candidate{"bare": {Chosen: true, Waits: waits}, "eu-1": {true, true, "", ""}, "eu-2": {false, true, waits, "label pci not at least 2"}, "us-1": {true, true, "", ""}}
+	want := map[string]candidate{"bare": {Chosen: true, Waits: waits}, "eu-1": {true, true, "", ""}, "eu-2": {false, true, waits, "label pci is 1, must be at least 2"}, "us-1": {true, true, "", ""}}
 	e := explainAs(t, world, string(text), true, explain.Options{})
 	got := map[string]candidate{}
 	for _, c := range e.Clusters.Listed {
@@ -522,8 +522,11 @@ spec:
 	if diff := cmp.Diff(rank, best.Rank); e.Policies[0].Rule != "backup" || !best.Chosen || diff != "" {
 		t.Errorf("rule %q decides, and the best cluster is %+v (-want +got):\n%s", e.Policies[0].Rule, best, diff)
 	}
+	if diff := cmp.Diff(&explain.Selection{Limit: 1, MinGain: 1}, e.Policies[0].Selection); diff != "" {
+		t.Errorf("selection (-want +got):\n%s", diff)
+	}
 	other := got["eu-1"]
-	want := []string{`spec.rules[0].require[1] cluster.labels.pci in {"9"}`, "spec.rules[1].limit chooses other clusters"}
+	want := []string{`spec.rules[0].require[1] cluster.labels.pci in {"9"}`, "spec.rules[1].limit chooses other clusters: its limit is 1"}
 	if diff := cmp.Diff(want, other.Reasons); diff != "" || other.Rank.Score != 0 || other.Rank.Level != 10 {
 		t.Errorf("rank %+v, reasons (-want +got):\n%s", other.Rank, diff)
 	}

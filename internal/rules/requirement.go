@@ -462,12 +462,9 @@ func (q requirement) reason() string {
 	}
 }
 
-// Unmet returns why a cluster does not meet a requirement, in the words of a denial, such as "label pci-level not at least 3". object is
-// the object as its developer requested it. Unmet returns "" if the object lacks the value to compare with.
-func Unmet(q placementv1.Requirement, object map[string]any) string {
-	if q.Reason != "" {
-		return q.Reason
-	}
+// Must returns what a cluster that meets a requirement has, as a verb without its subject, such as "must be at least 3". object is the object
+// as its developer requested it. Must returns "" if the object lacks the value to compare with.
+func Must(q placementv1.Requirement, object map[string]any) string {
 	values := q.Values
 	if from := q.ValueFrom; from != nil {
 		value, ok := objectValue(object, from)
@@ -479,8 +476,29 @@ func Unmet(q placementv1.Requirement, object map[string]any) string {
 		}
 		values = []string{value}
 	}
-	text := requirement{Requirement: q, operand: operand{noun: nounOf(q.Subject)}}.wording(strings.Join(values, ", "), len(values))
-	return strings.TrimPrefix(text, "with ")
+	text := strings.Join(values, ", ")
+	switch q.Operator {
+	case placementv1.OperatorExists:
+		return "must exist"
+	case placementv1.OperatorDoesNotExist:
+		return "must not exist"
+	case placementv1.OperatorIn:
+		if len(values) > 1 {
+			return "must be one of " + text
+		}
+		return "must be " + text
+	case placementv1.OperatorNotIn:
+		if len(values) > 1 {
+			return "must be none of " + text
+		}
+		return "must not be " + text
+	}
+	return "must be " + relations[q.Operator] + " " + text
+}
+
+// relations are the words for the operators that compare an order.
+var relations = map[placementv1.RequirementOperator]string{
+	placementv1.OperatorGt: "above", placementv1.OperatorGte: "at least", placementv1.OperatorLt: "below", placementv1.OperatorLte: "at most",
 }
 
 // wording returns the words that follow the number of clusters that do not meet the requirement in a denial, such as "with label env not
@@ -502,8 +520,5 @@ func (q requirement) wording(values string, n int) string {
 		}
 		return fmt.Sprintf("with %s %s", q.noun, values)
 	}
-	relation := map[placementv1.RequirementOperator]string{
-		placementv1.OperatorGt: "above", placementv1.OperatorGte: "at least", placementv1.OperatorLt: "below", placementv1.OperatorLte: "at most",
-	}[q.Operator]
-	return fmt.Sprintf("with %s not %s %s", q.noun, relation, values)
+	return fmt.Sprintf("with %s not %s %s", q.noun, relations[q.Operator], values)
 }
