@@ -25,6 +25,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -374,9 +375,88 @@ func TestCluster(t *testing.T) {
 	got := get[any](t, b, "cluster?name=eu-1")
 	want := map[string]any{"inventory": []any{map[string]any{
 		"resource": "clusters.cluster.karmada.io", "name": "eu-1", "labels": map[string]any{"region": "eu", "example.com/tier": "gold"},
+		"readBy": map[string]any{"region": []any{"region"}, "example.com/tier": []any{"gold"}},
+		"fields": []any{
+			map[string]any{"name": "region", "path": "spec.region", "value": "eu", "readBy": []any{}},
+			map[string]any{"name": "zones", "path": "spec.zones", "value": "[eu-a, eu-b]", "readBy": []any{}},
+		},
 	}}}
 	if diff := cmp.Diff(any(want), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestFieldsOfClusters checks where the console says that a cluster has its region and zones, and which policies read them.
+func TestFieldsOfClusters(t *testing.T) {
+	const others = `apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: labeled, labels: {topology.kubernetes.io/region: ap, topology.kubernetes.io/zone: ap-a}}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: fields}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rules: [{name: fields, require: [{field: region, operator: In, values: [eu]}, {field: zone, operator: Exists}]}]
+---
+`
+	b := serve(t, config(static(t, clusters+policies+others+workloads+quotas))).open(t)
+	type field struct {
+		Name, Path, Value string
+		ReadBy            []string
+	}
+	for name, want := range map[string][]field{
+		"eu-2": {{"region", "spec.region", "eu", []string{"fields"}}, {"zones", "spec.zones", "", []string{"fields"}}},
+		"labeled": {
+			{"region", "metadata.labels['topology.kubernetes.io/region']", "ap", []string{"fields"}},
+			{"zones", "metadata.labels['topology.kubernetes.io/zone']", "[ap-a]", []string{"fields"}},
+		},
+	} {
+		got := get[struct{ Inventory []struct{ Fields []field } }](t, b, "cluster?name="+name)
+		if len(got.Inventory) != 1 {
+			t.Fatalf("%s: %+v", name, got)
+		}
+		if diff := cmp.Diff(want, got.Inventory[0].Fields); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestLabeled checks which clusters have a label.
+func TestLabeled(t *testing.T) {
+	b := serve(t, config(static(t, clusters+policies+workloads+quotas))).open(t)
+	for label, want := range map[string][]string{
+		"region=eu": {"eu-1", "eu-2"}, "region=": {"eu-1", "eu-2", "us-1"}, "example.com/tier=gold": {"eu-1"}, "region=e": {}, "tier=": {},
+	} {
+		got := get[struct{ Clusters []string }](t, b, "labeled?label="+url.QueryEscape(label)).Clusters
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", label, diff)
+		}
+	}
+}
+
+// TestPartOfPolicy checks which lines of a policy have what a reason names.
+func TestPartOfPolicy(t *testing.T) {
+	b := serve(t, config(static(t, clusters+policies+workloads+quotas))).open(t)
+	for query, want := range map[string]string{
+		"name=gold&field=spec.rules[0].require[0]": "    - label: example.com/tier\n      operator: In\n      values:\n      - gold",
+		"name=gold&field=spec.rules[0].tolerate":   "  - name: gold\n    require:\n    - label: example.com/tier\n      operator: In\n      values:\n      - gold",
+		"name=gold&rule=gold":                      "  - name: gold\n    require:\n    - label: example.com/tier\n      operator: In\n      values:\n      - gold",
+		"name=region&line=5":                       "      c.labels.region == input.metadata.labels.region",
+		"name=region&line=500":                     "    errors contains \"no region\" if not input.metadata.labels.region",
+		"name=gold":                                "",
+	} {
+		got := get[struct {
+			Manifest string
+			From, To int
+		}](t, b, "policy?"+query)
+		part := ""
+		if got.From > 0 {
+			part = strings.Join(strings.Split(got.Manifest, "\n")[got.From-1:got.To], "\n")
+		}
+		if part != want {
+			t.Errorf("%s: lines %d to %d:\n%s\nwant:\n%s\nin:\n%s", query, got.From, got.To, part, want, got.Manifest)
+		}
 	}
 }
 

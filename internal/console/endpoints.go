@@ -73,6 +73,7 @@ func (c *Console) endpoints() []Endpoint {
 		get("fleet", c.fleet),
 		get("objects", c.objects),
 		get("cluster", c.cluster),
+		get("labeled", c.labeled),
 		get("workload", c.workload),
 		get("policies", c.policies),
 		get("policy", c.policy),

@@ -28,7 +28,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/fleet"
 	"github.com/berth-dev/berth/internal/simulation"
@@ -168,8 +167,21 @@ type inventoryObject struct {
 	Namespace string            `json:"namespace,omitempty"`
 	Name      string            `json:"name"`
 	Labels    map[string]string `json:"labels"`
+	// ReadBy has the names of the policies that read a label of such objects, by label; with the key "*", those that may read any label.
+	ReadBy map[string][]string `json:"readBy"`
+	// Fields are what policies know as fields of the cluster, such as its region.
+	Fields []clusterField `json:"fields"`
 	// Unschedulable reports whether a Node is cordoned; nil for other objects.
 	Unschedulable *bool `json:"unschedulable,omitempty"`
+}
+
+// clusterField is a field of a cluster in its normal form, which its inventory has elsewhere.
+type clusterField struct {
+	Name string `json:"name"` // such as region
+	// Path is where the object has the field, as in the flag --set of `kubectl berth whatif`, such as spec.region.
+	Path   string   `json:"path"`
+	Value  string   `json:"value"`  // in YAML; empty if the cluster lacks it
+	ReadBy []string `json:"readBy"` // the names of the policies that read it
 }
 
 // cluster returns the objects that represent the cluster with the name in the parameter name, or the Node in the parameter node.
@@ -181,13 +193,9 @@ func (c *Console) cluster(r *http.Request) (*clusterView, error) {
 	if node := r.URL.Query().Get("node"); node != "" {
 		return s.node(r.Context(), node)
 	}
-	catalog, name := s.cached.Catalog(), r.URL.Query().Get("name")
-	served := func(resource schema.GroupVersionResource) bool {
-		_, ok := catalog.Exact(resource)
-		return ok
-	}
-	out := &clusterView{Inventory: []inventoryObject{}}
-	for _, inventory := range catalog.Inventories().Served(served) {
+	out, name := &clusterView{Inventory: []inventoryObject{}}, r.URL.Query().Get("name")
+	inventories := s.cached.Catalog().Inventories()
+	for _, inventory := range s.servedInventories() {
 		objects, err := s.cached.List(r.Context(), inventory, nil)
 		if apierrors.IsForbidden(err) {
 			// The notes of the fleet say so.
@@ -197,9 +205,11 @@ func (c *Console) cluster(r *http.Request) (*clusterView, error) {
 			return nil, err
 		}
 		for _, obj := range objects {
-			if document, ok := catalog.Inventories().Cluster(inventory, obj.Object); ok && document["name"] == name {
+			if document, ok := inventories.Cluster(inventory, obj.Object); ok && document["name"] == name {
+				reads := s.readsOf(r.Context(), inventory, true)
 				out.Inventory = append(out.Inventory, inventoryObject{
 					Resource: inventory.GroupResource().String(), Namespace: obj.GetNamespace(), Name: obj.GetName(), Labels: obj.GetLabels(),
+					ReadBy: reads.labels("labels"), Fields: reads.fields(inventories, inventory, obj),
 				})
 			}
 		}
@@ -219,5 +229,30 @@ func (s *state) node(ctx context.Context, name string) (*clusterView, error) {
 	unschedulable, _, _ := unstructured.NestedBool(obj.Object, "spec", "unschedulable")
 	return &clusterView{[]inventoryObject{{
 		Resource: nodeResource.GroupResource().String(), Name: name, Labels: obj.GetLabels(), Unschedulable: &unschedulable,
+		ReadBy: s.readsOf(ctx, nodeResource, false).labels("metadata", "labels"), Fields: []clusterField{},
 	}}}, nil
+}
+
+// labeledView is the response of /api/labeled.
+type labeledView struct {
+	Clusters []string `json:"clusters"` // the names of the clusters that have the label, sorted
+}
+
+// labeled returns the clusters that have the label in the parameter label: KEY=VALUE, or KEY= for any value.
+func (c *Console) labeled(r *http.Request) (*labeledView, error) {
+	s, err := c.current(r)
+	if err != nil {
+		return nil, err
+	}
+	key, value, _ := strings.Cut(r.URL.Query().Get("label"), "=")
+	out := &labeledView{Clusters: []string{}}
+	for _, document := range s.clusterDocuments(r.Context()) {
+		labels, _ := document["labels"].(map[string]any)
+		if has, ok := labels[key].(string); ok && (value == "" || has == value) {
+			out.Clusters = append(out.Clusters, fmt.Sprint(document["name"]))
+		}
+	}
+	slices.Sort(out.Clusters)
+	out.Clusters = slices.Compact(out.Clusters)
+	return out, nil
 }

@@ -241,3 +241,39 @@ func child(node *yaml.Node, step string) (value, key *yaml.Node) {
 	}
 	return nil, nil
 }
+
+// linesOf returns the first and the last line of a field in a manifest, or of the innermost field around it that the manifest has; 0 if it has
+// none.
+func linesOf(manifest, field string) (from, to int) {
+	var root yaml.Node
+	if err := yaml.Unmarshal([]byte(manifest), &root); err != nil || len(root.Content) == 0 {
+		return 0, 0
+	}
+	node := root.Content[0]
+	for _, step := range stepIn.FindAllString(field, -1) {
+		value, key := child(node, strings.Trim(step, `[]"`))
+		if value == nil {
+			break
+		}
+		node, from = value, value.Line
+		if key != nil {
+			from = key.Line
+		}
+	}
+	if from == 0 {
+		return 0, 0
+	}
+	return from, lastLine(node)
+}
+
+// lastLine returns the last line of a node of YAML.
+func lastLine(node *yaml.Node) int {
+	last := node.Line
+	if node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		last += 1 + strings.Count(strings.TrimSuffix(node.Value, "\n"), "\n")
+	}
+	for _, item := range node.Content {
+		last = max(last, lastLine(item))
+	}
+	return last
+}

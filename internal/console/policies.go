@@ -17,6 +17,7 @@ limitations under the License.
 package console
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -135,9 +136,13 @@ func (s *state) describe(r *http.Request, policies []policyView) error {
 // manifestView is the response of /api/policy and /api/manifest.
 type manifestView struct {
 	Manifest string `json:"manifest"` // in YAML
+	// From and To are the first and the last line of the part that the request asks for; 0 if it asks for none.
+	From int `json:"from,omitempty"`
+	To   int `json:"to,omitempty"`
 }
 
-// policy returns the manifest of the policy that the parameter name names, as its author would write it.
+// policy returns the manifest of the policy that the parameter name names, as its author would write it. These parameters ask for a part of
+// it: field, such as spec.rules[0].limit, rule, the name of a rule, or line, a line of the policy's Rego.
 func (c *Console) policy(r *http.Request) (*manifestView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -147,8 +152,24 @@ func (c *Console) policy(r *http.Request) (*manifestView, error) {
 	if err != nil {
 		return nil, err
 	}
+	line, err := number(r, "line", 0, maxManifests)
+	if err != nil {
+		return nil, err
+	}
 	text, err := c.config.Manifest(authored(p))
-	return &manifestView{text}, err
+	out, query := &manifestView{Manifest: text}, r.URL.Query()
+	field := query.Get("field")
+	if i := slices.IndexFunc(p.Spec.Rules, func(rule placementv1.Rule) bool { return rule.Name == query.Get("rule") }); i >= 0 {
+		field = fmt.Sprintf("spec.rules[%d]", i)
+	}
+	if line > 0 {
+		field = "spec.rego"
+	}
+	if out.From, out.To = linesOf(text, field); line > 0 {
+		out.From = min(out.From+line, out.To)
+		out.To = out.From
+	}
+	return out, err
 }
 
 // authored returns a policy as its author would write it: without its status, and without metadata that the API server and kubectl set.
@@ -178,7 +199,7 @@ func (c *Console) manifest(r *http.Request) (*manifestView, error) {
 	content = plainObject(content)
 	delete(content.Object, "status")
 	text, err := yaml.Marshal(content.Object)
-	return &manifestView{string(text)}, err
+	return &manifestView{Manifest: string(text)}, err
 }
 
 // policy returns the policy that the parameter name of a request names.

@@ -122,19 +122,24 @@ var (
 // clusterDocuments returns the clusters of all inventories in their normal form.
 func (s *state) clusterDocuments(ctx context.Context) []map[string]any {
 	var out []map[string]any
-	catalog := s.cached.Catalog()
-	served := func(resource schema.GroupVersionResource) bool {
-		_, ok := catalog.Exact(resource)
-		return ok
-	}
-	for _, inventory := range catalog.Inventories().Served(served) {
+	inventories := s.cached.Catalog().Inventories()
+	for _, inventory := range s.servedInventories() {
 		for _, obj := range s.listed(ctx, inventory) {
-			if document, ok := catalog.Inventories().Cluster(inventory, obj.Object); ok {
+			if document, ok := inventories.Cluster(inventory, obj.Object); ok {
 				out = append(out, document)
 			}
 		}
 	}
 	return out
+}
+
+// servedInventories returns the types of the inventories that the API server serves.
+func (s *state) servedInventories() []schema.GroupVersionResource {
+	catalog := s.cached.Catalog()
+	return catalog.Inventories().Served(func(resource schema.GroupVersionResource) bool {
+		_, ok := catalog.Exact(resource)
+		return ok
+	})
 }
 
 // listed returns the objects of a type; none if they can't be listed, because values are only suggestions.

@@ -1,0 +1,162 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+// reads are the fields that each policy reads of the objects of a type, by the name of the policy.
+type reads map[string]*projection.FieldSet
+
+// readsOf returns what policies read of a type: of its normal form, or of the objects themselves. It is empty if the user may not read what
+// policies read.
+func (s *state) readsOf(ctx context.Context, resource schema.GroupVersionResource, normal bool) reads {
+	out := reads{}
+	simulated, err := s.simulation(ctx)
+	if err != nil {
+		return out
+	}
+	for _, p := range simulated.Policies() {
+		for _, fields := range []*projection.FieldSet{p.Fields(resource), p.PredicateReads(resource)} {
+			if fields == nil {
+				continue
+			}
+			if normal {
+				fields = replication.InNormalForm(fields)
+			}
+			if known := out[p.Name]; known != nil {
+				fields = projection.Union(known, fields)
+			}
+			out[p.Name] = fields
+		}
+	}
+	return out
+}
+
+// labels returns the names of the policies that read each member of the map at a path, sorted; with the key "*", those that may read any.
+func (r reads) labels(path ...string) map[string][]string {
+	out := map[string][]string{}
+	for policy, fields := range r {
+		names, ok := fields.AtPath(path...).MemberNames()
+		if !ok {
+			names = []string{"*"}
+		}
+		for _, name := range names {
+			out[name] = append(out[name], policy)
+		}
+	}
+	for _, policies := range out {
+		slices.Sort(policies)
+	}
+	return out
+}
+
+// of returns the names of the policies that read a field, sorted.
+func (r reads) of(field string) []string {
+	out := []string{}
+	for policy, fields := range r {
+		if names, ok := fields.AtPath(field).MemberNames(); !ok || len(names) > 0 {
+			out = append(out, policy)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// fieldPaths are the paths at which the built-in inventories may have a field of the normal form.
+var fieldPaths = []struct {
+	name  string
+	paths [][]string
+}{
+	{"region", [][]string{{"spec", "region"}, {"metadata", "labels", "topology.kubernetes.io/region"}}},
+	{"zones", [][]string{{"spec", "zones"}, {"metadata", "labels", "topology.kubernetes.io/zone"}}},
+	{"provider", [][]string{{"spec", "provider"}}},
+}
+
+// fields returns the fields of the normal form that the user can change in an object of an inventory. It leaves out zones and provider if
+// the cluster lacks them and no policy reads them.
+func (r reads) fields(inventories *replication.Inventories, resource schema.GroupVersionResource, obj *unstructured.Unstructured) []clusterField {
+	out := []clusterField{}
+	document, _ := inventories.Cluster(resource, obj.Object)
+	for _, f := range fieldPaths {
+		value, readBy := document[f.name], r.of(f.name)
+		if value == nil && len(readBy) == 0 && f.name != "region" {
+			continue
+		}
+		for _, path := range f.paths {
+			if !determines(inventories, resource, obj, path, f.name) {
+				continue
+			}
+			out = append(out, clusterField{Name: f.name, Path: settable(path), Value: inYAML(value), ReadBy: readBy})
+			break
+		}
+	}
+	return out
+}
+
+// determines reports whether the field at a path of an object determines a field of its normal form.
+func determines(inventories *replication.Inventories, resource schema.GroupVersionResource, obj *unstructured.Unstructured, path []string, field string) bool {
+	const probe = "berth-probe"
+	changed := obj.DeepCopy()
+	var value any = probe
+	if field == "zones" && path[0] == "spec" {
+		value = []any{probe}
+	}
+	if err := unstructured.SetNestedField(changed.Object, value, path...); err != nil {
+		return false
+	}
+	document, _ := inventories.Cluster(resource, changed.Object)
+	return strings.Contains(fmt.Sprint(document[field]), probe)
+}
+
+// settable returns a path as the flag --set of kubectl berth whatif takes it.
+func settable(path []string) string {
+	out := path[0]
+	for _, name := range path[1:] {
+		if strings.ContainsAny(name, "./") {
+			out += "['" + name + "']"
+		} else {
+			out += "." + name
+		}
+	}
+	return out
+}
+
+// inYAML returns the YAML of a value of the normal form: a string, or a list of strings; "" for nil.
+func inYAML(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case []any:
+		texts := make([]string, len(v))
+		for i, item := range v {
+			texts[i] = fmt.Sprint(item)
+		}
+		return "[" + strings.Join(texts, ", ") + "]"
+	}
+	return ""
+}
