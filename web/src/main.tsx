@@ -74,6 +74,8 @@ function App() {
   useEffect(() => {
     document.title = `${shown.title} – Berth`;
     say(shown.title);
+    // A narrow window shows only a part of the names of the views.
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [shown]);
   useEffect(() => {
     // The views show the error.
@@ -114,8 +116,8 @@ function App() {
       <main id="main" ref={main} tabIndex={-1}>
         {error !== "" && <Note kind="error" text={error} />}
         {signedOut !== null ? <SignIn reason={signedOut} onSignIn={() => { setSignedOut(null); setReading((n) => n + 1); }} /> : <Content shown={shown} parameters={parameters} />}
+        <p class="licenses"><a href="./licenses.txt">Licenses of the libraries in these pages</a></p>
       </main>
-      <footer><a href="./licenses.txt">Licenses of the libraries in these pages</a></footer>
     </Reading.Provider>
   );
 }

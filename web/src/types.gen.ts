@@ -17,6 +17,13 @@ export interface Changes {
   delete: string[] | null;
 }
 
+export interface ClusterField {
+  name: string;
+  path: string;
+  value: string;
+  readBy: string[] | null;
+}
+
 export interface ClusterView {
   inventory: InventoryObject[] | null;
 }
@@ -149,6 +156,7 @@ export interface ExplainPolicy {
   mode: string;
   rule?: string;
   hasRules?: boolean;
+  selection?: ExplainSelection;
   alsoApply?: string[];
   decided?: RuleStatus[];
   matched?: number;
@@ -193,9 +201,16 @@ export interface ExplainReason {
   field?: string;
   expression?: string;
   unmet?: string;
+  outranked?: boolean;
   values?: ExplainValue[];
   demanded?: ExplainDemanded;
   because?: ExplainReason[];
+}
+
+export interface ExplainSelection {
+  limit?: number;
+  minGain: number;
+  spread?: boolean;
 }
 
 export interface ExplainValue {
@@ -294,11 +309,19 @@ export interface InventoryObject {
   namespace?: string;
   name: string;
   labels: Record<string, string> | null;
+  readBy: Record<string, string[] | null> | null;
+  fields: ClusterField[] | null;
   unschedulable?: boolean;
+}
+
+export interface LabeledView {
+  clusters: string[] | null;
 }
 
 export interface ManifestView {
   manifest: string;
+  from?: number;
+  to?: number;
 }
 
 export interface Mistake {
@@ -640,6 +663,7 @@ export interface Endpoints {
   "GET fleet": { request: undefined; response: FleetView };
   "GET objects": { request: undefined; response: ObjectsView };
   "GET cluster": { request: undefined; response: ClusterView };
+  "GET labeled": { request: undefined; response: LabeledView };
   "GET workload": { request: undefined; response: WorkloadView };
   "GET policies": { request: undefined; response: PoliciesView };
   "GET policy": { request: undefined; response: ManifestView };

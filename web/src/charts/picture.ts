@@ -11,6 +11,9 @@ const closest = 40;
 
 const font = "system-ui, sans-serif";
 
+/** The size of the smallest letters, in pixels. */
+const smallest = 10;
+
 /** describePlace returns what a screen reader says of a cluster. */
 export function describePlace(p: Place): string {
   return [
@@ -204,7 +207,11 @@ export class Picture {
     }
     const name = p.name || "no cluster";
     if (titled) this.label(name, box.x + 6, box.y + 14, box.w - 12, true, "text");
-    else if (box.w >= 30 && box.h >= 15) this.label(name, box.x + 5, box.y + box.h / 2 + 4, box.w - 10, false, "tile-text", ` · ${p.objects.toLocaleString("en")}`, "tile-text");
+    else if (box.h >= 15) {
+      const n = p.objects.toLocaleString("en"), y = box.y + box.h / 2 + 4;
+      const written = box.w >= 30 && this.label(name, box.x + 5, y, box.w - 10, false, "tile-text", ` · ${n}`, "tile-text");
+      if (!written) this.label(n, box.x + 4, y, box.w - 8, false, "tile-text");
+    }
   }
 
   private paintShares(p: Place, box: Box, titled: boolean): void {
@@ -221,7 +228,7 @@ export class Picture {
     const least = Math.min(5, box.h / present.length / 2);
     let y = box.y, rest = box.h;
     const texts: { text: string; y: number; over: string }[] = [];
-    context.font = `11px ${font}`;
+    context.font = `${smallest}px ${font}`;
     present.forEach((state, i) => {
       const last = i === present.length - 1;
       const part = last ? rest : Math.min(Math.max(least, (box.h * inState(p.states, state)) / p.objects), rest - least * (present.length - 1 - i));
@@ -252,26 +259,35 @@ export class Picture {
     this.context.fill();
   }
 
-  /** label writes a text, and a fainter one behind it, as far as there is room. */
-  private label(text: string, x: number, y: number, room: number, bold: boolean, color: string, more = "", moreColor = "faint"): void {
+  /**
+   * label writes a text, and a fainter one behind it, as far as there is room: rather in smaller letters than not whole. It reports whether it
+   * wrote any.
+   */
+  private label(text: string, x: number, y: number, room: number, bold: boolean, color: string, more = "", moreColor = "faint"): boolean {
     const { context } = this;
-    const style = bold ? `12px ${font}` : `11px ${font}`;
-    context.font = bold ? `600 ${style}` : style;
+    const out = plain(text);
+    let size = bold ? 12 : 11, width = 0;
+    for (; ; size--) {
+      context.font = `${bold ? "600 " : ""}${size}px ${font}`;
+      width = context.measureText(out).width;
+      if (width <= room || size <= smallest) break;
+    }
     context.fillStyle = this.of(color);
-    const out = plain(text), width = context.measureText(out).width;
     if (width > room) {
       // Names of clusters often differ at their ends.
       const start = out.slice(0, 3);
       let end = out.slice(4);
       while (end.length > 2 && context.measureText(`${start}…${end}`).width > room) end = end.slice(1);
-      if (context.measureText(`${start}…${end}`).width <= room) context.fillText(`${start}…${end}`, x, y);
-      return;
+      const fits = context.measureText(`${start}…${end}`).width <= room;
+      if (fits) context.fillText(`${start}…${end}`, x, y);
+      return fits;
     }
     context.fillText(out, x, y);
-    context.font = style;
-    if (more === "" || width + context.measureText(more).width > room) return;
+    context.font = `${size}px ${font}`;
+    if (more === "" || width + context.measureText(more).width > room) return true;
     context.fillStyle = this.of(moreColor);
     context.fillText(more, x + width, y);
+    return true;
   }
 
   /** hatch marks a cluster that is not ready. */

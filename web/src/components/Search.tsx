@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { get, isAbort, messageOf } from "../api";
 import { count, qualified, say } from "../text";
 import type { ObjectsView } from "../types.gen";
-import { Mark, workloadAddress } from "./basics";
+import { Mark, nameClass, workloadAddress } from "./basics";
 
 const shown = 12, delay = 120;
 
@@ -70,11 +70,11 @@ export function Search() {
         <ul role="listbox" aria-label="Workloads">
           {objects.map((o, i) => (
             <li key={`${o.resource} ${qualified(o)}`} role="option" id={`found-${i}`} aria-selected={i === at} onClick={() => open(i)}>
-              <Mark state={o.state} /><span>{qualified(o)}</span><small>{o.kind}</small>
+              <Mark state={o.state} /><span class={nameClass(qualified(o))}>{qualified(o)}</span><small>{o.kind}</small>
             </li>
           ))}
         </ul>
-        {found && found.total > shown && <p class="rest">{count(found.total, "workload")} in all</p>}
+        {found && found.total > shown && <p class="rest">{count(found.total, "workload")} in all: type more of the name.</p>}
         {found?.total === 0 && <p class="rest">No workload that policies place has such a name.</p>}
       </div>
     </div>

@@ -11,9 +11,9 @@ export interface Column<Row> {
 
 const step = 200;
 
-/** Table shows rows, some at first and more if the user wants; all of them if the caller has only some. */
-export function Table<Row>({ caption, columns, rows, empty = "None.", more, all = false }: {
-  caption: string; columns: Column<Row>[]; rows: readonly Row[]; empty?: string; more?: ComponentChildren; all?: boolean;
+/** Table shows rows, some at first and more if the user wants; all of them if the caller has only some. The columns of a fixed one keep their widths. */
+export function Table<Row>({ caption, columns, rows, empty = "None.", more, all = false, fixed = false }: {
+  caption: string; columns: Column<Row>[]; rows: readonly Row[]; empty?: string; more?: ComponentChildren; all?: boolean; fixed?: boolean;
 }) {
   const [shown, setShown] = useState(all ? Infinity : step);
   const [order, setOrder] = useState<{ by: string; descending: boolean } | null>(null);
@@ -32,7 +32,7 @@ export function Table<Row>({ caption, columns, rows, empty = "None.", more, all 
   };
   return (
     <div class="table" tabIndex={0} role="region" aria-label={caption}>
-      <table role="table">
+      <table role="table" class={fixed ? "fixed" : undefined}>
         <caption class="hidden">{caption}</caption>
         <thead role="rowgroup">
           <tr role="row">

@@ -44,7 +44,8 @@ export function CopyButton({ text, label, children = "Copy" }: { text: string | 
 
 /** Command shows a command with a button that copies it. */
 export function Command({ text }: { text: string }) {
-  return <div class="command"><code>{text}</code><CopyButton text={text} label={`Copy the command ${plain(text)}`} /></div>;
+  // Only a word that is longer than a line is broken into lines.
+  return <div class="command"><code>{text.split(" ").map((word, i) => <>{i > 0 && " "}<span class={nameClass(word)}>{word}</span></>)}</code><CopyButton text={text} label={`Copy the command ${plain(text)}`} /></div>;
 }
 
 export interface Identified {
@@ -76,8 +77,16 @@ export function ClusterLink({ name }: { name: string }) {
   return <a class={nameClass(name)} href={`#/fleet?${query({ cluster: name })}`}>{name}</a>;
 }
 
-export function PolicyLink({ name }: { name: string }) {
-  return <a class={nameClass(name)} href={`#/policies?${query({ name })}`}>{name}</a>;
+/** Part is a part of a policy: a field, a rule by its name, or a line of its Rego. */
+export interface Part {
+  field?: string | undefined;
+  rule?: string | undefined;
+  line?: number | undefined;
+}
+
+/** PolicyLink leads to a policy, or to a part of it. */
+export function PolicyLink({ name, part = {}, children }: { name: string; part?: Part; children?: ComponentChildren }) {
+  return <a class={nameClass(name)} href={`#/policies?${query({ name, ...part })}`}>{children ?? name}</a>;
 }
 
 /** Joined puts a separator between elements. */

@@ -1,7 +1,7 @@
 /** Contract says in short what Rego of a policy reads and decides. */
 export function Contract() {
   return (
-    <details class="contract">
+    <details class="contract" onToggle={(event) => { if (event.currentTarget.open) event.currentTarget.scrollIntoView({ block: "nearest" }); }}>
       <summary>What a policy can read and decide</summary>
       <dl>
         <dt><code>input</code></dt><dd>The object, as its developer requested it.</dd>

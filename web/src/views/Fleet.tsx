@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get } from "../api";
 import { describePlace, type Picture } from "../charts/picture";
-import { Badge, Joined, Mark, More, Note, Notes, PolicyLink, Select, Waiting, WorkloadLink } from "../components/basics";
+import { Badge, Joined, Mark, More, nameClass, Note, Notes, PolicyLink, Select, Waiting, WorkloadLink } from "../components/basics";
 import { ClusterPicture } from "../components/ClusterPicture";
 import { type Column, Table } from "../components/Table";
 import { useData } from "../hooks";
@@ -74,10 +74,11 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
     from.current = null;
   };
   const places = fleet.places ?? [];
+  const labeled = useLabeled(text);
   const matches = useCallback((p: Place) => {
-    const visible = hidden.size === 0 || fleetStates.some((state) => !hidden.has(state) && inState(p.states, state) > 0);
-    return visible && (text === "" || [p.name, p.region, ...(p.zones ?? []), ...(p.policies ?? [])].some((value) => value?.toLowerCase().includes(text)));
-  }, [hidden, text]);
+    const visible = hidden.size === 0 || fleetStates.some((state) => !hidden.has(state) && inState(p.states, state) > 0), part = text.toLowerCase();
+    return visible && (labeled ? labeled.has(p.name) : [p.name, p.region, ...(p.zones ?? []), ...(p.policies ?? [])].some((value) => part === "" || value?.toLowerCase().includes(part)));
+  }, [hidden, text, labeled]);
   const groups = useMemo(() => grouped(places, (groupings[group] ?? groupings["region"]!).of), [fleet, group]);
   const weight = useMemo(() => weights(places, (sizes[size] ?? sizes["workloads"]!).of), [fleet, size]);
   useEffect(() => {
@@ -105,8 +106,8 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
           ))}
         </div>
         <span class="grow" />
-        <input type="search" placeholder="Cluster or region" size={15} aria-label="Show clusters by name, region, zone, or policy"
-          onInput={(event) => setText(event.currentTarget.value.trim().toLowerCase())} />
+        <input type="search" placeholder="Cluster, region, key=value" size={22} aria-label="Show clusters by name, region, zone, policy, or label"
+          onInput={(event) => setText(event.currentTarget.value.trim())} />
         <Select label="Group" value={group} choices={choices(groupings)} onChange={setGroup} />
         <Select label="Size" value={size} choices={choices(sizes)} onChange={setSize} />
         <button type="button" onClick={() => setTable(!table)}>{table ? "Picture" : "Table"}</button>
@@ -183,11 +184,27 @@ function Details({ place: p, focus, onClose }: { place: Place; focus: boolean; o
       <Usage title="Memory" amount={p.memory} text={(n) => `${round(n / 2 ** 30)} GiB`} />
       {moves.length > 0 && <p>{moves.join(", ")}</p>}
       {p.policies && p.policies.length > 0 && <p>Policies: <Joined items={p.policies.map((name) => <PolicyLink key={name} name={name} />)} /></p>}
-      {p.name !== "" && <p><a class="button" href={`#/playground?cluster=${encodeURIComponent(p.name)}`}>Try another label</a></p>}
+      {p.name !== "" && <Labels cluster={p.name} />}
+      {p.name !== "" && <p><a class="button" href={`#/playground?cluster=${encodeURIComponent(p.name)}`}>What if a label changes?</a></p>}
       <Select label="Show" value={state} choices={[["", "all workloads"], ...fleetStates.map((s) => [s, s] as const)]} onChange={setState} />
       <Members cluster={p.name} state={state} />
     </aside>
   );
+}
+
+/** Labels shows the labels of a cluster. */
+function Labels({ cluster }: { cluster: string }) {
+  const loaded = useData((signal) => get("cluster", { name: cluster }, signal), [cluster]);
+  const labels = (loaded.data?.inventory ?? []).flatMap((o) => Object.entries(o.labels ?? {}).sort());
+  if (labels.length === 0) return null;
+  return <p class="label-list">Labels: <Joined by=" " items={labels.map(([key, value]) => <code class={nameClass(`${key}=${value}`)}>{key}={value}</code>)} /></p>;
+}
+
+/** useLabeled returns the names of the clusters with a label, KEY=VALUE; undefined for a text that is none. */
+function useLabeled(text: string): ReadonlySet<string> | undefined {
+  const label = /^[^=\s]+=\S*$/.test(text) ? text : "";
+  const found = useData((signal) => (label === "" ? Promise.resolve(undefined) : get("labeled", { label }, signal)), [label]).data;
+  return useMemo(() => (label === "" ? undefined : new Set(found?.clusters ?? [])), [label, found]);
 }
 
 const memberColumns: Column<FleetMember>[] = [

@@ -8,6 +8,7 @@ import { type Column, Table } from "../components/Table";
 import type { Known, Schema } from "../editor/completion";
 import type { Editing } from "../editor/editor";
 import { Reading, useData } from "../hooks";
+import { assigned } from "../playground/assignments";
 import { Contract } from "../playground/Contract";
 import { Objects } from "../playground/Objects";
 import { edited } from "../playground/rules";
@@ -113,7 +114,34 @@ function Trying({ parameters, choices, clusters }: { parameters: URLSearchParams
   }, [parameters.toString()]);
   const attempted = attempt.answer;
   const mistakes = attempted?.mistakes ?? none;
-  const assign = (prefix: string, assignment: string) => change({ set: [...tried.set.filter((other) => !other.startsWith(prefix)), assignment] });
+  const assign = (field: string, value: string | null | undefined) => setTried((now) => ({ ...now, set: assigned(now.set, field, value) }));
+  const first = parameters.get("cluster") ?? "";
+  const objects = (
+    <div key="objects">
+      <Objects key={first} clusters={clusters} nodes={values?.nodes ?? noNodes} values={values} first={first} set={tried.set} assign={assign}
+        remove={(reference) => change({ remove: [...tried.remove.filter((other) => other !== reference), reference] })} />
+      <Other tried={tried} change={change} />
+    </div>
+  );
+  const text = (
+    <div key="text">
+      <div class="tools">
+        <label>Policy or quota <select id="policy" value={tried.source} onChange={(event) => void choose(event.currentTarget.value).catch((err: unknown) => setError(messageOf(err)))}>
+          <option value="">a new policy</option>
+          <optgroup label="Policies">{choices.policies.map((c) => <option key={c.source} value={c.source}>{c.title}</option>)}</optgroup>
+          {choices.quotas.length > 0 && <optgroup label="Quotas">{choices.quotas.map((c) => <option key={c.source} value={c.source}>{c.title}</option>)}</optgroup>}
+        </select></label>
+        <button type="button" aria-pressed={form} onClick={() => setForm(!form)}>Form</button>
+        <button type="button" onClick={() => replace({ set: [], remove: [], text: tried.original || template })}>Undo the changes</button>
+      </div>
+      <div class={form ? "beside" : ""}>
+        {form && <RulesForm text={tried.text} values={values} edit={(edit) => replace({ text: edited(tried.text, edit) })} />}
+        <Editor text={tried.text} revision={revision} label="Policies to try, as YAML" known={known} mistakes={mistakes} onChange={(text) => change({ text })} onReady={(e) => { editing.current = e; }} />
+      </div>
+      <p class="hint">Ctrl-Space completes. Press Escape and then Tab to leave the text.</p>
+      <Mistakes list={mistakes} go={(m) => editing.current?.go(m.line, m.column)} />
+    </div>
+  );
   return (
     <div class="page playground">
       <h1>Playground</h1>
@@ -121,24 +149,7 @@ function Trying({ parameters, choices, clusters }: { parameters: URLSearchParams
       {error !== "" && <Note kind="error" text={error} />}
       <div class={`split even ${form ? "formed" : ""}`}>
         <div>
-          <div class="tools">
-            <label>Object <select id="policy" value={tried.source} onChange={(event) => void choose(event.currentTarget.value).catch((err: unknown) => setError(messageOf(err)))}>
-              <option value="">a new policy</option>
-              <optgroup label="Policies">{choices.policies.map((c) => <option key={c.source} value={c.source}>{c.title}</option>)}</optgroup>
-              {choices.quotas.length > 0 && <optgroup label="Quotas">{choices.quotas.map((c) => <option key={c.source} value={c.source}>{c.title}</option>)}</optgroup>}
-            </select></label>
-            <button type="button" aria-pressed={form} onClick={() => setForm(!form)}>Form</button>
-            <button type="button" onClick={() => replace({ set: [], remove: [], text: tried.original || template })}>Undo the changes</button>
-          </div>
-          <div class={form ? "beside" : ""}>
-            {form && <RulesForm text={tried.text} values={values} edit={(edit) => replace({ text: edited(tried.text, edit) })} />}
-            <Editor text={tried.text} revision={revision} label="Policies to try, as YAML" known={known} mistakes={mistakes} onChange={(text) => change({ text })} onReady={(e) => { editing.current = e; }} />
-          </div>
-          <p class="hint">Ctrl-Space completes. Press Escape and then Tab to leave the text.</p>
-          <Mistakes list={mistakes} go={(m) => editing.current?.go(m.line, m.column)} />
-          <Objects key={parameters.get("cluster") ?? ""} clusters={clusters} nodes={values?.nodes ?? noNodes} first={parameters.get("cluster") ?? ""} set={tried.set} assign={assign}
-            remove={(reference) => change({ remove: [...tried.remove.filter((other) => other !== reference), reference] })} />
-          <Other tried={tried} change={change} />
+          {first === "" ? [text, objects] : [objects, text]}
           <Contract />
         </div>
         <Result attempt={attempt} tried={tried} />

@@ -1,6 +1,6 @@
 import { useEffect, useRef } from "preact/hooks";
 import { get, query } from "../api";
-import { Badge, Command, Lines, Note, Notes, PolicyLink, Waiting } from "../components/basics";
+import { Badge, Command, Lines, Note, Notes, type Part, PolicyLink, Waiting } from "../components/basics";
 import { type Column, Table } from "../components/Table";
 import { useData } from "../hooks";
 import { inState, planStates, waitingText } from "../states";
@@ -44,8 +44,33 @@ export default function Policies({ parameters }: { parameters: URLSearchParams }
       <h1>Policies</h1>
       <Notes texts={loaded.data.notes} />
       <Table caption="Policies" rows={policies} columns={columns} empty="There is no PlacementPolicy." />
-      {shown ? <Detail key={shown.name} of={shown} scroll={policies.length > 1} /> : name !== undefined && <Note text={`There is no PlacementPolicy ${name}.`} />}
+      {shown ? <Detail key={shown.name} of={shown} scroll={policies.length > 1} part={partOf(parameters)} /> : name !== undefined && <Note text={`There is no PlacementPolicy ${name}.`} />}
     </div>
+  );
+}
+
+/** partOf returns the part of a policy that the address names. */
+function partOf(parameters: URLSearchParams): Part {
+  const line = Number(parameters.get("line"));
+  return { field: parameters.get("field") ?? undefined, rule: parameters.get("rule") ?? undefined, line: line > 0 ? line : undefined };
+}
+
+/** Manifest shows the YAML of a policy, with a part marked. */
+function Manifest({ name, part }: { name: string; part: Part }) {
+  const loaded = useData((signal) => get("policy", { name, ...part }, signal), [name, part]), marked = useRef<HTMLElement>(null);
+  const { manifest = "", from = 0, to = 0 } = loaded.data ?? {};
+  // A new reading leaves the page where the user is.
+  useEffect(() => marked.current?.scrollIntoView({ block: "center" }), [JSON.stringify(part), loaded.data === undefined]);
+  if (loaded.error) return <Note kind="error" text={loaded.error.message} />;
+  if (!loaded.data) return null;
+  const lines = manifest.trimEnd().split("\n"), text = (list: string[]) => list.map((line) => `${line}\n`).join("");
+  return (
+    <>
+      <h3>As YAML</h3>
+      <pre class="manifest" tabIndex={0} role="region" aria-label={`The policy ${name} as YAML`}>
+        {from > 0 ? <>{text(lines.slice(0, from - 1))}<mark ref={marked}>{text(lines.slice(from - 1, to))}</mark>{text(lines.slice(to))}</> : text(lines)}
+      </pre>
+    </>
   );
 }
 
@@ -62,7 +87,7 @@ const conditionColumns: Column<V1Condition>[] = [
 ];
 
 /** Detail shows a policy. */
-function Detail({ of: p, scroll }: { of: PolicyView; scroll: boolean }) {
+function Detail({ of: p, scroll, part }: { of: PolicyView; scroll: boolean; part: Part }) {
   const section = useRef<HTMLElement>(null);
   useEffect(() => {
     if (scroll) section.current?.scrollIntoView({ block: "nearest" });
@@ -78,6 +103,7 @@ function Detail({ of: p, scroll }: { of: PolicyView; scroll: boolean }) {
       </p>
       {p.errors?.map((text) => <Note key={text} kind="error" text={`It can't decide any object: ${text}`} />)}
       <div class="columns"><Version of={p} /><Objects of={p} /></div>
+      <Manifest name={p.name} part={part} />
       <Stages of={p} />
       {p.approvals && p.approvals.length > 0 && (
         <>
@@ -102,7 +128,7 @@ function Version({ of: p }: { of: PolicyView }) {
         ["Mode", p.mode], ["Remediation", p.remediation], ["Priority", p.priority],
       ]} />
       <h3>{p.rules ? count(p.rules.length, "rule") : p.remote ? "A remote engine decides" : "Rego decides"}</h3>
-      {p.rules && <ol>{p.rules.map((name) => <li key={name}>{name}{" "}{decided(name) && <small>decides {count(decided(name)?.objects ?? 0, "object")}</small>}</li>)}</ol>}
+      {p.rules && <ol>{p.rules.map((name) => <li key={name}><PolicyLink name={p.name} part={{ rule: name }}>{name}</PolicyLink>{" "}{decided(name) && <small>decides {count(decided(name)?.objects ?? 0, "object")}</small>}</li>)}</ol>}
       {p.remote && <p>{p.remote}</p>}
     </div>
   );
@@ -114,9 +140,10 @@ function Objects({ of: p }: { of: PolicyView }) {
     <div>
       <h3>Objects</h3>
       <Facts of={[
-        ["Matched", status.matched], ["In violation", status.violations], ["Would be denied", status.wouldDeny], ["Would be moved", status.wouldMove],
+        ["Matched", status.matched], ["Differ from the decision", status.violations], ["Would be denied", status.wouldDeny], ["Would be moved", status.wouldMove],
         ["Can't be decided", status.undecided], ["With a conflict", status.conflicted], ["Patched so far", status.remediated],
       ]} />
+      {(status.violations ?? 0) > 0 && <p class="facts">Objects that differ are violating, moving, or waiting: the table above counts each. A rule decides only the matched objects to which it applies.</p>}
       {status.matched === undefined && <p>The status has no counts.</p>}
       {((status.waiting?.length ?? 0) > 0 || status.paused) && <h3>What waits, and why</h3>}
       {status.waiting?.map((w) => <p key={w.reason}>{waitingText(w)}</p>)}

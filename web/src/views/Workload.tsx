@@ -46,8 +46,8 @@ function Explained({ of, limit }: { of: Named; limit: string | undefined }) {
       {!places && <Note text="No policy matches it." />}
       {places && <Whereabouts of={places} />}
       {explanation.delivery && <section><h2>Delivery</h2><p>{explanation.delivery}</p></section>}
-      <Candidates title="Clusters" of={explanation.clusters} object={of} places={places?.places ?? []} />
-      <Candidates title="Nodes" of={explanation.nodes} object={of} places={[]} />
+      <Candidates title="Clusters" of={explanation.clusters} object={of} places={places?.places ?? []} policies={explanation.policies ?? []} />
+      <Candidates title="Nodes" of={explanation.nodes} object={of} places={[]} policies={[]} />
       <Decisions policies={explanation.policies ?? []} />
       <Values keys={explanation.keys ?? []} />
       <Mismatches list={explanation.mismatches ?? []} />
@@ -105,7 +105,7 @@ function Whereabouts({ of }: { of: FleetExplained }) {
 }
 
 function ChosenBy({ of }: { of: FleetChoice }) {
-  return <>chosen by <PolicyLink name={of.policy} />{of.rule && `, rule ${of.rule}`}</>;
+  return <>chosen by <PolicyLink name={of.policy} />{of.rule && <>, <PolicyLink name={of.policy} part={{ rule: of.rule }}>rule {of.rule}</PolicyLink></>}</>;
 }
 
 function Chip({ place: p, state }: { place: FleetReasons; state: string }) {
@@ -164,7 +164,7 @@ function Decision({ of: p }: { of: ExplainPolicy }) {
       <h3><PolicyLink name={p.name} /> <small>priority {p.priority} · {p.mode} · generation {p.generation}</small></h3>
       {p.rollout && <p>{p.rollout}</p>}
       {p.error && <Note kind="error" text={`can't decide: ${p.error}`} />}
-      {p.rule ? <p>The rule <b>{p.rule}</b> decides it.</p> : p.hasRules && <p>None of its rules applies.</p>}
+      {p.rule ? <p>The rule <PolicyLink name={p.name} part={{ rule: p.rule }}><b>{p.rule}</b></PolicyLink> decides it.</p> : p.hasRules && <p>None of its rules applies.</p>}
       {p.decision?.errors?.map((text) => <Note key={text} kind="error" text={`denies it: ${text}`} />)}
       {p.decision?.warnings?.map((text) => <Note key={text} text={`warns: ${text}`} />)}
       {clusters && <p>Allows {clusters.length === 0 ? <b class="bad">no cluster</b> : <>{count(clusters.length, "cluster")}: <ClusterNames names={clusters} /></>}</p>}
@@ -184,12 +184,32 @@ function Preferences({ of: r }: { of: ExplainRank }) {
 function Result({ row, place }: { row: ExplainCandidate; place: FleetReasons | undefined }) {
   if (place?.change === "Leaving") return <Badge state="leaving">has to leave</Badge>;
   if (place?.change === "Arriving") return <Badge state="arriving">comes here</Badge>;
-  return row.chosen ? <Badge state="running">chosen</Badge> : <Badge state="lost">not chosen</Badge>;
+  return row.chosen ? <Badge state="running">chosen</Badge> : <Badge state="lost">{isOutranked(row) ? "outranked" : "not allowed"}</Badge>;
+}
+
+/** isOutranked reports whether a cluster is not chosen only because others come first. */
+function isOutranked(row: ExplainCandidate): boolean {
+  return (row.reasons?.length ?? 0) > 0 && (row.reasons ?? []).every((r) => r.outranked);
+}
+
+/** Order says how the rules of policies choose among eligible clusters. */
+function Order({ policies }: { policies: readonly ExplainPolicy[] }) {
+  return (
+    <>
+      {policies.map((p) => p.selection && (
+        <p key={p.name} class="hint">
+          <PolicyLink name={p.name} part={{ rule: p.rule }}>{p.name}, rule {p.rule}</PolicyLink> chooses {p.selection.limit ? <>at most {count(p.selection.limit, "eligible cluster")}</> : "among the eligible clusters"}
+          {p.selection.spread && ", spread over domains"}. The lower level comes first: how many steps of {p.selection.minGain} the score is below the best one. Within a
+          level, a fixed rank decides, which follows from the names of the workload and the cluster, whatever the score.
+        </p>
+      ))}
+    </>
+  );
 }
 
 /** Candidates shows each cluster or node, with the reason if it lost. */
-function Candidates({ title, of, object, places }: {
-  title: "Clusters" | "Nodes"; of: ExplainCandidates | undefined; object: Named; places: readonly FleetReasons[];
+function Candidates({ title, of, object, places, policies }: {
+  title: "Clusters" | "Nodes"; of: ExplainCandidates | undefined; object: Named; places: readonly FleetReasons[]; policies: readonly ExplainPolicy[];
 }) {
   const [text, setText] = useState("");
   if (!of) return null;
@@ -200,13 +220,14 @@ function Candidates({ title, of, object, places }: {
   };
   const rows = [...(of.listed ?? [])].sort((a, b) => order(a) - order(b) || (rank(a) === rank(b) ? 0 : rank(a) - rank(b)));
   const columns: Column<ExplainCandidate>[] = [
-    { title: title.slice(0, -1), cell: (row) => (title === "Clusters" ? <ClusterLink name={row.name} /> : row.name), sort: (row) => row.name },
+    { title: title.slice(0, -1), cell: (row) => (title === "Clusters" ? <><ClusterLink name={row.name} /><WhatIf cluster={row.name} /></> : row.name), sort: (row) => row.name },
     { title: "Result", cell: (row) => <Result row={row} place={placeOf(row)} />, sort: order },
   ];
   if (rows.some((row) => row.ranks)) {
     columns.push(
       { title: "Rank", numeric: true, cell: (row) => row.ranks?.map((r) => `${r.rank} of ${r.of}`).join("; "), sort: rank },
       { title: "Score", numeric: true, cell: (row) => row.ranks?.map((r) => r.score).join("; "), sort: (row) => row.ranks?.[0]?.score ?? -Infinity },
+      { title: "Level", numeric: true, cell: (row) => row.ranks?.map((r) => r.level).join("; "), sort: (row) => row.ranks?.[0]?.level ?? Infinity },
     );
   }
   columns.push({
@@ -214,32 +235,35 @@ function Candidates({ title, of, object, places }: {
       <>
         {row.chosen && placeOf(row)?.by?.map((choice) => <div key={choice.policy} class="reason"><ChosenBy of={choice} /></div>)}
         {row.ranks?.map((r, i) => <Preferences key={i} of={r} />)}
-        {row.waits && <div class="reason">{row.chosen ? "The object is not there yet: " : "The object stays there for now: "}{row.waits}</div>}
         {row.reasons?.map((r, i) => <Reason key={i} of={r} />)}
+        {row.waits && <div class="reason">{row.chosen ? "The object is not there yet: " : "The object stays there for now: "}{row.waits}</div>}
       </>
     ),
   });
   return (
     <section>
       <h2>{title}: {of.chosen} of {of.total} chosen</h2>
+      <Order policies={policies} />
       {rows.length > 8 && <input type="search" placeholder="Part of a name" aria-label={`Show ${title.toLowerCase()} by name`} onInput={(event) => setText(event.currentTarget.value.trim())} />}
-      <Table caption={title} rows={rows.filter((row) => row.name.includes(text))} columns={columns} empty="None has such a name." />
+      <Table fixed caption={title} rows={rows.filter((row) => row.name.includes(text))} columns={columns} empty="None has such a name." />
       {rows.length < of.total && <p><a href={`#/workload?${query({ ...object, limit: of.total })}`}>Find the reasons for all {of.total.toLocaleString("en")}</a></p>}
     </section>
   );
 }
 
+/** WhatIf leads to the form that changes labels of a cluster. */
+function WhatIf({ cluster }: { cluster: string }) {
+  return <small><a href={`#/playground?${query({ cluster })}`} aria-label={`What if a label of ${cluster} changes?`} title={`What if a label of ${cluster} changes?`}>What if</a></small>;
+}
+
 /** Reason shows why a cluster or node is not chosen. */
 function Reason({ of: r }: { of: ExplainReason }): ComponentChildren {
   const place = r.field ?? (r.rule ? `line ${r.line}, rule ${r.rule}` : "");
-  const where = r.policy && <small><PolicyLink name={r.policy} />{place && `: ${place}`}</small>;
-  if (r.unmet) {
-    const value = r.values?.[0]?.value;
-    return <div class="reason">{r.unmet}{value !== null && value !== undefined && <>, but <b>{typeof value === "string" ? value : JSON.stringify(value)}</b></>} {where}</div>;
-  }
+  const where = r.policy && <small><PolicyLink name={r.policy} part={r.field ? { field: r.field } : { line: r.line }}>{r.policy}{place && `: ${place}`}</PolicyLink></small>;
+  if (r.unmet) return <div class="reason">{r.unmet} {where}{r.demanded && <Demanded of={r.demanded} />}</div>;
   return (
     <div class="reason">
-      {r.message && <div>{r.field?.endsWith(".limit") && r.message === "chooses other clusters" ? "other clusters come first" : r.message} {where}</div>}
+      {r.message && <div>{r.outranked ? r.message.replace("chooses other clusters", "eligible, but other clusters come first") : r.message} {where}</div>}
       {r.expression && <div><code>{r.expression}</code> fails {where}</div>}
       {r.values?.map((v) => <div key={v.reference} class="facts"><code>{v.reference}</code> is <code>{v.value === null ? "undefined" : JSON.stringify(v.value)}</code></div>)}
       {r.demanded && <Demanded of={r.demanded} />}
@@ -250,7 +274,7 @@ function Reason({ of: r }: { of: ExplainReason }): ComponentChildren {
 
 /** Demanded shows the value of the object that a requirement compares clusters with. */
 function Demanded({ of: d }: { of: ExplainDemanded }) {
-  return <div class="facts"><code>{d.source}</code> of the object is {d.default ? <>missing, so that the default <code>{JSON.stringify(d.value)}</code> counts</> : <code>{JSON.stringify(d.value)}</code>}</div>;
+  return <div class="facts">{d.default ? <>{d.value} is the default, because the workload lacks <code>{d.source}</code></> : <>The workload asks for {d.value} with <code>{d.source}</code></>}</div>;
 }
 
 function Mismatches({ list }: { list: ExplainMismatch[] }) {

@@ -1,0 +1,30 @@
+import { expect, test } from "vitest";
+import { assigned, labelsIn, pathOf, tried } from "./assignments";
+
+const field = "clusters.cluster.karmada.io/eu-1:metadata.labels.pci-level";
+
+test("a field has one value, is removed, or stays as it is", () => {
+  let set = assigned(["nodes/a:spec.unschedulable=true"], field, "3");
+  expect(tried(set, field)).toBe("3");
+  set = assigned(set, field, "a=b");
+  expect(set).toEqual(["nodes/a:spec.unschedulable=true", `${field}=a=b`]);
+  expect(tried(set, field)).toBe("a=b");
+  set = assigned(set, field, null);
+  expect(set).toContain(field);
+  expect(tried(set, field)).toBeNull();
+  set = assigned(set, field, "");
+  expect(tried(set, field)).toBe("");
+  set = assigned(set, field, undefined);
+  expect(set).toEqual(["nodes/a:spec.unschedulable=true"]);
+  expect(tried(set, field)).toBeUndefined();
+});
+
+test("a field is not mistaken for another one with a longer name", () => {
+  expect(tried([`${field}-old=1`], field)).toBeUndefined();
+});
+
+test("labels are found in assignments", () => {
+  const object = "clusters.cluster.karmada.io/eu-1";
+  expect(pathOf("example.com/tier")).toBe("metadata.labels['example.com/tier']");
+  expect(labelsIn([`${object}:${pathOf("a")}=1`, `${object}:${pathOf("b.c/d")}`, `${object}:spec.region=us`, `${object}0:${pathOf("e")}=1`], object)).toEqual(["a", "b.c/d"]);
+});
