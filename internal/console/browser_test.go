@@ -86,12 +86,20 @@ func (c *chromium) testWorkload() {
 	c.await("document.querySelector('#found [role=option]')")
 	c.press("Enter")
 	c.await("document.querySelector('.page.workload h1')")
-	for _, want := range []string{"shop/web", "chosen by gold, rule gold", "eu-2", "not chosen", "kubectl berth explain deployments.apps/web -n shop"} {
+	for _, want := range []string{"shop/web", "chosen by gold, rule gold", "eu-2", "not allowed", "label example.com/tier is missing, must be gold", "kubectl berth explain deployments.apps/web -n shop"} {
 		if text := c.text(); !strings.Contains(text, want) {
 			c.t.Errorf("the workload lacks %q:\n%s", want, text)
 		}
 	}
 	c.checkNames()
+	// The link of a reason leads to the part of the policy.
+	evaluate[any](c, "[...document.querySelectorAll('.reason small a')].find((a) => a.textContent === 'gold: spec.rules[0].require[0]').click()")
+	c.await("document.querySelector('.manifest mark')?.textContent.includes('label: example.com/tier')")
+	if marked := evaluate[string](c, "document.querySelector('.manifest mark').textContent"); strings.Contains(marked, "name: gold") {
+		c.t.Errorf("more than the requirement is marked:\n%s", marked)
+	}
+	c.checkNames()
+	c.visit("#/policies?name=gold&rule=gold", "document.querySelector('.manifest mark')?.textContent.includes('name: gold')")
 	c.visit("#/workload?resource=deployments.apps&namespace=shop&name=denied", "document.body.innerText.includes('shop/denied')")
 	if text := c.text(); strings.Contains(text, hostile) || !strings.Contains(text, `no \u{202e}region`) {
 		c.t.Errorf("the message is not escaped:\n%s", text)
@@ -186,10 +194,11 @@ var views = []struct{ hash, condition string }{
 	{"#/fleet?cluster=eu-1", "document.querySelector('.details tbody')"},
 	{"#/workload?resource=deployments.apps&namespace=shop&name=web", "document.querySelector('.page.workload h1')"},
 	{"#/workload", "document.querySelector('.page.workload tbody')"},
-	{"#/policies?name=region", "document.querySelector('.page.policies .wide')"},
+	{"#/policies?name=region&line=5", "document.querySelector('.page.policies .manifest mark')"},
 	{"#/plan?name=region", "document.querySelector('.page.plan .command')"},
 	{"#/quotas", "document.querySelector('.page.quotas .card')"},
 	{"#/history", "document.querySelector('.page.history tbody')"},
+	{"#/playground?cluster=eu-1", "document.querySelector('.labels .row')"},
 	{"#/playground?policy=gold", editorHas("name: gold")},
 }
 

@@ -89,11 +89,13 @@ func TestPicture(t *testing.T) {
 	if again := c.places(); again != whole {
 		t.Errorf("the same grouping and size look different:\n%s\n%s", whole, again)
 	}
-	search := "Show clusters by name, region, zone, or policy"
+	search := "Show clusters by name, region, zone, policy, or label"
 	c.fill(search, "US")
 	c.await(pale("us-1", false) + " && " + pale("eu-1", true) + " && document.getElementById('status').textContent === '1 cluster match'")
+	c.fill(search, "example.com/tier=gold")
+	c.await(pale("us-1", true) + " && " + pale("eu-1", false))
 	c.fill(search, "")
-	c.await(pale("eu-1", false))
+	c.await(pale("us-1", false))
 	states := "[...document.querySelectorAll('.toggle')]"
 	evaluate[any](c, states+".filter((b) => !b.textContent.includes('running')).forEach((b) => b.click())")
 	c.await(pale("eu-1", false) + " && " + pale("no cluster", true))
@@ -129,7 +131,7 @@ func (c *chromium) testChoice() {
 		return { x: bounds.left + text.x + 5, y: bounds.top + text.y };
 	})()`)
 	c.click(at.X, at.Y)
-	c.await("document.querySelector('.details h2')?.textContent === 'us-1'")
+	c.await("document.querySelector('.details h2')?.textContent === 'us-1' && " + shows("region=us"))
 	evaluate[any](c, "document.querySelector('.details .close').click()")
 	c.await("!document.querySelector('.details')")
 }
@@ -198,6 +200,7 @@ func TestPlaygroundEdits(t *testing.T) {
 	}
 	c.push("Undo the changes")
 	c.await("!document.querySelector('.totals') && document.querySelector('.labels .row input').value === 'eu'")
+	c.testLabels()
 	c.push("Remove eu-2")
 	c.await(shows("kubectl delete clusters.cluster.karmada.io eu-2"))
 	c.push("Undo the changes")
@@ -214,6 +217,63 @@ func TestPlaygroundEdits(t *testing.T) {
 	c.visit("#/playground?resource=scopedquotas.placement.berth.dev&namespace=shop&name=compute", editorHas("kind: ScopedQuota"))
 	c.edit("apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: compute, namespace: shop}\nspec: {hard: {pods: \"20\"}}\n")
 	c.await(shows("kubectl apply --server-side -f changes.yaml") + " && document.querySelector('.totals')")
+}
+
+// testLabels tries labels of eu-2 as a user types, removes one, and takes the changes back.
+func (c *chromium) testLabels() {
+	c.t.Helper()
+	region := "document.querySelector('[aria-label=\"The value of the label region\"]')"
+	c.focusOn(region)
+	evaluate[any](c, region+".select()")
+	c.write("us")
+	// The user need not leave the field.
+	c.await(shows("eu-2 region=us") + " && document.activeElement === " + region)
+	evaluate[any](c, region+".select()")
+	c.write("eu")
+	c.await("!document.querySelector('.totals') && !document.querySelector('.assignments li')")
+
+	c.pushNamed("Remove the label region")
+	c.await(shows("kubectl label --overwrite clusters.cluster.karmada.io eu-2 region-") + " && document.querySelector('.totals .moving, .totals .waiting')")
+	c.pushNamed("Keep the label region as it is")
+	c.await("!document.querySelector('.totals') && " + region + ".value === 'eu'")
+
+	name, value := "The name of another label", "The value of the label that you named"
+	c.fill(name, "zone")
+	c.fill(value, "a")
+	c.await(shows("eu-2 zone=a") + " && " + shows("No policy reads this label."))
+	c.fill(name, "example.com/tier")
+	c.await(shows("eu-2 example.com/tier=a") + " && !" + shows("eu-2 zone=a"))
+	evaluate[any](c, "document.querySelector('.assignments button').click()")
+	c.await(fmt.Sprintf("!document.querySelector('.totals') && document.querySelector('[aria-label=%q]').value === ''", name))
+
+	// The cluster has its region in another field than the label.
+	if text := c.text(); !strings.Contains(text, "The field region, which policies can read, is spec.region, not this label.") || !strings.Contains(text, "read by region") {
+		c.t.Errorf("the form does not say what policies read:\n%s", text)
+	}
+	c.fill("The value of the field region", "us")
+	c.await(shows(`kubectl patch --type=merge clusters.cluster.karmada.io eu-2 --patch '{"spec":{"region":"us"}}'`))
+	c.push("Undo the changes")
+
+	// The labels of another cluster take the place of those of the first one with the last letter of its name.
+	c.focusOn("document.querySelector('[aria-label=\"The cluster or node to change\"]')")
+	evaluate[any](c, "document.activeElement.select()")
+	c.write("us-")
+	c.await("!document.querySelector('.labels .row')")
+	c.write("1")
+	c.await(region + "?.value === 'us'")
+	c.visit("#/fleet", "document.querySelector('canvas')")
+	c.visit("#/playground?cluster=eu-2", "document.activeElement === "+region+" && "+region+".value === 'eu'")
+	if !evaluate[bool](c, "document.querySelector('.labels').compareDocumentPosition(document.querySelector('.editor')) === Node.DOCUMENT_POSITION_FOLLOWING") {
+		c.t.Error("the form is not above the text")
+	}
+}
+
+// pushNamed pushes the button with a name.
+func (c *chromium) pushNamed(name string) {
+	c.t.Helper()
+	button := fmt.Sprintf("document.querySelector('button[aria-label=%q]')", name)
+	c.await(button)
+	evaluate[any](c, button+".click()")
 }
 
 // TestRego shows a policy in Rego with its keywords highlighted, and the contract beside it.

@@ -121,7 +121,7 @@ function AnotherLabel({ of: o, values, draft, setDraft, current, assign }: {
       setText("");
     }
     was.current = current !== undefined;
-  }, [current]);
+  }, [current, draft]);
   const known = [...new Set([...Object.keys(o.readBy ?? {}), ...Object.keys(values?.labels ?? {})])].filter((label) => label !== "*" && !(label in labels)).sort();
   const set = (label: string, value: string) => {
     if (draft !== "" && draft !== label && !(draft in labels)) assign(draft, undefined);
