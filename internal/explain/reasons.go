@@ -403,7 +403,7 @@ func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 	case !s.holds(ctx, "some _ in "+rules.Chosen(deciding.Name)):
 		last.Message = "chooses no cluster: this one is eligible, but too few clusters are"
 	case deciding.Limit > 0:
-		last.Outranked, last.Message = true, fmt.Sprintf("chooses other clusters: its limit is %d", deciding.Limit)
+		last.Outranked, last.Message = true, fmt.Sprintf("chooses other clusters: the limit is %d", deciding.Limit)
 	default:
 		last.Outranked, last.Message = true, "chooses other clusters"
 	}
@@ -681,7 +681,7 @@ func (s *search) unmet(q placementv1.Requirement, values []Value) string {
 	if must == "" {
 		return q.Reason
 	}
-	noun := rules.Compared{Requirement: q}.Noun()
+	noun := rules.Noun(q.Subject)
 	has := ""
 	if len(values) > 0 {
 		has = noun + " is missing"

@@ -359,7 +359,7 @@ spec:
 			"bare": {region}, "us-1": {region}, "eu-2": {pci},
 		}},
 		"Limit": {"    - {label: region, operator: In, values: [eu]}\n    limit: 1\n    prefer: [{label: pci, operator: In, values: [\"1\"], weight: 1}]\n", map[string][]string{
-			"bare": {region}, "us-1": {region}, "eu-1": {"spec.rules[1].limit chooses other clusters: its limit is 1"},
+			"bare": {region}, "us-1": {region}, "eu-1": {"spec.rules[1].limit chooses other clusters: the limit is 1"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -526,7 +526,7 @@ spec:
 		t.Errorf("selection (-want +got):\n%s", diff)
 	}
 	other := got["eu-1"]
-	want := []string{`spec.rules[0].require[1] cluster.labels.pci in {"9"}`, "spec.rules[1].limit chooses other clusters: its limit is 1"}
+	want := []string{`spec.rules[0].require[1] cluster.labels.pci in {"9"}`, "spec.rules[1].limit chooses other clusters: the limit is 1"}
 	if diff := cmp.Diff(want, other.Reasons); diff != "" || other.Rank.Score != 0 || other.Rank.Level != 10 {
 		t.Errorf("rank %+v, reasons (-want +got):\n%s", other.Rank, diff)
 	}

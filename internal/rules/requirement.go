@@ -66,8 +66,8 @@ type operand struct {
 	noun string
 }
 
-// nounOf returns the name of a subject in a denial, as in "label env".
-func nounOf(s placementv1.Subject) string {
+// Noun returns the name of a subject in a denial, as in "label env".
+func Noun(s placementv1.Subject) string {
 	switch {
 	case s.Label != "":
 		return "label " + s.Label
@@ -87,7 +87,7 @@ func nounOf(s placementv1.Subject) string {
 
 // operandOf returns the operand for the subject of a requirement, a preference, or a spread.
 func (g *generator) operandOf(s placementv1.Subject) operand {
-	noun := nounOf(s)
+	noun := Noun(s)
 	member := func(document, key string) operand {
 		ref := fmt.Sprintf("cluster.%s[%s]", document, quote(key))
 		return operand{ref: ref, exists: ref, noun: noun}

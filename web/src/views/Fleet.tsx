@@ -106,7 +106,7 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
           ))}
         </div>
         <span class="grow" />
-        <input type="search" placeholder="Cluster, region, key=value" size={22} aria-label="Show clusters by name, region, zone, policy, or label"
+        <input type="search" placeholder="Cluster, region, key=value" size={25} aria-label="Show clusters by name, region, zone, policy, or label"
           onInput={(event) => setText(event.currentTarget.value.trim())} />
         <Select label="Group" value={group} choices={choices(groupings)} onChange={setGroup} />
         <Select label="Size" value={size} choices={choices(sizes)} onChange={setSize} />

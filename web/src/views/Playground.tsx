@@ -219,15 +219,19 @@ function Mistakes({ list, go }: { list: readonly Mistake[]; go: (m: Mistake) => 
 
 /** Other lists the changes beside the text. */
 function Other({ tried, change }: { tried: Tried; change: (next: Partial<Tried>) => void }) {
+  const n = tried.set.length + tried.remove.length;
   return (
-    <ul class="assignments">
-      {tried.set.map((text) => (
-        <li key={text}><code>{text}</code><button type="button" class="link" aria-label={`Take back the change ${text}`} onClick={() => change({ set: tried.set.filter((other) => other !== text) })}>×</button></li>
-      ))}
-      {tried.remove.map((text) => (
-        <li key={text}>remove <code>{text}</code><button type="button" class="link" aria-label={`Take back the removal of ${text}`} onClick={() => change({ remove: tried.remove.filter((other) => other !== text) })}>×</button></li>
-      ))}
-    </ul>
+    <>
+      {n > 0 && <p class="facts">{count(n, "change")} beside the text:</p>}
+      <ul class="assignments">
+        {tried.set.map((text) => (
+          <li key={text}><code>{text}</code><button type="button" class="link" aria-label={`Take back the change ${text}`} onClick={() => change({ set: tried.set.filter((other) => other !== text) })}>×</button></li>
+        ))}
+        {tried.remove.map((text) => (
+          <li key={text}>remove <code>{text}</code><button type="button" class="link" aria-label={`Take back the removal of ${text}`} onClick={() => change({ remove: tried.remove.filter((other) => other !== text) })}>×</button></li>
+        ))}
+      </ul>
+    </>
   );
 }
 

@@ -63,7 +63,7 @@ function Manifest({ name, part }: { name: string; part: Part }) {
   useEffect(() => marked.current?.scrollIntoView({ block: "center" }), [JSON.stringify(part), loaded.data === undefined]);
   if (loaded.error) return <Note kind="error" text={loaded.error.message} />;
   if (!loaded.data) return null;
-  const lines = manifest.trimEnd().split("\n"), text = (list: string[]) => list.map((line) => `${line}\n`).join("");
+  const lines = manifest.trimEnd().split("\n"), text = (list: string[]) => list.map((line, i) => <span key={i}>{line}<br /></span>);
   return (
     <>
       <h3>As YAML</h3>

@@ -199,8 +199,8 @@ function Order({ policies }: { policies: readonly ExplainPolicy[] }) {
       {policies.map((p) => p.selection && (
         <p key={p.name} class="hint">
           <PolicyLink name={p.name} part={{ rule: p.rule }}>{p.name}, rule {p.rule}</PolicyLink> chooses {p.selection.limit ? <>at most {count(p.selection.limit, "eligible cluster")}</> : "among the eligible clusters"}
-          {p.selection.spread && ", spread over domains"}. The lower level comes first: how many steps of {p.selection.minGain} the score is below the best one. Within a
-          level, a fixed rank decides, which follows from the names of the workload and the cluster, whatever the score.
+          {p.selection.spread && ", spread over domains"}. The lower level comes first: {(p.selection.minGain ?? 1) > 1 ? `how many steps of ${p.selection.minGain} the score is below` : "how far the score is below"} the
+          best one. Within a level, a fixed rank decides, which follows from the names of the workload and the cluster, whatever the score.
         </p>
       ))}
     </>
@@ -274,7 +274,8 @@ function Reason({ of: r }: { of: ExplainReason }): ComponentChildren {
 
 /** Demanded shows the value of the object that a requirement compares clusters with. */
 function Demanded({ of: d }: { of: ExplainDemanded }) {
-  return <div class="facts">{d.default ? <>{d.value} is the default, because the workload lacks <code>{d.source}</code></> : <>The workload asks for {d.value} with <code>{d.source}</code></>}</div>;
+  const source = d.source.replace(/^metadata\.(label|annotation)s\[(.*)\]$/, "$1 $2");
+  return <div class="facts">{d.default ? <>{d.value} is the default: the workload lacks the {source}</> : <>The workload asks for {d.value} with the {source}</>}</div>;
 }
 
 function Mismatches({ list }: { list: ExplainMismatch[] }) {
