@@ -242,8 +242,8 @@ func child(node *yaml.Node, step string) (value, key *yaml.Node) {
 	return nil, nil
 }
 
-// linesOf returns the first and the last line of a field in a manifest, or of the innermost field around it that the manifest has; 0 if it has
-// none.
+// linesOf returns the first and the last line of a field in a manifest, or of the innermost field around it that the manifest has; 0 if it
+// has none.
 func linesOf(manifest, field string) (from, to int) {
 	var root yaml.Node
 	if err := yaml.Unmarshal([]byte(manifest), &root); err != nil || len(root.Content) == 0 {

@@ -135,15 +135,18 @@ func determines(inventories *replication.Inventories, resource schema.GroupVersi
 
 // settable returns a path as the flag --set of kubectl berth whatif takes it.
 func settable(path []string) string {
-	out := path[0]
-	for _, name := range path[1:] {
-		if strings.ContainsAny(name, "./") {
-			out += "['" + name + "']"
-		} else {
-			out += "." + name
+	var out strings.Builder
+	for i, name := range path {
+		switch {
+		case strings.ContainsAny(name, "./"):
+			out.WriteString("['" + name + "']")
+		case i > 0:
+			out.WriteString("." + name)
+		default:
+			out.WriteString(name)
 		}
 	}
-	return out
+	return out.String()
 }
 
 // inYAML returns the YAML of a value of the normal form: a string, or a list of strings; "" for nil.

@@ -236,7 +236,7 @@ export class Picture {
       context.fillRect(box.x, y, box.w, part + 0.5);
       if (titled && part >= 16) {
         const n = inState(p.states, state).toLocaleString("en"), whole = `${n} ${state.toLowerCase()}`;
-        texts.push({ text: context.measureText(whole).width <= box.w - 10 ? whole : n, y: y + Math.min(part / 2 + 4, 16), over: `${state}-tile` });
+        texts.push({ text: context.measureText(whole).width <= box.w - 8 ? whole : n, y: y + Math.min(part / 2 + 4, 16), over: `${state}-tile` });
       }
       y += part;
       rest -= part;
@@ -248,7 +248,7 @@ export class Picture {
     for (const { text, y: at, over } of texts) {
       context.font = `11px ${font}`;
       if (p.ready === false && text !== "") this.clear({ x: box.x + 3, y: at - 11, w: Math.min(context.measureText(text).width + 7, box.w - 6), h: 15 }, over);
-      this.label(text, box.x + 6, at, box.w - 10, false, "tile-text");
+      this.label(text, box.x + 6, at, box.w - 8, false, "tile-text");
     }
   }
 
