@@ -37,10 +37,11 @@ function Explained({ of, limit }: { of: Named; limit: string | undefined }) {
   const loaded = useData((signal) => get("workload", { ...of, limit }, signal), [of, limit]);
   if (!loaded.data?.explanation) return <Waiting of={loaded} title="Workload" />;
   const { places, explanation, command } = loaded.data;
+  const plan = explanation.policies?.find((p) => places?.reason?.split(/[\s:;,()]+/).includes(p.name) && places.reason.includes(`plan of PlacementPolicy ${p.name}`))?.name;
   return (
     <>
       <h1>{qualified(of)} <small>{explanation.object.kind}</small> {places && <Badge state={places.state} />}</h1>
-      {places && <p class="lead">{places.reason ? <Lines text={places.reason.replace(/^it /, "It ")} /> : meanings[places.state]}</p>}
+      {places && <p class="lead">{places.reason ? <Lines text={places.reason.replace(/^it /, "It ")} /> : meanings[places.state]}{plan && <>{" "}<a href={`#/plan?${query({ name: plan })}`}>See the plan</a></>}</p>}
       {places?.follows && <p>It has the clusters of {places.follows}, which controls it.</p>}
       {places?.node && <p>It is on the node {places.node}.</p>}
       {!places && <Note text="No policy matches it." />}
