@@ -462,8 +462,8 @@ func (q requirement) reason() string {
 	}
 }
 
-// Must returns what a cluster that meets a requirement has, as a verb without its subject, such as "must be at least 3". object is the object
-// as its developer requested it. Must returns "" if the object lacks the value to compare with.
+// Must returns what a cluster that meets a requirement has, as a verb without its subject, such as "must be at least 3". object is the
+// object as its developer requested it. Must returns "" if the object lacks the value to compare with.
 func Must(q placementv1.Requirement, object map[string]any) string {
 	values := q.Values
 	if from := q.ValueFrom; from != nil {
