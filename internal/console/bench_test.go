@@ -27,6 +27,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/test/budget"
@@ -258,7 +259,7 @@ func BenchmarkPages(b *testing.B) {
 			i++
 			// The edits concern one region after the other, whose workloads have other names.
 			times = append(times, time.Duration(c.timeOf(editKinds[i%len(editKinds)].text(i))*float64(time.Millisecond)))
-			time.Sleep(looks)
+			notify.Sleep(b.Context(), looks)
 		}
 	}
 	b.ReportMetric(float64(firstConsole), "first-console-cpu-ns")

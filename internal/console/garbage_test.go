@@ -32,12 +32,12 @@ func TestCollectorWaitsForTheUser(t *testing.T) {
 		var collections atomic.Int32
 		c := &collector{collect: func() { collections.Add(1) }}
 		request := func(takes time.Duration) {
-			handler := c.during(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(takes) }))
+			handler := c.during(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-time.After(takes) }))
 			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 		}
 		after := func(d time.Duration, want int32) {
 			t.Helper()
-			time.Sleep(d)
+			<-time.After(d)
 			synctest.Wait()
 			if got := collections.Load(); got != want {
 				t.Fatalf("%d collections, not %d", got, want)
