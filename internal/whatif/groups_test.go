@@ -99,6 +99,7 @@ type fleet struct {
 	*Session
 	policy   *unstructured.Unstructured
 	clusters int
+	content  []*unstructured.Unstructured // the policy, the clusters, and the objects
 }
 
 // randomFleet returns a random fleet with one policy.
@@ -106,7 +107,11 @@ func randomFleet(t *testing.T, random *rand.Rand) fleet {
 	t.Helper()
 	p := newObject("placement.berth.dev/v1alpha1", "PlacementPolicy", "", "p", nil)
 	var spec map[string]any
-	text := "{mode: Enforce, rules: " + fmt.Sprintf(rulesThatChoose[random.IntN(len(rulesThatChoose))], 1+random.IntN(3)) + "}"
+	mode := "Automatic"
+	if random.IntN(2) == 0 {
+		mode = "Approved"
+	}
+	text := "{mode: Enforce, remediation: {mode: " + mode + "}, rules: " + fmt.Sprintf(rulesThatChoose[random.IntN(len(rulesThatChoose))], 1+random.IntN(3)) + "}"
 	if err := yaml.Unmarshal([]byte(text), &spec); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +142,7 @@ func randomFleet(t *testing.T, random *rand.Rand) fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fleet{s, p, clusters}
+	return fleet{s, p, clusters, objects}
 }
 
 // randomChanges returns changes of what the policy matches, or of clusters: one gets other labels, leaves, or joins.
@@ -206,4 +211,152 @@ func TestOnlyConcernedObjectsAreDecided(t *testing.T) {
 	if moved < 200 || open < 800 {
 		t.Error("too few")
 	}
+}
+
+// drifted returns a session of the fleet after all objects got the values for which they wait and then one cluster changed, and the change
+// that takes this back.
+func (f fleet) drifted(t *testing.T, random *rand.Rand) (*Session, Changes) {
+	t.Helper()
+	var placed []*unstructured.Unstructured
+	for _, o := range f.content {
+		o = o.DeepCopy()
+		key := objectKey{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}
+		if i, ok := f.index[key]; ok && o.GetKind() == "Deployment" {
+			for value, w := range f.states[i].wanted {
+				if to := w.target().value; to != nil {
+					if err := unstructured.SetNestedField(o.Object, *to, "metadata", value.field, value.key); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		placed = append(placed, o)
+	}
+	cluster, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), placed...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The clusters follow the policy.
+	changed := f.content[1+random.IntN(f.clusters)]
+	reference := Reference{schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"},
+		types.NamespacedName{Namespace: changed.GetNamespace(), Name: changed.GetName()}}
+	drift, back := Changes{Delete: []Reference{reference}}, Changes{Apply: []*unstructured.Unstructured{changed}}
+	if random.IntN(2) == 0 {
+		drift, back = Changes{}, Changes{}
+		for key, value := range labelsOfCluster(random) {
+			path := []string{"metadata", "labels", key}
+			drift.Set = append(drift.Set, Assignment{Reference: reference, Path: path, Value: value})
+			if before, ok := changed.GetLabels()[key]; ok {
+				back.Set = append(back.Set, Assignment{Reference: reference, Path: path, Value: before})
+			}
+		}
+	}
+	later, err := newOverlay(t.Context(), simulation.NewCached(cluster), drift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSession(t.Context(), later, simulation.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, back
+}
+
+// wishes returns what an object gets and what it waits for, by value; empty if it stays as it is.
+func wishes(s *state) map[valueKey]string {
+	text := func(t *target) string {
+		if t == nil || t.value == nil {
+			return "none"
+		}
+		return *t.value
+	}
+	out := map[valueKey]string{}
+	for key, w := range s.wanted {
+		current := text(&target{value: w.From})
+		if w.due != nil && text(w.due) != current || w.pending != nil && text(w.pending) != current {
+			out[key] = current + " " + text(w.due) + " " + text(w.pending)
+		}
+	}
+	return out
+}
+
+// TestOnlyDifferencesAreReported decides all objects before and after random changes, and checks that a report lists those that are decided
+// otherwise, and that it says which moves become needless.
+func TestOnlyDifferencesAreReported(t *testing.T) {
+	counts := map[Transition]int{}
+	for seed := range uint64(budget.Rounds(80)) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		f := randomFleet(t, random)
+		checkDifferences(t, seed, f.Session, f.randomChanges(random), counts)
+		s, back := f.drifted(t, random)
+		checkDifferences(t, seed, s, back, counts)
+	}
+	t.Logf("transitions: %v", counts)
+	if counts[Kept] < 20 || counts[Replanned] < 20 {
+		t.Error("too few")
+	}
+}
+
+// checkDifferences checks what a session reports of changes, and adds the transitions to counts.
+func checkDifferences(t *testing.T, seed uint64, s *Session, changes Changes, counts map[Transition]int) {
+	t.Helper()
+	report, err := s.WhatIf(t.Context(), changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed, err := newOverlay(t.Context(), s.cluster, changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later, err := NewSession(t.Context(), changed, simulation.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reported := map[types.NamespacedName]string{}
+	for _, o := range report.Objects {
+		counts[o.Transition]++
+		reported[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = string(o.Transition)
+	}
+	waiting, unchanged := 0, 0
+	for key, i := range s.index {
+		before, after := s.states[i], &state{}
+		if j, ok := later.index[key]; ok {
+			after = later.states[j]
+		}
+		got := reported[key.name]
+		switch {
+		case got == "" && after.waiting:
+			waiting++
+		case got == "" && len(before.matched)+len(after.matched) > 0:
+			unchanged++
+		}
+		if want := expected(before, after); want != got && want != "any" && (want != "listed" || got == "") {
+			t.Errorf("seed %d, %s is %q, want %q\nbefore %v %v, after %v %v", seed, key.name, got, want, before.matched, wishes(before), after.matched, wishes(after))
+		}
+	}
+	if report.Waiting != waiting || report.Unchanged != unchanged {
+		t.Errorf("seed %d: %d waiting and %d unchanged, want %d and %d", seed, report.Waiting, report.Unchanged, waiting, unchanged)
+	}
+}
+
+// expected returns the transition of an object with two states: "" for none, "listed" for one that only has to exist, and "any" for any or
+// none.
+func expected(before, after *state) string {
+	was, is := wishes(before), wishes(after)
+	waits := true
+	for _, w := range before.wanted {
+		// Without waiting, the object gets the value in any case, and then another one.
+		waits = waits && w.due == nil
+	}
+	switch {
+	case len(after.denials)+len(after.failures)+len(before.denials)+len(before.failures) > 0:
+		return "any"
+	case !cmp.Equal(before.matched, after.matched):
+		return "listed"
+	case cmp.Equal(was, is):
+		return ""
+	case len(is) == 0 && waits:
+		return string(Kept)
+	}
+	return "listed"
 }

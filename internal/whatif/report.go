@@ -37,8 +37,13 @@ const (
 	Moved Transition = "Moved"
 	// Changed means that only other labels or annotations change.
 	Changed Transition = "Changed"
-	// Pending means that policies decide other values for the object, which it gets only with an approval, or at an update.
+	// Pending means that policies decide other values for the object, which it gets only with an approval, or at an update, and for which it
+	// does not wait without the changes.
 	Pending Transition = "Pending"
+	// Replanned means that the object waits without the changes, too, but for other values, or in another way.
+	Replanned Transition = "Replanned"
+	// Kept means that the object stays as it is, and waits for another value without the changes.
+	Kept Transition = "Kept"
 	// Matched means that policies match the object that did not before, and that nothing changes.
 	Matched Transition = "Matched"
 	// Unmatched means that fewer policies match the object, and that nothing changes.
@@ -49,7 +54,7 @@ const (
 
 // Transitions returns all transitions, the most serious first.
 func Transitions() []Transition {
-	return []Transition{Denied, Undecidable, Allowed, Moved, Changed, Pending, Matched, Unmatched, Unenforced}
+	return []Transition{Denied, Undecidable, Allowed, Moved, Changed, Pending, Replanned, Kept, Matched, Unmatched, Unenforced}
 }
 
 // Report says what changes would do, without making them.
@@ -60,7 +65,9 @@ type Report struct {
 	Totals map[Transition]int `json:"totals"`
 	// Namespaces has the number of Objects for each transition, by namespace; "" stands for cluster-scoped objects.
 	Namespaces map[string]map[Transition]int `json:"namespaces"`
-	// Unchanged is the number of objects that policies match and to which nothing happens.
+	// Waiting is the number of objects that wait for other values, the same with the changes as without them. They are not among Objects.
+	Waiting int `json:"waiting,omitempty"`
+	// Unchanged is the number of objects that policies match, to which nothing happens, and that wait for no other values.
 	Unchanged int `json:"unchanged"`
 	// Rules has how many objects each rule decides before and after, for policies that change, and for those of which a rule decides more or
 	// fewer objects than before.
@@ -90,13 +97,13 @@ type Object struct {
 	Namespace  string     `json:"namespace,omitempty"`
 	Name       string     `json:"name"`
 	Transition Transition `json:"transition"`
-	// Values are the labels, annotations, scheduling fields, and lists of clusters that change.
+	// Values are the labels, annotations, scheduling fields, and lists of clusters that change, apart from those for which the object waits
+	// in the same way without the changes.
 	Values []Value `json:"values,omitempty"`
 	// Reasons are messages of policies if Transition is Denied, Undecidable, or Allowed, and names of policies if it is Matched, Unmatched, or
 	// Unenforced.
 	Reasons []string `json:"reasons,omitempty"`
-	// Dropped are the values that the object would have got later and does not get any more, because the policy no longer matches it or is not
-	// enforced: From is the value that it keeps. There are none unless Transition is Unmatched or Unenforced.
+	// Dropped are the values for which the object waits only without the changes: From is the value that it has and keeps.
 	Dropped []Value `json:"dropped,omitempty"`
 }
 
@@ -112,6 +119,15 @@ type Value struct {
 	Pending bool `json:"pending,omitempty"`
 	// Waits says what the object waits for before it gets the value, in the words of the policy's status; "" if remediation sets it at once.
 	Waits string `json:"waits,omitempty"`
+	// Planned is the value for which the object waits without the changes; nil if it waits for none.
+	Planned *Planned `json:"planned,omitempty"`
+}
+
+// Planned is a value for which an object waits without the changes.
+type Planned struct {
+	To      *string `json:"to"`                // the new value; nil for none
+	Pending bool    `json:"pending,omitempty"` // as Value.Pending
+	Waits   string  `json:"waits,omitempty"`   // as Value.Waits
 }
 
 // RuleCount has how many existing objects a rule in spec.rules of a policy decides before and after the changes.
@@ -138,7 +154,7 @@ func newReport(results []result) *Report {
 			continue
 		}
 		if r.Object == nil {
-			out.Unchanged++
+			out.addUnchanged(r.waiting)
 			continue
 		}
 		out.Objects = append(out.Objects, *r.Object)
@@ -154,4 +170,14 @@ func newReport(results []result) *Report {
 			strings.Compare(a.Resource, b.Resource), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return out
+}
+
+// addUnchanged counts an object to which nothing happens. waiting reports whether it waits for other values, the same as without the
+// changes.
+func (r *Report) addUnchanged(waiting bool) {
+	if waiting {
+		r.Waiting++
+	} else {
+		r.Unchanged++
+	}
 }

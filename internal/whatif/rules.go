@@ -16,11 +16,7 @@ limitations under the License.
 
 package whatif
 
-import (
-	"slices"
-
-	"k8s.io/apimachinery/pkg/types"
-)
+import "slices"
 
 // rules returns how many existing objects each rule decides before and after the changes: for policies that change, and for those of which
 // a rule decides more or fewer objects than before.
@@ -40,7 +36,7 @@ func (q *question) rules() (out []RuleCount) {
 		}
 	}
 	for _, p := range q.after.Policies() {
-		_, changes := q.changed.change(objectKey{placementPolicies, types.NamespacedName{Name: p.Name}})
+		changes := q.changesPolicy(p.Name)
 		differs := func(name string) bool {
 			r := decidingRule{p.Name, name}
 			return before[r] != after[r]

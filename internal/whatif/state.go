@@ -40,6 +40,8 @@ type state struct {
 	blocked, held bool
 	// wanted has the values for which policies decide another one.
 	wanted map[valueKey]*wanted
+	// waiting reports whether the object exists and waits for other values.
+	waiting bool
 	// rules are the rules in spec.rules of policies that decide the object.
 	rules []decidingRule
 	// harmed has the names of the policies that leave the object without a placement; true if they remove all of its clusters.
@@ -92,24 +94,57 @@ func (w *wanted) add(c placement.Change, policy, waits string, due bool) {
 	}
 }
 
-// value returns the value after remediation; nil for none.
+// target returns due or, if it is nil, pending.
+func (w *wanted) target() target { return *cmp.Or(w.due, w.pending) }
+
+// value returns the value that the object has, or that it gets without waiting; nil for none.
 func (w *wanted) value() *string {
-	if w.due != nil {
+	if w.due != nil && w.due.waits == "" {
 		return w.due.value
 	}
 	return w.From
 }
 
-// later returns the value after the next update; nil for none.
-func (w *wanted) later() *string {
-	if w.pending != nil {
-		return w.pending.value
-	}
-	return w.value()
+// step is a change of a value that policies decide, from a value (from) to that of target.
+type step struct {
+	from *string
+	target
+	// pending reports whether the object gets the value only after an approval, or at its next update.
+	pending bool
 }
 
-// target returns due or, if it is nil, pending.
-func (w *wanted) target() target { return *cmp.Or(w.due, w.pending) }
+// appendSteps appends the changes of a value to out, in the order in which they are made, and returns the result. current is the value
+// before them. There are no changes for nil.
+func (w *wanted) appendSteps(out []step, current *string) []step {
+	if w == nil {
+		return out
+	}
+	// Without a value that is due, the object keeps what it has.
+	due := target{value: w.From, policy: w.target().policy}
+	if w.due != nil {
+		due = *w.due
+	}
+	if !equal(current, due.value) {
+		out = append(out, step{current, due, false})
+	}
+	if w.pending != nil && !equal(due.value, w.pending.value) {
+		out = append(out, step{due.value, *w.pending, true})
+	}
+	return out
+}
+
+// isLike reports whether an object gets the same value by another step, and waits in the same way before it. changes reports whether a
+// policy, by name, differs between the steps.
+func (s step) isLike(other step, changes func(policy string) bool) bool {
+	// The texts of two times may differ for one policy, for example if a window opens between them.
+	waits := s.waits == other.waits || s.policy == other.policy && !changes(s.policy)
+	return waits && s.pending == other.pending && equal(s.value, other.value)
+}
+
+// valueOf returns a step of a value.
+func (s step) valueOf(key valueKey) Value {
+	return Value{Field: key.field, Key: key.key, From: s.from, To: s.value, Policy: s.policy, Pending: s.pending, Waits: s.waits}
+}
 
 // stateOf decides an object. The state of an existing object has what remediation and the next update do, and that of any other object what
 // the request for it does.
@@ -141,7 +176,19 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		}
 	}
 	slices.Sort(out.matched)
+	out.waiting = o.Exists && out.waits()
 	return out, nil
+}
+
+// waits reports whether the object waits for another value.
+func (s *state) waits() bool {
+	var buffer [2]step
+	for _, w := range s.wanted {
+		if len(w.appendSteps(buffer[:0], w.value())) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // note adds what the verdict of a policy says: that the policy matches the object, which of its rules decides, and whether it leaves the
@@ -251,9 +298,11 @@ type evaluation struct {
 }
 
 // to returns what happens to an object whose state becomes after; nil if nothing does. request reports whether the changes are a request
-// for the object itself. Then denials, and policies that can't decide, count even if they were the same before.
-func (s *state) to(after *state, request bool) *Object {
-	out := &Object{Values: s.valuesTo(after)}
+// for the object itself. Then denials, and policies that can't decide, count even if they were the same before. changes reports whether
+// the changes alter a policy, by name.
+func (s *state) to(after *state, request bool, changes func(policy string) bool) *Object {
+	out := &Object{}
+	out.Values, out.Dropped = s.valuesTo(after, changes)
 	denials, failures := lacking(after.denials, s.denials), slices.DeleteFunc(slices.Clone(after.failures), s.failed)
 	if request {
 		denials, failures = after.denials, after.failures
@@ -266,12 +315,10 @@ func (s *state) to(after *state, request bool) *Object {
 	case s.blocked && !after.blocked, len(s.failures) > 0 && len(after.failures)+len(after.denials) == 0:
 		gone := slices.DeleteFunc(slices.Clone(s.failures), after.failed)
 		out.Transition, out.Reasons = Allowed, texts(slices.Concat(lacking(s.denials, after.denials), gone))
-	case slices.ContainsFunc(out.Values, moves):
-		out.Transition = Moved
-	case slices.ContainsFunc(out.Values, func(v Value) bool { return !v.Pending }):
-		out.Transition = Changed
 	case len(out.Values) > 0:
-		out.Transition = Pending
+		out.Transition = transitionOf(out.Values)
+	case len(out.Dropped) > 0 && (len(added) > 0 || len(removed) == 0):
+		out.Transition = Kept
 	case len(added) > 0:
 		out.Transition, out.Reasons = Matched, added
 	case len(removed) > 0:
@@ -282,19 +329,22 @@ func (s *state) to(after *state, request bool) *Object {
 	return out
 }
 
-// dropped returns the values that policies, by name, decided for the object and that it would have got later, unless it still gets them.
-func (s *state) dropped(after *state, policies []string) (out []Value) {
-	for key, before := range s.wanted {
-		by := before.pending
-		if by == nil || !slices.Contains(policies, by.policy) || equal(before.value(), by.value) {
-			continue
-		}
-		if next := after.wanted[key]; next == nil || !equal(next.later(), by.value) {
-			out = append(out, Value{key.field, key.key, before.value(), by.value, by.policy, true, by.waits})
-		}
+// transitionOf returns the transition of an object that gets other values, of which there is at least one.
+func transitionOf(values []Value) Transition {
+	switch {
+	case !slices.ContainsFunc(values, func(v Value) bool { return !v.stillWaits() }):
+		return Replanned
+	case slices.ContainsFunc(values, moves):
+		return Moved
+	case slices.ContainsFunc(values, func(v Value) bool { return !v.Pending }):
+		return Changed
 	}
-	sortValues(out)
-	return out
+	return Pending
+}
+
+// stillWaits reports whether an object waits for the value, and as long for another one without the changes.
+func (v Value) stillWaits() bool {
+	return v.Planned != nil && v.Planned.Pending == v.Pending && (v.Pending || v.Waits != "")
 }
 
 // harmedBy returns the policies that newly leave the object without a placement, as their blast radius counts it: those that matched the
@@ -328,40 +378,46 @@ func lacking[T comparable](a, b []T) []T {
 	return slices.DeleteFunc(slices.Clone(a), func(member T) bool { return slices.Contains(b, member) })
 }
 
-// valuesTo returns the values that change when the state becomes after: values after remediation, and values that the object can get at its
-// next update unless the policies decided the same ones before.
-func (s *state) valuesTo(after *state) []Value {
-	var out []Value
-	add := func(key valueKey, from, to *string, by target, pending bool) {
-		if !equal(from, to) {
-			out = append(out, Value{key.field, key.key, from, to, by.policy, pending, by.waits})
+// valuesTo returns the values that an object gets when its state becomes after, unless it waits for the same ones in this state (values),
+// and those for which it waits only in this state and which stay as they are (dropped). A value that the object gets in this state without
+// waiting counts as made. changes reports whether the changes alter a policy, by name.
+func (s *state) valuesTo(after *state, changes func(policy string) bool) (values, dropped []Value) {
+	var buffers [2][2]step
+	add := func(key valueKey, before, next *wanted) {
+		current := cmp.Or(before, next).From
+		if before != nil {
+			current = before.value()
+		}
+		planned, steps := before.appendSteps(buffers[0][:0], current), next.appendSteps(buffers[1][:0], current)
+		if next == nil && !after.held && !equal(current, before.From) {
+			// The object keeps what it has. If a policy denies it, that is said already.
+			steps = append(steps, step{current, target{value: before.From, policy: before.target().policy}, false})
+		}
+		for len(planned) > 0 && len(steps) > 0 && steps[0].isLike(planned[0], changes) {
+			planned, steps = planned[1:], steps[1:]
+		}
+		switch {
+		case len(steps) > 0:
+			v := steps[0].valueOf(key)
+			if len(planned) > 0 {
+				v.Planned = &Planned{planned[0].value, planned[0].pending, planned[0].waits}
+			}
+			values = append(values, v)
+		case len(planned) > 0 && !after.held:
+			dropped = append(dropped, planned[0].valueOf(key))
 		}
 	}
 	for key, next := range after.wanted {
-		before := s.wanted[key]
-		if before == nil {
-			before = &wanted{Change: placement.Change{From: next.From}}
-		}
-		switch {
-		case !equal(before.value(), next.value()):
-			by := next.target()
-			if next.due == nil {
-				// It keeps what it has.
-				by.waits = ""
-			}
-			add(key, before.value(), next.value(), by, false)
-		case next.pending != nil && !equal(before.later(), next.later()):
-			add(key, next.value(), next.later(), *next.pending, true)
-		}
+		add(key, s.wanted[key], next)
 	}
 	for key, before := range s.wanted {
-		// The object keeps its current value. If a policy denies it, that is said already.
-		if after.wanted[key] == nil && !after.held {
-			add(key, before.value(), before.From, target{policy: before.target().policy}, false)
+		if after.wanted[key] == nil {
+			add(key, before, nil)
 		}
 	}
-	sortValues(out)
-	return out
+	sortValues(values)
+	sortValues(dropped)
+	return values, dropped
 }
 
 // sortValues sorts values by field and key.

@@ -189,7 +189,7 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 	out.Missing = q.missing
 	for i, marked := range q.marked {
 		if !marked && q.contents[i].Content != nil && len(s.states[i].matched) > 0 {
-			out.Unchanged++
+			out.addUnchanged(s.states[i].waiting)
 		}
 	}
 	out.Rules = q.rules()
@@ -362,7 +362,7 @@ func (q *question) markMatched(ctx context.Context, p *simulation.Policy, alike 
 
 // affected reports whether the changes alter a policy, or something that it reads.
 func (q *question) affected(p *simulation.Policy) bool {
-	if _, changes := q.changed.change(objectKey{placementPolicies, types.NamespacedName{Name: p.Name}}); changes {
+	if q.changesPolicy(p.Name) {
 		return true
 	}
 	for _, resources := range []map[schema.GroupVersionResource]map[types.NamespacedName]change{q.changed.changed, q.recounted} {
@@ -450,6 +450,7 @@ func (q *question) pairs(ctx context.Context) ([]pair, error) {
 type result struct {
 	*Object
 	unmatched bool // whether no policy matches the object before or after the changes
+	waiting   bool // whether the object exists and waits for other values after the changes
 	// matched are the policies that match the object after the changes, and harmed those that newly leave it without a placement.
 	matched, harmed []string
 	namespace       string // the namespace of the object; "" if cluster-scoped
@@ -481,12 +482,12 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	if p.original != nil {
 		before.wanted, after.wanted = withoutOwn(before.wanted, after.wanted, p.original, p.Content)
 	}
-	out := result{matched: after.matched, namespace: p.Namespace, rules: after.rules}
+	out := result{matched: after.matched, waiting: after.waiting, namespace: p.Namespace, rules: after.rules}
 	if p.Exists {
 		// What developers do to their objects pauses no policy.
 		out.harmed = before.harmedBy(after)
 	}
-	out.Object = before.to(after, !p.Exists)
+	out.Object = before.to(after, !p.Exists, q.changesPolicy)
 	if p.Exists {
 		out.Object = q.released(out.Object, &before, after)
 	}
@@ -498,22 +499,29 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	return out, nil
 }
 
-// released returns what happens to an existing object, given what happens to it apart from policies that release it without a change: those
-// that no longer match it, and those that match it and are no longer enforced.
+// released returns what happens to an existing object, given what happens to it apart from policies that match it and are no longer
+// enforced, which release it without a change.
 func (q *question) released(happens *Object, before, after *state) *Object {
-	if happens == nil {
-		names := slices.DeleteFunc(slices.Clone(q.unenforced), func(name string) bool {
-			return !slices.Contains(before.matched, name) || !slices.Contains(after.matched, name)
-		})
-		if len(names) == 0 {
-			return nil
-		}
-		happens = &Object{Transition: Unenforced, Reasons: names}
+	if happens != nil && happens.Transition != Kept {
+		return happens
 	}
-	if happens.Transition == Unmatched || happens.Transition == Unenforced {
-		happens.Dropped = before.dropped(after, happens.Reasons)
+	names := slices.DeleteFunc(slices.Clone(q.unenforced), func(name string) bool {
+		return !slices.Contains(before.matched, name) || !slices.Contains(after.matched, name)
+	})
+	if len(names) == 0 {
+		return happens
 	}
-	return happens
+	out := &Object{Transition: Unenforced, Reasons: names}
+	if happens != nil {
+		out.Dropped = happens.Dropped
+	}
+	return out
+}
+
+// changesPolicy reports whether the changes alter the policy of a name.
+func (q *question) changesPolicy(name string) bool {
+	_, changes := q.changed.change(objectKey{placementPolicies, types.NamespacedName{Name: name}})
+	return changes
 }
 
 // withoutOwn returns the values that policies decide before and after an update of an object, without those that the update itself sets and

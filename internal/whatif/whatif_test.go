@@ -140,8 +140,18 @@ func bare(t *testing.T, text string) *simulation.Static {
 	return out
 }
 
-// placed returns the objects of the world after the policies placed them.
+// placed returns a cluster with placedObjects.
 func placed(t *testing.T, text string) *simulation.Static {
+	t.Helper()
+	out, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), placedObjects(t, text)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// placedObjects returns the objects of the world after the policies placed them.
+func placedObjects(t *testing.T, text string) []*unstructured.Unstructured {
 	t.Helper()
 	requested := bare(t, text)
 	s, err := simulation.New(t.Context(), requested, simulation.Options{})
@@ -162,11 +172,7 @@ func placed(t *testing.T, text string) *simulation.Static {
 			objects = append(objects, outcome.Object)
 		}
 	}
-	out, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), objects...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return objects
 }
 
 // deployment returns a Deployment in the region eu.
@@ -209,6 +215,9 @@ func summary(r *whatif.Report) []string {
 			if v.Pending {
 				line += " (pending)"
 			}
+			if v.Planned != nil {
+				line += " instead of " + text(v.Planned.To)
+			}
 		}
 		line = strings.TrimSpace(line + " " + strings.Join(o.Reasons, "; "))
 		for _, v := range o.Dropped {
@@ -218,6 +227,9 @@ func summary(r *whatif.Report) []string {
 	}
 	for _, f := range r.Findings {
 		out = append(out, fmt.Sprintf("finding %s %t %s", f.Object, f.Error, f.Message))
+	}
+	if r.Waiting > 0 {
+		out = append(out, fmt.Sprintf("waiting %d", r.Waiting))
 	}
 	return append(out, fmt.Sprintf("unchanged %d", r.Unchanged))
 }
@@ -357,15 +369,15 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 		"a policy begins to change existing objects": {
 			policies: manual, unplaced: true, apply: region,
 			want: []string{
-				`Moved deployments.apps bank/db placement.berth.dev/clusters: none -> ["us-1"]`,
-				`Moved deployments.apps shop/web placement.berth.dev/clusters: none -> ["eu-1"]`, "unchanged 0",
+				`Moved deployments.apps bank/db placement.berth.dev/clusters: none -> ["us-1"] instead of ["us-1"]`,
+				`Moved deployments.apps shop/web placement.berth.dev/clusters: none -> ["eu-1"] instead of ["eu-1"]`, "unchanged 0",
 			},
 		},
 		"a policy begins to change existing objects of which another policy leaves the clusters alone": {
 			policies: strings.Replace(region, "Enforce", "DryRun", 1) + "---\n" + strings.NewReplacer("name: region", "name: second", "Automatic", "\"Off\"").Replace(region), unplaced: true, apply: region,
 			want: []string{
-				`Moved deployments.apps bank/db placement.berth.dev/clusters: none -> ["us-1"]`,
-				`Moved deployments.apps shop/web placement.berth.dev/clusters: none -> ["eu-1"]`, "unchanged 0",
+				`Moved deployments.apps bank/db placement.berth.dev/clusters: none -> ["us-1"] instead of ["us-1"]`,
+				`Moved deployments.apps shop/web placement.berth.dev/clusters: none -> ["eu-1"] instead of ["eu-1"]`, "unchanged 0",
 			},
 		},
 		"a policy stops changing existing objects": {
