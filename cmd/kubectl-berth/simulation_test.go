@@ -574,6 +574,72 @@ func TestWhatifExitCodes(t *testing.T) {
 	}
 }
 
+// TestWhatifOfWaitingObjects checks what whatif prints of objects that wait already.
+func TestWhatifOfWaitingObjects(t *testing.T) {
+	clusters := func(from, to string) whatif.Value {
+		return whatif.Value{Field: "annotations", Key: "a/clusters", From: &from, To: &to, Policy: "pci", Pending: true, Waits: "for an approval"}
+	}
+	instead := func(v whatif.Value, to, waits string) whatif.Value {
+		v.Planned = &whatif.Planned{To: &to, Pending: true, Waits: waits}
+		return v
+	}
+	atOnce := instead(clusters("x", "y"), "y", "for an approval")
+	atOnce.Pending, atOnce.Waits = false, ""
+	one := func(name string, transition whatif.Transition, values ...whatif.Value) whatif.Object {
+		return whatif.Object{Resource: "deployments.apps", Namespace: "shop", Name: name, Transition: transition, Values: values}
+	}
+	kept := one("kept", whatif.Kept)
+	kept.Dropped = []whatif.Value{clusters("x", "y")}
+	var out strings.Builder
+	p := newPrinter(&out)
+	printReport(p, &whatif.Report{
+		Objects: []whatif.Object{
+			one("now", whatif.Moved, atOnce), one("new", whatif.Pending, clusters("x", "y")),
+			one("elsewhere", whatif.Replanned, instead(clusters("x", "y"), "z", "for an approval")),
+			one("longer", whatif.Replanned, instead(clusters("x", "y"), "y", "for a window")),
+			one("both", whatif.Replanned, instead(clusters("x", "y"), "z", "for a window")), kept,
+		},
+		Totals:     map[whatif.Transition]int{whatif.Moved: 1, whatif.Pending: 1, whatif.Replanned: 3, whatif.Kept: 1},
+		Namespaces: map[string]map[whatif.Transition]int{"shop": {whatif.Moved: 1, whatif.Pending: 1, whatif.Replanned: 3, whatif.Kept: 1}},
+		Waiting:    2, Unchanged: 7,
+	})
+	want := `Moved: 1 object
+  deployments.apps shop/now
+    annotation a/clusters: x -> y (pci)
+      without the change, it waits for an approval
+
+Pending: 1 object
+  deployments.apps shop/new
+    annotation a/clusters: x -> y (pci)
+      it waits for an approval
+
+Replanned: 3 objects
+  deployments.apps shop/elsewhere
+    annotation a/clusters: x -> y (pci)
+      it waits for an approval
+      without the change, it waits to become z
+  deployments.apps shop/longer
+    annotation a/clusters: x -> y (pci)
+      it waits for an approval
+      without the change, it waits for a window
+  deployments.apps shop/both
+    annotation a/clusters: x -> y (pci)
+      it waits for an approval
+      without the change, it waits to become z, for a window
+
+Kept: 1 object
+  deployments.apps shop/kept
+    annotation a/clusters: stays x, and no longer waits to become y (pci)
+
+namespace shop: 1 moved, 1 pending, 3 replanned, 1 kept
+2 more objects wait already, and stay the same
+7 objects unchanged
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" || p.err != nil {
+		t.Errorf("output (-want +got):\n%s, error %v", diff, p.err)
+	}
+}
+
 func TestTest(t *testing.T) {
 	stdout, _, err := command(t, "test", ".", "--coverage")
 	if err == nil || err.Error() != "1 of 2 cases failed" {

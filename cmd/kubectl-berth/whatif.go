@@ -38,7 +38,7 @@ import (
 
 const whatifLong = `Show what changes would do to the objects that exist, without making them: which would move, be denied, become
 undecidable, or be matched by other policies, with the values before and after. Of values that do not change at once, it shows
-what they wait for, such as an approval or a window.
+what they wait for, such as an approval or a window. Objects that wait already are listed only if they would get other values, or none.
 
 Changes are manifests of policies, or of any objects that policies read (--filename), objects that are deleted
 (--delete), and fields that are set (--set). Several can be combined.
@@ -213,6 +213,12 @@ func printReport(p *printer, r *whatif.Report) {
 		printNamespaces(p, r)
 	}
 	printRules(p, r.Rules)
+	switch {
+	case r.Waiting == 1:
+		p.line("1 more object waits already, and stays the same")
+	case r.Waiting > 1:
+		p.line("%d more objects wait already, and stay the same", r.Waiting)
+	}
 	p.line("%s unchanged", objects(r.Unchanged))
 }
 
@@ -228,6 +234,7 @@ func printObject(p *printer, o whatif.Object) {
 		if v.Waits != "" && (j == len(o.Values)-1 || o.Values[j+1].Waits != v.Waits) {
 			p.line("      it waits %s", v.Waits)
 		}
+		printPlanned(p, v)
 	}
 	for _, reason := range o.Reasons {
 		p.line("    %s", reason)
@@ -235,6 +242,21 @@ func printObject(p *printer, o whatif.Object) {
 	for _, v := range o.Dropped {
 		p.line("    %s: stays %s, and no longer waits to become %s (%s)", keyName(v.Field, v.Key), plainText(v.From), plainText(v.To), v.Policy)
 	}
+}
+
+// printPlanned prints what an object waits for without the changes, instead of a value.
+func printPlanned(p *printer, v whatif.Value) {
+	if v.Planned == nil {
+		return
+	}
+	var differs []string
+	if plainText(v.Planned.To) != plainText(v.To) {
+		differs = append(differs, "to become "+plainText(v.Planned.To))
+	}
+	if v.Planned.Waits != v.Waits && v.Planned.Waits != "" {
+		differs = append(differs, v.Planned.Waits)
+	}
+	p.line("      without the change, it waits %s", cmp.Or(strings.Join(differs, ", "), "for its next patch"))
 }
 
 // printRules prints how many objects the rules of each policy with several rules decide.
