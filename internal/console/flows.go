@@ -35,13 +35,15 @@ type Flow struct {
 	To   string `json:"to"`
 	// Pending reports whether the objects move only with an approval, or at their next update, and not at once.
 	Pending bool `json:"pending"`
+	// Planned reports whether the objects leave the cluster without the changes, too, for another cluster or at another time.
+	Planned bool `json:"planned,omitempty"`
 	Objects int  `json:"objects"` // the number of objects
 }
 
-// ends are what a Flow has in common: the cluster that its objects leave, the one that they come to, and Flow.Pending.
+// ends are what a Flow has in common: the cluster that its objects leave, the one that they come to, Flow.Pending, and Flow.Planned.
 type ends struct {
-	from, to string
-	pending  bool
+	from, to         string
+	pending, planned bool
 }
 
 // transition is a change of the value of a key, from one text to another, which many objects have in common. A missing value is an empty
@@ -49,15 +51,23 @@ type ends struct {
 type transition struct {
 	field, key, from, to string
 	pending              bool
+	// planned is the value without the changes, if isPlanned is set.
+	planned   string
+	isPlanned bool
 }
 
 // flowsOf returns the flows of objects between clusters, the largest first, given the values of each object that change. An object that
 // leaves several clusters and comes to several others flows from the first to the first, from the second to the second, and so on, by name.
+// What is planned already for other clusters counts only as far as it differs.
 func flowsOf(objects [][]whatif.Value) []Flow {
 	transitions := map[transition]int{}
 	for _, values := range objects {
 		for _, v := range values {
-			transitions[transition{v.Field, v.Key, ptr.Deref(v.From, ""), ptr.Deref(v.To, ""), v.Pending}]++
+			t := transition{field: v.Field, key: v.Key, from: ptr.Deref(v.From, ""), to: ptr.Deref(v.To, ""), pending: v.Pending}
+			if v.Planned != nil {
+				t.planned, t.isPlanned = ptr.Deref(v.Planned.To, ""), true
+			}
+			transitions[t]++
 		}
 	}
 	counts := map[ends]int{}
@@ -68,10 +78,11 @@ func flowsOf(objects [][]whatif.Value) []Flow {
 	}
 	out := make([]Flow, 0, len(counts))
 	for e, n := range counts {
-		out = append(out, Flow{e.from, e.to, e.pending, n})
+		out = append(out, Flow{e.from, e.to, e.pending, e.planned, n})
 	}
 	slices.SortFunc(out, func(a, b Flow) int {
-		return cmp.Or(cmp.Compare(b.Objects, a.Objects), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), compareBools(a.Pending, b.Pending))
+		return cmp.Or(cmp.Compare(b.Objects, a.Objects), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), compareBools(a.Pending, b.Pending),
+			compareBools(a.Planned, b.Planned))
 	})
 	return out
 }
@@ -88,20 +99,47 @@ func (t transition) flows() []ends {
 	if !change.MovesClusters() {
 		return nil
 	}
-	before, after := clustersIn(change.From), clustersIn(change.To)
-	left := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
-	came := slices.DeleteFunc(after, func(name string) bool { return slices.Contains(before, name) })
+	before := clustersIn(change.From)
+	left, came := between(before, clustersIn(change.To))
+	var leaves []string
+	if t.isPlanned {
+		var comes []string
+		leaves, comes = between(before, clustersIn(text(t.planned)))
+		if t.planned != t.to {
+			left, came = without(left, came, leaves, comes)
+		}
+	}
 	out := make([]ends, max(len(left), len(came)))
 	for i := range out {
 		out[i].pending = t.pending
 		if i < len(left) {
-			out[i].from = left[i]
+			out[i].from, out[i].planned = left[i], slices.Contains(leaves, left[i])
 		}
 		if i < len(came) {
 			out[i].to = came[i]
 		}
 	}
 	return out
+}
+
+// between returns the clusters that an object leaves, and those that it comes to.
+func between(before, after []string) (left, came []string) {
+	left = slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
+	came = slices.DeleteFunc(after, func(name string) bool { return slices.Contains(before, name) })
+	return left, came
+}
+
+// without returns the clusters that an object leaves and comes to, apart from pairs of which it leaves one and comes to the other in a
+// plan, too.
+func without(left, came, plannedLeft, plannedCame []string) (_, _ []string) {
+	for {
+		i := slices.IndexFunc(left, func(name string) bool { return slices.Contains(plannedLeft, name) })
+		j := slices.IndexFunc(came, func(name string) bool { return slices.Contains(plannedCame, name) })
+		if i < 0 || j < 0 {
+			return left, came
+		}
+		left, came = slices.Delete(left, i, i+1), slices.Delete(came, j, j+1)
+	}
 }
 
 // compareBools orders false before true.

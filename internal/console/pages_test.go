@@ -276,6 +276,48 @@ func (c *chromium) pushNamed(name string) {
 	evaluate[any](c, button+".click()")
 }
 
+// late is a workload that waits to leave eu-1.
+const late = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: late, namespace: shop, labels: {region: us}, annotations: {placement.berth.dev/clusters: '["eu-1","us-1"]'}}
+---
+`
+
+// otherClusters is the policy region, which decides the same clusters for all objects.
+const otherClusters = `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: region}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  remediation: {mode: Approved}
+  rego: |
+    package region
+
+    clusters := {CLUSTERS}
+`
+
+// TestPlaygroundWaiting tries changes by which a workload no longer waits for a move, or waits for another one.
+func TestPlaygroundWaiting(t *testing.T) {
+	c := openConsole(t, config(static(t, clusters+policies+workloads+late+quotas)))
+	row := `[...document.querySelectorAll(".result tbody tr")].find((row) => row.innerText.includes("shop/late"))?.innerText.replace(/\s+/g, " ") ?? ""`
+	for decided, want := range map[string]string{
+		`"eu-1", "us-1"`: "no longer waiting would stay as it is, and no longer wait for this change: us-1 −eu-1",
+		`"eu-1"`:         "waiting for another change eu-1 −us-1 it waits already, instead, for us-1 −eu-1",
+	} {
+		c.visit("#/playground?policy=region", editorHas("name: region"))
+		c.edit(strings.Replace(otherClusters, "CLUSTERS", decided, 1))
+		c.await(fmt.Sprintf(`(%s).includes(%q)`, row, want))
+		c.checkNames()
+		c.checkAccessibility()
+		if n := evaluate[int](c, `document.querySelector(".result").innerText.split("for an approval of the plan of PlacementPolicy region").length - 1`); n != 1 {
+			t.Errorf("%s: the page says %d times what the workloads wait for", decided, n)
+		}
+		if !evaluate[bool](c, `document.querySelector(".result .command").compareDocumentPosition(document.querySelector(".result table")) === Node.DOCUMENT_POSITION_FOLLOWING`) {
+			t.Errorf("%s: the commands do not come before the list", decided)
+		}
+	}
+}
+
 // TestRego shows a policy in Rego with its keywords highlighted, and the contract beside it.
 func TestRego(t *testing.T) {
 	c := openConsole(t, config(static(t, clusters+policies+workloads+quotas)))

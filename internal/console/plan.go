@@ -18,6 +18,7 @@ package console
 
 import (
 	"net/http"
+	"slices"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/whatif"
@@ -59,11 +60,15 @@ func (c *Console) plan(r *http.Request) (*planView, error) {
 		Plan: plan, Total: len(plan.Moves), Status: p.Status.Plan, Waiting: append([]placementv1.WaitingObjects{}, p.Status.Waiting...),
 		Approvals: c.approvals(p), Command: shell("kubectl", "berth", "plan", p.Name),
 	}
+	waitsForApproval := slices.ContainsFunc(out.Approvals, func(a Approval) bool { return a.Plan })
 	values := make([][]whatif.Value, len(plan.Moves))
 	for i, m := range plan.Moves {
 		values[i] = m.Changes
 	}
 	out.Flows = flowsOf(values)
+	for i := range out.Flows {
+		out.Flows[i].Pending = waitsForApproval
+	}
 	plan.Moves = plan.Moves[:min(len(plan.Moves), maxObjects)]
 	return out, nil
 }

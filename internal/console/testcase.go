@@ -223,7 +223,8 @@ func (w *testWriter) addCases(ctx context.Context, objects []whatif.Object) erro
 		if err != nil {
 			return err
 		}
-		if o.Transition == whatif.Pending {
+		pending := func(v whatif.Value) bool { return v.Pending }
+		if o.Transition == whatif.Pending || o.Transition == whatif.Replanned && slices.ContainsFunc(o.Values, pending) {
 			// Remediation leaves the object as it is. A new object gets the values that are decided.
 			if decided.Content, err = w.decided.Requested(ctx, decided); err != nil {
 				return err

@@ -293,6 +293,7 @@ export interface Flow {
   from: string;
   to: string;
   pending: boolean;
+  planned?: boolean;
   objects: number;
 }
 
@@ -611,10 +612,17 @@ export interface WhatifObject {
   dropped?: WhatifValue[];
 }
 
+export interface WhatifPlanned {
+  to: string | null;
+  pending?: boolean;
+  waits?: string;
+}
+
 export interface WhatifReport {
   objects: WhatifObject[] | null;
   totals: Partial<Record<WhatifTransition, number>> | null;
   namespaces: Record<string, Partial<Record<WhatifTransition, number>> | null> | null;
+  waiting?: number;
   unchanged: number;
   rules?: WhatifRuleCount[];
   findings?: WhatifFinding[];
@@ -628,7 +636,7 @@ export interface WhatifRuleCount {
   after: number;
 }
 
-export const whatifTransitions = ["Denied", "Undecidable", "Allowed", "Moved", "Changed", "Pending", "Matched", "Unmatched", "Unenforced"] as const;
+export const whatifTransitions = ["Denied", "Undecidable", "Allowed", "Moved", "Changed", "Pending", "Replanned", "Kept", "Matched", "Unmatched", "Unenforced"] as const;
 export type WhatifTransition = (typeof whatifTransitions)[number];
 
 export interface WhatifValue {
@@ -639,6 +647,7 @@ export interface WhatifValue {
   policy: string;
   pending?: boolean;
   waits?: string;
+  planned?: WhatifPlanned;
 }
 
 export interface WhatifView {

@@ -23,6 +23,7 @@ export interface Band {
   from: string;
   to: string;
   pending: boolean;
+  planned: boolean;
 }
 
 export type PlacedEnd = SankeyNode<End, Band>;
@@ -39,8 +40,8 @@ export function merged(flows: readonly Flow[]): Flow[] {
   const out = new Map<string, Flow>();
   for (const flow of flows) {
     const from = kept.from.has(flow.from) ? flow.from : others, to = kept.to.has(flow.to) ? flow.to : others;
-    const key = JSON.stringify([from, to, flow.pending]);
-    const sum = out.get(key) ?? { from, to, pending: flow.pending, objects: 0 };
+    const planned = flow.planned ?? false, key = JSON.stringify([from, to, flow.pending, planned]);
+    const sum = out.get(key) ?? { from, to, pending: flow.pending, planned, objects: 0 };
     sum.objects += flow.objects;
     out.set(key, sum);
   }
@@ -58,7 +59,7 @@ export function layout(flows: readonly Flow[], size: keyof typeof sizes): { grap
     return id;
   };
   const links = list.map((flow) => ({
-    source: end("from", flow.from), target: end("to", flow.to), value: flow.objects, from: flow.from, to: flow.to, pending: flow.pending,
+    source: end("from", flow.from), target: end("to", flow.to), value: flow.objects, from: flow.from, to: flow.to, pending: flow.pending, planned: flow.planned ?? false,
   }));
   const most = Math.max(...(["from", "to"] as const).map((side) => [...ends.values()].filter((e) => e.side === side).length));
   const height = top + 160 + most * 20;
@@ -73,5 +74,9 @@ export const pathOf = sankeyLinkHorizontal<End, Band>();
 
 /** kindOf returns how a band is colored. */
 export function kindOf(band: Band): string {
+  return `${colorOf(band)} ${band.planned ? "planned" : ""}`.trim();
+}
+
+function colorOf(band: Band): string {
   return band.pending ? "pending" : band.from === "" ? "added" : band.to === "" ? "removed" : "moved";
 }

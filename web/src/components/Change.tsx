@@ -25,10 +25,13 @@ function listOf(text: string | null): string[] | undefined {
 /** most is how many of the clusters are shown that an object keeps. */
 const most = 4;
 
-/** Change shows a value before and after. In lists of clusters, it marks the names that come and go. */
-export function Change({ of: v }: { of: Changed }) {
-  const before = listOf(v.from), after = listOf(v.to);
-  const later = v.pending && <small>{v.waits ? `it waits ${v.waits}` : "at its next update"}</small>;
+/**
+ * Change shows a value before and after, and what it waits for, unless that is shared. In lists of clusters, it marks the names that come and
+ * go.
+ */
+export function Change({ of: v, shared }: { of: Changed; shared?: string | undefined }) {
+  const before = listOf(v.from), after = listOf(v.to), waits = v.waits ? `it waits ${v.waits}` : v.pending ? "at its next update" : "";
+  const later = waits !== "" && (!v.waits || v.waits !== shared) && <small>{waits}</small>;
   if ((v.field === "clusters" || v.key === "placement.berth.dev/clusters") && before && after) {
     return <div class="change"><Names before={before} after={after} most={most} />{later}</div>;
   }

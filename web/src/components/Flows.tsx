@@ -31,8 +31,8 @@ export function Flows({ flows }: { flows: readonly Flow[] | null }) {
         <text class="side" x={labels + 12} y={12} text-anchor="end">leave</text>
         <text class="side" x={width - labels - 12} y={12}>come to</text>
         {graph.links.map((band) => (
-          <path key={`${band.from} ${band.to} ${band.pending}`} class={`band ${kindOf(band)}`} d={pathOf(band) ?? ""} stroke-width={Math.max(2, band.width ?? 0)}>
-            <title>{`${count(band.value, "workload")}: ${band.from || "no other cluster"} → ${band.to || "no other cluster"}${band.pending ? ", at the next update" : ""}`}</title>
+          <path key={`${band.from} ${band.to} ${band.pending} ${band.planned}`} class={`band ${kindOf(band)}`} d={pathOf(band) ?? ""} stroke-width={Math.max(2, band.width ?? 0)}>
+            <title>{`${count(band.value, "workload")}: ${band.from || "no other cluster"} → ${band.to || "no other cluster"}${band.pending ? ", waiting" : ""}${band.planned ? ", which wait already to leave it" : ""}`}</title>
           </path>
         ))}
         {graph.nodes.map((end) => {
@@ -48,6 +48,7 @@ export function Flows({ flows }: { flows: readonly Flow[] | null }) {
           );
         })}
       </svg>
+      {flows.some((flow) => flow.planned) && <figcaption class="hint">Pale: workloads that wait already to leave the cluster, for another one.</figcaption>}
     </figure>
   );
 }

@@ -16,7 +16,7 @@ import { RulesForm } from "../playground/RulesForm";
 import { packed, save, type Tried, unpacked } from "../playground/share";
 import { transitions } from "../states";
 import { count, qualified, say } from "../text";
-import { type Changes, type Mistake, type WhatifObject, type WhatifReport, type WhatifTransition, whatifTransitions, type WhatifView } from "../types.gen";
+import { type Changes, type Mistake, type WhatifObject, type WhatifReport, type WhatifTransition, whatifTransitions, type WhatifValue, type WhatifView } from "../types.gen";
 import { resourceOf } from "./Quotas";
 
 const template = `apiVersion: placement.berth.dev/v1alpha1
@@ -253,19 +253,50 @@ function Result({ attempt, tried }: { attempt: Attempt; tried: Tried }) {
       {isChanged && answer && (
         <>
           <Notes texts={answer.notes} />
-          {report ?? ((answer.mistakes?.length ?? 0) > 0 && <p class="empty">Correct the errors to see what the change would do.</p>)}
-          {!answer.mistakes?.some((m) => m.error) && <Make answer={answer} tried={tried} />}
+          {report ?? <><Commands of={answer} />{(answer.mistakes?.length ?? 0) > 0 && <p class="empty">Correct the errors to see what the change would do.</p>}</>}
+          {!hasErrors(answer) && <Keep answer={answer} tried={tried} />}
         </>
       )}
     </div>
   );
 }
 
-const columns: Column<WhatifObject>[] = [
-  { title: "Object", cell: (o) => <><WorkloadLink of={o} /><small>{o.kind}</small></>, sort: qualified },
-  { title: "What happens", cell: (o) => <Badge state={transitions[o.transition].kind}>{transitions[o.transition].title}</Badge>, sort: (o) => o.transition },
-  { title: "From and to", cell: (o) => <>{o.values?.map((v, i) => <Change key={i} of={v} />)}{o.reasons?.map((text) => <div key={text}><Lines text={text} /></div>)}{o.dropped && <small>no longer pending:</small>}{o.dropped?.map((v, i) => <Change key={i} of={{ ...v, pending: false }} />)}</> },
-];
+/** columnsOf returns the columns of the objects to which something would happen. shared is what all that wait would wait for. */
+function columnsOf(shared: string | undefined): Column<WhatifObject>[] {
+  return [
+    { title: "Object", cell: (o) => <><WorkloadLink of={o} /><small>{o.kind}</small></>, sort: qualified },
+    { title: "What happens", cell: (o) => <Badge state={transitions[o.transition].kind}>{transitions[o.transition].title}</Badge>, sort: (o) => o.transition },
+    { title: "From and to", cell: (o) => <Differences of={o} shared={shared} /> },
+  ];
+}
+
+/** Differences shows the values that an object would get, those for which it waits already, and why. */
+function Differences({ of: o, shared }: { of: WhatifObject; shared: string | undefined }) {
+  return (
+    <>
+      {o.values?.map((v, i) => <div key={i}><Change of={v} shared={shared} /><Instead of={v} /></div>)}
+      {o.reasons?.map((text) => <div key={text}><Lines text={text} /></div>)}
+      {o.dropped && <small>would stay as it is, and no longer wait for this change:</small>}
+      {o.dropped?.map((v, i) => <Change key={i} of={unhindered(v)} />)}
+    </>
+  );
+}
+
+/** unhindered returns a change without what it waits for. */
+const unhindered = (v: WhatifValue): WhatifValue => ({ ...v, pending: false, waits: "" });
+
+/** Instead shows what an object waits for already, instead of a change. */
+function Instead({ of: v }: { of: WhatifValue }) {
+  if (!v.planned) return null;
+  if (v.planned.to === v.to) return <small>{`it waits for this change already${v.planned.waits ? `, ${v.planned.waits}` : ""}`}</small>;
+  return <div class="instead"><small>it waits already, instead, for</small><Change of={unhindered({ ...v, to: v.planned.to })} /></div>;
+}
+
+/** sharedWait returns what all rows that wait would wait for; undefined if they differ. */
+function sharedWait(rows: readonly WhatifObject[]): string | undefined {
+  const waits = new Set(rows.flatMap((o) => o.values ?? []).filter((v) => v.pending || v.waits).map((v) => v.waits));
+  return waits.size === 1 ? [...waits][0] : undefined;
+}
 
 /** page is how many objects an answer has, and each request for more. */
 const page = 50;
@@ -293,11 +324,15 @@ function useRows(answer: WhatifView, only: WhatifTransition | undefined, changes
   return { rows, total, more, error };
 }
 
+/** asBefore says how many workloads wait whether the changes are made or not. */
+const asBefore = (n: number) => (n === 1 ? "1 workload waits already, and stays the same." : `${n.toLocaleString("en")} workloads wait already, and stay the same.`);
+
 function Report({ answer, report, changes }: { answer: WhatifView; report: WhatifReport; changes: Changes }) {
   const [only, setOnly] = useState<WhatifTransition | undefined>(undefined);
   const happens = whatifTransitions.filter((t) => (report.totals?.[t] ?? 0) > 0);
   const chosen = only && happens.includes(only) ? only : undefined;
-  const { rows, total, more, error } = useRows(answer, chosen, changes);
+  const { rows, total, more, error } = useRows(answer, chosen, changes), waiting = report.waiting ?? 0;
+  const shared = useMemo(() => sharedWait(rows), [rows]), columns = useMemo(() => columnsOf(shared), [shared]);
   return (
     <>
       <h2>What would happen</h2>
@@ -307,15 +342,18 @@ function Report({ answer, report, changes }: { answer: WhatifView; report: Whati
             <b>{report.totals?.[t]?.toLocaleString("en")}</b>{transitions[t].title}
           </button>
         ))}
+        {waiting > 0 && <span class="total waiting" title={asBefore(waiting)}><b>{waiting.toLocaleString("en")}</b>waiting as before</span>}
         <span class="total"><b>{report.unchanged.toLocaleString("en")}</b>unchanged</span>
       </div>
       {report.findings?.map((f) => <Note key={f.message} kind={f.error ? "error" : "warning"} text={`${f.object}: ${f.message}`} />)}
       {report.rules && report.rules.length > 1 && (
         <ul class="facts">{report.rules.map((r) => <li key={`${r.policy} ${r.rule}`}>{r.policy}: the rule {r.rule} decides {count(r.after, "object")}{r.before !== r.after && ` (before: ${r.before})`}</li>)}</ul>
       )}
-      {happens.length === 0 && <p>Nothing would happen to any workload.</p>}
+      {happens.length === 0 && <p>{waiting > 0 ? `Nothing would change: ${asBefore(waiting)}` : "Nothing would happen to any workload."}</p>}
+      <Commands of={answer} />
       {error !== "" && <Note kind="error" text={error} />}
       <Flows flows={answer.flows} />
+      {shared && <p class="facts">What waits in this list waits {shared}.</p>}
       {happens.length > 0 && (
         <Table all caption="Objects to which something would happen" rows={rows} columns={columns} empty="Reading them…"
           more={rows.length < total && <button type="button" onClick={more}>Show {Math.min(page, total - rows.length)} more of {total.toLocaleString("en")}</button>} />
@@ -324,8 +362,8 @@ function Report({ answer, report, changes }: { answer: WhatifView; report: Whati
   );
 }
 
-/** Make shows the commands that make the changes, and what the user can export. */
-function Make({ answer, tried }: { answer: WhatifView; tried: Tried }) {
+/** Keep shows what the user can export. */
+function Keep({ answer, tried }: { answer: WhatifView; tried: Tried }) {
   const [exported, setExported] = useState("");
   const link = async () => `${location.href.split("#")[0]}#/playground?${query({ change: await packed(tried) })}`;
   const test = async () => {
@@ -344,14 +382,21 @@ function Make({ answer, tried }: { answer: WhatifView; tried: Tried }) {
         <CopyButton text={link}>Copy a link</CopyButton>
       </div>
       {exported !== "" && <p role="status">{exported}</p>}
-      {answer.commands && answer.commands.length > 0 && (
-        <>
-          <h2>Make the change</h2>
-          <p>The console changes nothing. The first command predicts the same; the others make the change.</p>
-          {answer.commands.map((text) => <Command key={text} text={text} />)}
-        </>
-      )}
       <p class="facts">Computed in {answer.milliseconds} ms, with the code of kubectl berth whatif.</p>
+    </>
+  );
+}
+
+const hasErrors = (answer: WhatifView) => answer.mistakes?.some((m) => m.error) ?? false;
+
+/** Commands shows the commands that make the changes. */
+function Commands({ of: answer }: { of: WhatifView }) {
+  if (hasErrors(answer) || !answer.commands || answer.commands.length === 0) return null;
+  return (
+    <>
+      <h2>Make the change</h2>
+      <p>The console changes nothing. The first command predicts the same; the others make the change.</p>
+      {answer.commands.map((text) => <Command key={text} text={text} />)}
     </>
   );
 }
