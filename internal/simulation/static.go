@@ -182,8 +182,8 @@ func NamespacesOf(objects map[schema.GroupVersionResource]map[types.NamespacedNa
 // Catalog implements Cluster.
 func (s *Static) Catalog() *watches.Catalog { return s.catalog }
 
-// TypeChecker returns a checker of policies that knows the fields of the kinds of Kubernetes itself, unless the cluster is that of a snapshot:
-// a later version can have more fields.
+// TypeChecker returns a checker of policies that knows the fields of the kinds of Kubernetes itself, unless the cluster is that of a
+// snapshot: a later version can have more fields.
 func (s *Static) TypeChecker() *schemas.Checker {
 	if s.fromSnapshot {
 		return schemas.NewChecker(s.catalog, nil)
