@@ -117,7 +117,8 @@ func (c *chromium) checkFont() {
 	var used struct{ Fonts []struct{ FamilyName string } }
 	c.call("CSS.getPlatformFontsForNode", map[string]any{"nodeId": node.NodeID}, &used)
 	for _, f := range used.Fonts {
-		if f.FamilyName != font {
+		// A font file for each weight has it in the name of its family.
+		if f.FamilyName != font && !strings.HasPrefix(f.FamilyName, font+" Semi") {
 			c.t.Fatalf("the pages use the font %s: install the font %s, such as by the package fonts-inter", f.FamilyName, font)
 		}
 	}
