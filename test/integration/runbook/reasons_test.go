@@ -32,6 +32,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -366,6 +367,8 @@ annotations["example.com/n"] := n
 		framework.KubeFleetWorks.Install(ctx, f)
 		f.MustKubectl(ctx, "", "apply", "-f", "config/rbac/delivery/kubefleet.yaml")
 		policy(ctx, "zones", oneCluster, func(p *placementv1.PlacementPolicy) {
+			// The ConfigMap kube-root-ca.crt, which the cluster creates, may come late, and nothing would report that it runs.
+			p.Spec.Match.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "named", Expression: "object.metadata.name == 'web'"}}
 			p.Spec.Delivery = &placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}
 		})
 		// Before that, the object does not run either, because Berth has not delivered it, and the command prints nothing.
