@@ -212,7 +212,7 @@ var _ = Describe("A policy in the midst of a rollout", func() {
 		out, err := f.Shell(ctx, "kubectl berth whatif -f "+writeManifest(p)+"; echo exit code $?")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(And(ContainSubstring("the change comes into force in stages: stage canary (1 objects get other values), and then everything else (1 objects). "+
-			"Until a namespace is reached, the version before decides its objects."), ContainSubstring("Pending: 2 objects"), ContainSubstring("exit code 2")))
+			"Until a namespace is reached, the version before decides its objects."), ContainSubstring("Replanned: 2 objects"), ContainSubstring("without the change, it waits to become gold"), ContainSubstring("exit code 2")))
 
 		By("making it")
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = rego("silver") })
