@@ -258,11 +258,14 @@ func NamespaceTests(expression string) []NameTest {
 	return out
 }
 
-// conditions calls visit for each call in an expression that !, && and || join with others. selects reports whether the call must be true,
-// and not false, for the whole to be true by it. required reports whether the whole is false otherwise.
+// conditions calls visit for each call, and each macro such as exists(), in an expression that !, && and || join with others. selects
+// reports whether it must be true, and not false, for the whole to be true by it. required reports whether the whole is false otherwise.
 func (m *mistakes) conditions(root ast.Expr, visit func(e ast.Expr, selects, required bool)) {
 	var collect func(e ast.Expr, selects, required bool)
 	collect = func(e ast.Expr, selects, required bool) {
+		if e.Kind() == ast.ComprehensionKind {
+			visit(e, selects, required)
+		}
 		if e.Kind() != ast.CallKind {
 			return
 		}

@@ -33,6 +33,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/absent"
+	"github.com/berth-dev/berth/internal/celexpression"
 	"github.com/berth-dev/berth/internal/match"
 )
 
@@ -68,8 +69,16 @@ func (f *Finder) findingsOfObjects(ctx context.Context, spec placementv1.Placeme
 	}
 	known := keysOfObjects(matched)
 	var out []Finding
+	for i, c := range spec.Match.MatchConditions {
+		at := matchPath.Child("matchConditions").Index(i).Child("expression")
+		out = append(out, known.findingsOfExpression(c.Expression, at, "so that the policy matches none")...)
+	}
 	for i, rule := range spec.Rules {
 		at := specPath.Child("rules").Index(i)
+		if rule.When != nil {
+			none := fmt.Sprintf("so that rule %s applies to none", rule.Name)
+			out = append(out, known.findingsOfExpression(rule.When.Expression, at.Child("when", "expression"), none)...)
+		}
 		if rule.When != nil && !slices.ContainsFunc(matched, func(o *unstructured.Unstructured) bool { return mayApply(rule.When, o) }) {
 			out = append(out, known.findingsOfWhen(rule.When, at.Child("when"), fmt.Sprintf("so that rule %s applies to none", rule.Name))...)
 		}
@@ -179,32 +188,69 @@ func keysOfObjects(objects []*unstructured.Unstructured) objectKeys {
 	return out
 }
 
-// findingsOfWhen finds labels and annotations in a condition that no object has with any of the listed values, although some have the key,
-// or a similar one. A key that is like none may be meant for objects to come. none is a clause about what follows.
+// findingsOfWhen finds labels and annotations in the selectors of a condition that no object has with any of the listed values, although
+// some have the key, or a similar one. A key that is like none may be meant for objects to come. none is a clause about what follows.
 func (k objectKeys) findingsOfWhen(when *placementv1.RuleCondition, at *field.Path, none string) (out []Finding) {
-	compare := func(at *field.Path, document, key string, operator metav1.LabelSelectorOperator, values []string) {
-		noun, existing := documents[document]+" "+key, sets.List(k[document][key])
-		_, exists := k[document][key]
-		switch near := k.similar(document, key); {
-		case operator != metav1.LabelSelectorOpIn && operator != metav1.LabelSelectorOpExists:
-		case !exists && near != "":
-			out = append(out, advice("%s: %s; did you mean %q?", at, absent.Any("matched object", noun, none), near))
-		case operator == metav1.LabelSelectorOpIn && len(existing) > 0 && !slices.ContainsFunc(values, k[document][key].Has):
-			out = append(out, advice("%s: %s", at, absent.Values("matched object", noun, values, existing, none)))
-		}
-	}
 	if s := when.ObjectSelector; s != nil {
 		for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
-			compare(at.Child("objectSelector", "matchLabels").Key(key), fieldLabels, key, metav1.LabelSelectorOpIn, []string{s.MatchLabels[key]})
+			at := at.Child("objectSelector", "matchLabels").Key(key)
+			out = append(out, k.compare(at, fieldLabels, key, metav1.LabelSelectorOpIn, []string{s.MatchLabels[key]}, none)...)
 		}
 		for i, e := range s.MatchExpressions {
-			compare(at.Child("objectSelector", "matchExpressions").Index(i), fieldLabels, e.Key, e.Operator, e.Values)
+			out = append(out, k.compare(at.Child("objectSelector", "matchExpressions").Index(i), fieldLabels, e.Key, e.Operator, e.Values, none)...)
 		}
 	}
 	for i, a := range when.Annotations {
-		compare(at.Child("annotations").Index(i), fieldAnnotations, a.Key, a.Operator, a.Values)
+		out = append(out, k.compare(at.Child("annotations").Index(i), fieldAnnotations, a.Key, a.Operator, a.Values, none)...)
 	}
 	return out
+}
+
+// compare does what findingsOfWhen does, for one key of a label or annotation. document says which of both.
+func (k objectKeys) compare(at *field.Path, document, key string, operator metav1.LabelSelectorOperator, values []string, none string) []Finding {
+	noun, existing := documents[document]+" "+key, sets.List(k[document][key])
+	_, exists := k[document][key]
+	switch near := k.similar(document, key); {
+	case operator != metav1.LabelSelectorOpIn && operator != metav1.LabelSelectorOpExists:
+	case !exists && near != "":
+		return []Finding{advice("%s: %s; did you mean %q?", at, absent.Any("matched object", noun, none), near)}
+	case operator == metav1.LabelSelectorOpIn && len(existing) > 0 && !slices.ContainsFunc(values, k[document][key].Has):
+		return []Finding{advice("%s: %s", at, absent.Values("matched object", noun, values, existing, none))}
+	}
+	return nil
+}
+
+// findingsOfExpression does the same as findingsOfWhen for a CEL expression, which is at the path. It also finds values of labels and
+// annotations that the expression compares with the keys.
+func (k objectKeys) findingsOfExpression(expression string, at *field.Path, none string) (out []Finding) {
+	for _, test := range celexpression.KeyTests(expression) {
+		if test.Key != "" {
+			out = append(out, k.compare(at, test.Field, test.Key, metav1.LabelSelectorOpIn, test.Values, none)...)
+			continue
+		}
+		if slices.ContainsFunc(test.Values, func(key string) bool { _, exists := k[test.Field][key]; return exists }) {
+			continue
+		}
+		if key, value := k.keyOfValue(test.Field, test.Values); key != "" {
+			out = append(out, advice("%s: %s: in and exists() compare the keys of %s, and %q is a value of %s. Compare the value, as in "+
+				"object.metadata.?%s[?%q].orValue(\"\") == %[4]q", at, absent.Any("matched object", documents[test.Field]+" "+value, none), test.Field, value,
+				documents[test.Field]+" "+key, test.Field, key))
+		}
+	}
+	return out
+}
+
+// keyOfValue returns the key of a label or annotation that has one of the values in some objects, and this value. document says which of
+// both. It returns "" if no object has any of the values.
+func (k objectKeys) keyOfValue(document string, values []string) (key, value string) {
+	for _, value := range values {
+		for _, key := range slices.Sorted(maps.Keys(k[document])) {
+			if k[document][key].Has(value) {
+				return key, value
+			}
+		}
+	}
+	return "", ""
 }
 
 // findingsOfValueFrom finds a label or annotation that none of n objects has, so that each gets the default value.

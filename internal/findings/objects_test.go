@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -84,6 +85,23 @@ func TestObjects(t *testing.T) {
 		"LongValues": {nil, "when: {annotations: [{key: example.com/long, operator: In, values: ['yes']}]}", 5, ""},
 		"NotIn":      {nil, "when: {annotations: [{key: example.com/level, operator: NotIn, values: ['3']}]}", 5, ""},
 
+		"Expression": {nil, `when: {expression: "object.metadata.?labels['example.com/residency'].orValue('') == 'EU'"}`, 5,
+			`spec.rules[0].when.expression: no matched object has the value "EU" of label example.com/residency now, so that rule a applies to none; there are "eu"`},
+		"ExpressionOfAnnotation": {nil, `when: {expression: "object.spec.replicas > 1 && object.metadata.annotations['example.com/eu-required'] in ['yes', 'True']"}`, 5,
+			`no matched object has the value "yes" or "True" of annotation example.com/eu-required now, so that rule a applies to none; there are "true"`},
+		"ExpressionOfMisspeltKey": {nil, `when: {expression: "object.metadata.labels['example.com/residancy'] == 'eu'"}`, 5,
+			`no matched object has the label example.com/residancy now, so that rule a applies to none; did you mean "example.com/residency"?`},
+		"ExpressionOverKeys": {nil, `when: {expression: "has(object.metadata.labels) && object.metadata.labels.exists(l, l == 'eu')"}`, 5,
+			`spec.rules[0].when.expression: no matched object has the label eu now, so that rule a applies to none: in and exists() compare the keys of labels, and "eu" ` +
+				`is a value of label example.com/residency. Compare the value, as in object.metadata.?labels[?"example.com/residency"].orValue("") == "eu"`},
+		"ExpressionInKeys":      {nil, `when: {expression: "'3' in object.metadata.annotations"}`, 5, `"3" is a value of annotation example.com/level`},
+		"ExpressionOfFew":       {nil, `when: {expression: "'3' in object.metadata.annotations"}`, 4, ""},
+		"ExpressionOfKey":       {nil, `when: {expression: "object.metadata.labels.exists(l, l in ['app', 'eu'])"}`, 5, ""},
+		"ExpressionOfNewKey":    {nil, `when: {expression: "'exempt' in object.metadata.labels || object.metadata.labels.exempt == 'EU'"}`, 5, ""},
+		"ExpressionOfOther":     {nil, `when: {expression: "object.metadata.labels['example.com/residency'] == 'EU' || object.spec.replicas > 1"}`, 5, ""},
+		"ExpressionThatExempts": {nil, `when: {expression: "object.metadata.labels['example.com/residency'] != 'EU'"}`, 5, ""},
+		"ExpressionOfValue":     {nil, `when: {expression: "object.metadata.labels['example.com/residency'] in ['EU', 'eu']"}`, 5, ""},
+
 		"ValueFrom":           {nil, fmt.Sprintf(valueFrom, "annotation: example.com/level"), 5, ""},
 		"MisspeltValueFrom":   {nil, fmt.Sprintf(valueFrom, "annotation: example.com/levell"), 5, `spec.rules[0].require[0].valueFrom: no matched object has the annotation example.com/levell now, so that each gets the default "0"; did you mean "example.com/level"?`},
 		"ValueFromLabel":      {nil, fmt.Sprintf(valueFrom, "label: example.com/level"), 5, `no matched object has the label example.com/level now, so that each gets the default "0"; did you mean annotation: example.com/level?`},
@@ -111,6 +129,37 @@ func TestObjects(t *testing.T) {
 		f.Objects = nil
 		if got := f.findingsOfObjects(t.Context(), spec, m); len(got) > 0 {
 			t.Errorf("%s: without objects: %+v", name, got)
+		}
+	}
+}
+
+// TestObjectsOfConditions checks that match conditions are compared with the labels of objects.
+func TestObjectsOfConditions(t *testing.T) {
+	objects := func(context.Context, schema.GroupVersionResource) (out []*unstructured.Unstructured, err error) {
+		for range manyObjects {
+			o := &unstructured.Unstructured{}
+			o.SetNamespace("shop")
+			o.SetLabels(map[string]string{"tier": "gold"})
+			out = append(out, o)
+		}
+		return out, nil
+	}
+	for expression, want := range map[string]string{
+		"request.operation == 'CREATE' && object.metadata.?labels.?tier.orValue('') == 'Gold'": `spec.match.matchConditions[0].expression: no matched object has the value "Gold" of label ` +
+			`tier now, so that the policy matches none; there are "gold"`,
+		"object.metadata.?labels.?tier.orValue('') == 'gold'": "",
+	} {
+		spec := placementv1.PlacementPolicySpec{Match: placementv1.Match{
+			ResourceRules:   []placementv1.ResourceRule{{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "a", Expression: expression}},
+		}}
+		m, errs := match.New(spec.Match, matchPath)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		f := &Finder{Catalog: serving{types: []match.ServedType{deployments}}, Namespaces: labelled{"shop": nil}, Objects: objects}
+		if got := f.findingsOfObjects(t.Context(), spec, m); !finds(got, want) {
+			t.Errorf("%s: got %+v, want %q", expression, got, want)
 		}
 	}
 }
