@@ -99,7 +99,10 @@ func TestNeedsKey(t *testing.T) {
 		`object.spec.replicas > 2`:                                                            "",
 		`object.metadata.labels.size() > 1`:                                                   "",
 		`object == object`:                                                                    "",
-		`object.`:                                                                             "",
+		`request.operation == 'CREATE' && (object.metadata.labels.tier == 'gold')`:            "labels tier",
+		`'tier' in request.object.metadata.labels && object.metadata.labels.tier == 'gold'`:   "",
+		`request.operation == 'CREATE' || object.metadata.labels.tier == 'gold'`:              "",
+		`object.`: "",
 	} {
 		field, key, ok := celexpression.NeedsKey(t.Context(), expression, has)
 		got := ""

@@ -31,8 +31,10 @@ import (
 
 // NeedsKey returns a label or an annotation without which the evaluation of an expression fails: field is "labels" or "annotations". ok is
 // false if there is none, or if that depends on other fields of the object. has are the keys that each object is known to have, by field.
+// The expression may be that of a match condition. Nothing is known of parts of it that read other variables than object.
 func NeedsKey(ctx context.Context, expression string, has map[string][]string) (field, key string, ok bool) {
-	for _, part := range conjuncts(expression) {
+	parts := conjuncts(expression)
+	for _, part := range parts {
 		value, f, k := evaluateWithout(ctx, part, has)
 		if value == false {
 			// Whatever fails, the expression is false.
@@ -41,6 +43,10 @@ func NeedsKey(ctx context.Context, expression string, has map[string][]string) (
 		if k != "" && !ok {
 			field, key, ok = f, k, true
 		}
+	}
+	if ok && slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(part, key) && Check(part) != nil }) {
+		// Another variable, such as request.object, may be tested for the key.
+		return "", "", false
 	}
 	return field, key, ok
 }

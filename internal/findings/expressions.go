@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/celexpression"
@@ -47,14 +48,20 @@ func findingsOfExpressions(ctx context.Context, spec placementv1.PlacementPolicy
 				has["annotations"] = append(has["annotations"], a.Key)
 			}
 		}
-		field, key, ok := celexpression.NeedsKey(ctx, rule.When.Expression, has)
+		document, key, ok := celexpression.NeedsKey(ctx, rule.When.Expression, has)
 		if !ok || slices.ContainsFunc(spec.Rules[:i], func(earlier placementv1.Rule) bool { return readsKey(earlier.When, key) }) {
 			continue
 		}
-		out = append(out, advice("%s: fails for an object without %s, which then can't be decided: test the key first, "+
-			"as in %q in object.metadata.?%s.orValue({}) && ...", specPath.Child("rules").Index(i).Child("when", "expression"), documents[field]+" "+key, key, field))
+		out = append(out, findingOfNeededKey(specPath.Child("rules").Index(i).Child("when", "expression"), document, key))
 	}
 	return out
+}
+
+// findingOfNeededKey returns the finding in an expression at a path whose evaluation fails for each object without a label or annotation.
+// document says which of both.
+func findingOfNeededKey(at *field.Path, document, key string) Finding {
+	return advice("%s: fails for an object without %s, which then can't be decided: test the key first, as in %q in object.metadata.?%s.orValue({}) && ...",
+		at, documents[document]+" "+key, key, document)
 }
 
 // requiredLabels returns the keys of the labels that an object must have to be selected.

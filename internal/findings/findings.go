@@ -254,7 +254,8 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), f.findingsOfNodes(ctx, spec, module), f.findingsOfClasses(ctx, spec, module),
 		f.findingsOfLimits(ctx, spec, m, module),
 		f.findingsOfWhen(ctx, spec, m), f.findingsOfNamespaceNames(ctx, spec), findingsOfExpressions(ctx, spec, m),
-		findingsOfOptional(ctx, spec, m, m.Served(f.Catalog.Served())), f.findingsOfObjects(ctx, spec, m), f.findingsOfTypeNames(spec, m),
+		findingsOfOptional(ctx, spec, m, m.Served(f.Catalog.Served())), findingsOfConditions(ctx, spec, m.Served(f.Catalog.Served())),
+		f.findingsOfObjects(ctx, spec, m), f.findingsOfTypeNames(spec, m),
 		f.findingsOfMissingValues(ctx, p.Name, spec, m), f.findingsOfOthers(ctx, p.Name, spec),
 		findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec), findingsOfGeneratedNames(spec, m), f.findingsOfUsers(ctx, spec, module))
 	if f.Objects != nil {

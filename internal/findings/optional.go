@@ -24,6 +24,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/celexpression"
@@ -43,27 +44,37 @@ func findingsOfOptional(ctx context.Context, spec placementv1.PlacementPolicySpe
 		if rule.When == nil || rule.When.Expression == "" {
 			continue
 		}
-		at := specPath.Child("rules").Index(i).Child("when", "expression").String()
-		var optional string
-		var elsewhere []schema.GroupVersionResource
-		for _, t := range types {
-			path, presence := missedBy(ctx, rule.When.Expression, t, spec.Rules[:i])
-			isElsewhere := func(other match.ServedType) bool {
-				return slices.Contains([]workload.Presence{workload.Always, workload.Sometimes}, workload.PresenceOf(other.GroupVersionResource, path))
-			}
-			switch {
-			case presence == workload.Sometimes && optional == "":
-				optional = fmt.Sprintf("%s: fails for an object without %s, which then can't be decided: test the field first, as in %s && ...", at,
-					strings.Join(path, "."), presenceTest(path))
-			case presence == workload.Never && !slices.Contains(elsewhere, t.GroupVersionResource) && slices.ContainsFunc(types, isElsewhere):
-				elsewhere = append(elsewhere, t.GroupVersionResource)
-				out = append(out, advice("%s: fails for each object of %s, which has no %s and then can't be decided%s. Test the kind first, as in "+
-					"object.kind != %q && ...", at, t.GroupResource(), strings.Join(path, "."), podsOf(t), t.Kind))
-			}
+		at := func([]string) *field.Path { return specPath.Child("rules").Index(i).Child("when", "expression") }
+		out = append(out, findingsOfMissingFields(ctx, rule.When.Expression, at, types, spec.Rules[:i])...)
+	}
+	return out
+}
+
+// findingsOfMissingFields finds what findingsOfOptional finds in one expression. at returns the path of the expression that reads the field
+// at a path in the object, and earlier are the rules that apply before it.
+func findingsOfMissingFields(
+	ctx context.Context, expression string, at func(path []string) *field.Path, types []match.ServedType, earlier []placementv1.Rule,
+) []Finding {
+	var out []Finding
+	var optional string
+	var elsewhere []schema.GroupVersionResource
+	for _, t := range types {
+		path, presence := missedBy(ctx, expression, t, earlier)
+		isElsewhere := func(other match.ServedType) bool {
+			return slices.Contains([]workload.Presence{workload.Always, workload.Sometimes}, workload.PresenceOf(other.GroupVersionResource, path))
 		}
-		if optional != "" {
-			out = append(out, advice("%s", optional))
+		switch {
+		case presence == workload.Sometimes && optional == "":
+			optional = fmt.Sprintf("%s: fails for an object without %s, which then can't be decided: test the field first, as in %s && ...", at(path),
+				strings.Join(path, "."), presenceTest(path))
+		case presence == workload.Never && !slices.Contains(elsewhere, t.GroupVersionResource) && slices.ContainsFunc(types, isElsewhere):
+			elsewhere = append(elsewhere, t.GroupVersionResource)
+			out = append(out, advice("%s: fails for each object of %s, which has no %s and then can't be decided%s. Test the kind first, as in "+
+				"object.kind != %q && ...", at(path), t.GroupResource(), strings.Join(path, "."), podsOf(t), t.Kind))
 		}
+	}
+	if optional != "" {
+		out = append(out, advice("%s", optional))
 	}
 	return out
 }

@@ -27,8 +27,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// userEnvironment declares the variables of match conditions, without their types.
-var userEnvironment = sync.OnceValues(func() (*cel.Env, error) {
+// conditionEnvironment declares the variables of match conditions, without their types.
+var conditionEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
 		EnvOptions: []cel.EnvOption{
@@ -40,6 +40,20 @@ var userEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	}
 	return set.Env(environment.StoredExpressions)
 })
+
+// partialProgram compiles a match condition, or a part of one, for evaluations in which some variables are unknown.
+func partialProgram(expression string) (cel.Program, error) {
+	env, err := conditionEnvironment()
+	if err != nil {
+		return nil, err
+	}
+	compiled, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return nil, issues.Err()
+	}
+	return env.Program(compiled, cel.EvalOptions(cel.OptPartialEval), cel.CostLimit(celconfig.PerCallLimit),
+		cel.InterruptCheckFrequency(celconfig.CheckFrequency))
+}
 
 // fieldsOfRequests are the fields of a request that differ between the requests of one user.
 var fieldsOfRequests = []string{
@@ -53,16 +67,7 @@ func ExcludesUser(ctx context.Context, expression, username string, groups []str
 	if !strings.Contains(expression, "userInfo") {
 		return false
 	}
-	env, err := userEnvironment()
-	if err != nil {
-		return false
-	}
-	compiled, issues := env.Compile(expression)
-	if issues.Err() != nil {
-		return false
-	}
-	program, err := env.Program(compiled, cel.EvalOptions(cel.OptPartialEval), cel.CostLimit(celconfig.PerCallLimit),
-		cel.InterruptCheckFrequency(celconfig.CheckFrequency))
+	program, err := partialProgram(expression)
 	if err != nil {
 		return false
 	}
