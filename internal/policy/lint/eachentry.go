@@ -28,7 +28,8 @@ import (
 )
 
 // eachEntry is a clause of the rule errors that is true if any entry of a collection does not match a term, and that uses the entry in no
-// other way. If no term matches all entries, the clause denies every object.
+// other way. If no term matches all entries, the clause denies every object. It is also such a comparison in another rule, which is then
+// always true.
 type eachEntry struct {
 	// collection has the entries. It is a constant, or a reference to a document in spec.data.
 	collection *ast.Term

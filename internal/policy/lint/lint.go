@@ -20,6 +20,7 @@ package lint
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
@@ -50,7 +51,7 @@ type Report struct {
 	// Unused are the rules and functions that no contract rule uses. They are not in Warnings, because an author may keep rules
 	// for other purposes.
 	Unused []Finding
-	// eachEntry are clauses that deny every object if no term matches all entries of a collection.
+	// eachEntry are clauses that deny every object, and comparisons that are always true, if no term matches all entries of a collection.
 	eachEntry []eachEntry
 }
 
@@ -67,7 +68,8 @@ func Check(parsed, compiled *ast.Module, graph *ast.Graph, v0 bool) *Report {
 		n := namesOf(rule, module)
 		r.checkContradictions(rule, n)
 		r.checkComparisons(rule, n)
-		r.eachEntry = append(r.eachEntry, findEachEntry(rule, n)...)
+		clauses := findEachEntry(rule, n)
+		r.eachEntry = slices.Concat(r.eachEntry, clauses, findUnequalEntries(rule, n, clauses))
 	}
 	r.eachEntry = r.eachEntry[:min(len(r.eachEntry), maxClauses)]
 	if v0 {
