@@ -24,6 +24,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/types"
 
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
@@ -43,6 +44,9 @@ var ordering = map[string]*ast.Builtin{
 	ast.GreaterThan.Name: ast.GreaterThan, ast.GreaterThanEq.Name: ast.GreaterThanEq,
 }
 
+// choosing are the functions that order the members of a collection.
+var choosing = []string{ast.Max.Name, ast.Min.Name, ast.Sort.Name}
+
 // operands is a function whose arguments are always invalid if their types are known. The type checker's error then
 // contains these types. It works because no real value is a set of sets of nulls.
 var operands = func() *ast.Builtin {
@@ -51,20 +55,23 @@ var operands = func() *ast.Builtin {
 }()
 
 // quantities returns findings about comparisons by order in which an operand is a quantity, which is text, or a text that is compared with
-// that of a number, for at least one of the matched kinds. If byKind is true, the policy tests the kind of its input, so that a comparison
+// that of a number, for at least one of the matched kinds. It also finds the maximum and minimum of quantities, and members of them that are
+// taken by their position in order. If byKind is true, the policy tests the kind of its input, so that a comparison
 // may be made for some kinds only: the operand must then be a quantity for all of them.
 func quantities(in Input, source *ast.Module, byKind bool) []Finding {
 	if !orders(source) {
 		return nil
 	}
 	var out []Finding
+	chosen := takenFromSorted(source)
 	for i, kind := range in.Kinds {
-		operators := comparisons{}
-		compiler, err := compile(in, kind.Type, []*ast.Builtin{operands}, operators.replaceOperators)
+		operators, calls := comparisons{}, comparisons{}
+		replace := func(c *ast.Compiler) *ast.Error { return operators.replaceOperators(c, calls, chosen) }
+		compiler, err := compile(in, kind.Type, []*ast.Builtin{operands}, replace)
 		if err != nil {
 			return nil
 		}
-		found := orderFindings(compiler.Errors, operators, in)
+		found := orderFindings(compiler.Errors, operators, calls, in)
 		switch {
 		case !byKind:
 			out = append(out, found...)
@@ -77,35 +84,96 @@ func quantities(in Input, source *ast.Module, byKind bool) []Finding {
 	return out
 }
 
-// orders reports whether a policy compares values by order, and never tests the type of a value.
+// orders reports whether a policy compares or chooses values by order, and never tests the type of a value.
 func orders(source *ast.Module) bool {
 	ordered, asked := false, false
 	eachOperator(source, func(operator string) {
-		ordered = ordered || ordering[operator] != nil
+		ordered = ordered || ordering[operator] != nil || slices.Contains(choosing, operator)
 		asked = asked || slices.Contains([]string{ast.IsNumber.Name, ast.IsString.Name, ast.TypeNameBuiltin.Name}, operator)
 	})
 	return ordered && !asked
 }
 
-// replaceOperators is a compiler stage that records each operator of order in o, and replaces it by the function operands. The type checker
-// then reports an error that contains the types of the operands.
-func (o comparisons) replaceOperators(c *ast.Compiler) *ast.Error {
+// replaceOperators is a compiler stage that records each operator of order in o, and each call of a function that orders the members of a
+// collection in calls, and replaces it by the function operands. The type checker then reports an error that contains the types of the
+// operands. Calls of sort are replaced only at the positions in chosen.
+func (o comparisons) replaceOperators(c *ast.Compiler, calls comparisons, chosen map[lint.Position]bool) *ast.Error {
 	ast.WalkExprs(c.Modules[textFile], func(e *ast.Expr) bool {
-		if !e.IsCall() {
+		if !e.IsCall() || e.Location == nil {
 			return false
 		}
-		if operator := e.Operator().String(); ordering[operator] != nil && e.Location != nil {
-			o[lint.PositionOf(e.Location)] = operator
-			e.SetOperator(ast.NewTerm(operands.Ref()).SetLocation(e.Location))
+		at, operator := lint.PositionOf(e.Location), e.Operator().String()
+		switch {
+		case ordering[operator] != nil:
+			o[at] = operator
+		case slices.Contains(choosing, operator) && len(e.Operands()) == 2 && (operator != ast.Sort.Name || chosen[at]):
+			// A comparison of the result may have the same position.
+			calls[at] = operator
+		default:
+			return false
 		}
+		e.SetOperator(ast.NewTerm(operands.Ref()).SetLocation(e.Location))
 		return false
 	})
 	return nil
 }
 
+// takenFromSorted returns the positions of the calls of sort of whose result the policy takes a member by its position, as in sort(x)[0].
+// Other calls may only list the members in a certain order.
+func takenFromSorted(source *ast.Module) map[lint.Position]bool {
+	out, assigned := map[lint.Position]bool{}, map[ast.Var]*ast.Term{}
+	isSort := func(t *ast.Term) bool {
+		call, ok := t.Value.(ast.Call)
+		return ok && call[0].String() == ast.Sort.Name && t.Location != nil
+	}
+	for _, rule := range source.Rules {
+		if name := language.RuleName(rule); rule.Head.Value != nil && isSort(rule.Head.Value) {
+			assigned[ast.Var(name)] = rule.Head.Value
+		}
+	}
+	ast.WalkExprs(source, func(e *ast.Expr) bool {
+		if operands := e.Operands(); len(operands) == 2 && (e.IsAssignment() || e.IsEquality()) && isSort(operands[1]) {
+			if name, ok := operands[0].Value.(ast.Var); ok {
+				assigned[name] = operands[1]
+			}
+		}
+		return false
+	})
+	ast.WalkRefs(source, func(ref ast.Ref) bool {
+		if len(ref) < 2 {
+			return false
+		}
+		list := ref[0]
+		if name, ok := list.Value.(ast.Var); ok && assigned[name] != nil {
+			list = assigned[name]
+		}
+		switch ref[1].Value.(type) {
+		case ast.Number, ast.Call:
+			if isSort(list) {
+				out[lint.PositionOf(list.Location)] = true
+			}
+		}
+		return false
+	})
+	return out
+}
+
+// ordersQuantities reports whether the order of the members of a collection is that of quantities: its members are quantities, or arrays
+// that begin with one.
+func ordersQuantities(collection types.Type) bool {
+	if collection == nil {
+		return false
+	}
+	member := types.Values(collection)
+	if array, ok := member.(*types.Array); ok && array.Len() > 0 {
+		member = array.Select(0)
+	}
+	return isQuantity(member)
+}
+
 // orderFindings converts those errors of the type checker to findings that are at comparisons with an operand that is a quantity, or of
 // texts that are numbers.
-func orderFindings(errs ast.Errors, operators comparisons, in Input) []Finding {
+func orderFindings(errs ast.Errors, operators, calls comparisons, in Input) []Finding {
 	var out []Finding
 	for _, err := range errs {
 		d, ok := err.Details.(*ast.ArgErrDetail)
@@ -113,6 +181,11 @@ func orderFindings(errs ast.Errors, operators comparisons, in Input) []Finding {
 			continue
 		}
 		at := lint.PositionOf(err.Location)
+		if calls[at] != "" && len(d.Have) == 2 && ordersQuantities(d.Have[0]) {
+			out = append(out, Finding{Position: at, holds: true, Message: fmt.Sprintf("%s compares quantities as text, in which "+
+				`"9" is greater than "10"; convert each to a number by units.parse(x)`, sourceOf(err.Location))})
+			continue
+		}
 		operator, ok := ordering[operators[at]]
 		if !ok {
 			continue
