@@ -97,6 +97,15 @@ labels := {"a": x}
 		"UnsafeV0": {policytest.SpecOf(v0, `package p
 labels[x] = "a" { y := 1 }
 `), []string{"p.rego:2:8: rego_unsafe_var_error: var x is unsafe"}},
+		"UnsafeWildcard": {policytest.SpecOf(v1, `package p
+errors contains "x" if {
+	not startswith(input.spec.containers[_].image, "a/")
+}
+`), []string{"p.rego:3:2: rego_unsafe_var_error: var _ is unsafe: not takes no member of input.spec.containers by itself: write some c in input.spec.containers " +
+			"before it for any member, or every c in input.spec.containers { not ... } for all of them, and c in place of input.spec.containers[_]"}},
+		"UnsafeWildcardWithoutNot": {policytest.SpecOf(v1, `package p
+errors contains "x" if startswith(_, "a/")
+`), []string{"p.rego:2:24: rego_unsafe_var_error: var _ is unsafe"}},
 		"Type": {policytest.SpecOf(v1, `package p
 errors contains "x" if 1 == "a"
 `), []string{"p.rego:2:24: rego_type_error: match error"}},

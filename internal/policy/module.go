@@ -422,8 +422,8 @@ func explainRecursion(err error, spec placementv1.PlacementPolicySpec) error {
 	return out
 }
 
-// explainUnsafe adds a hint to errors about unsafe variables that come from a name with slashes or hyphens but without brackets. Rego reads
-// labels.example.com/team as a quotient and labels.cost-center as a difference.
+// explainUnsafe adds a hint to errors about unsafe variables that come from a name with slashes or hyphens but without brackets, or from a
+// wildcard under not. Rego reads labels.example.com/team as a quotient and labels.cost-center as a difference.
 func explainUnsafe(wrong *CompileError, parsed *ast.Module) *CompileError {
 	for i := range wrong.Diagnostics {
 		d := &wrong.Diagnostics[i]
@@ -433,6 +433,10 @@ func explainUnsafe(wrong *CompileError, parsed *ast.Module) *CompileError {
 		}
 		if meant := lint.NameInBrackets(parsed, d.Row, d.Col, ast.Var(name)); meant != nil {
 			d.Message += fmt.Sprintf(": a name with slashes or hyphens needs brackets: write %s", meant)
+		}
+		if collection := lint.NegatedWildcard(parsed, d.Row, d.Col); name == "_" && collection != nil {
+			d.Message += fmt.Sprintf(": not takes no member of %[1]s by itself: write some c in %[1]s before it for any member, or "+
+				"every c in %[1]s { not ... } for all of them, and c in place of %[1]s[_]", collection)
 		}
 	}
 	return wrong
