@@ -39,7 +39,7 @@ func TestBrowser(t *testing.T) {
 	c.testFleet()
 	c.testWorkload()
 	c.testLists()
-	c.testPlayground("1\ndenied\n1\nmoved\n1\nnewly matched\n1\nunchanged")
+	c.testPlayground("1\ndenied\n1\nwould move\n1\nnewly matched\n1\nunchanged")
 	c.testAccessibility()
 
 	before := evaluate[string](c, "document.documentElement.dataset.theme")
@@ -149,7 +149,7 @@ func (c *chromium) testPlayground(want string) {
 	// What the user tried stays while the user looks at other views.
 	c.visit("#/quotas", "document.querySelector('.page.quotas .card')")
 	c.visit("#/playground?policy=gold", editorHas("kind: ["))
-	evaluate[any](c, "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Undo the changes').click()")
+	c.push("Undo all")
 	c.await(editorHas("name: gold"))
 }
 
@@ -184,7 +184,7 @@ func (c *chromium) testLink() {
 	})()`)
 	c.await("window.copied?.includes('#/playground?change=')")
 	link := evaluate[string](c, "window.copied")
-	evaluate[any](c, "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Undo the changes').click()")
+	c.push("Undo all")
 	c.await("!document.querySelector('.totals')")
 	c.visit(link[strings.Index(link, "#"):], "document.querySelector('.totals')")
 }

@@ -89,6 +89,9 @@ func TestCommandsOfFields(t *testing.T) {
 	if diff := cmp.Diff(want, got.Commands[1:]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff([]*string{new(`{"pods":"10","requests.cpu":"4"}`), new("eu"), new("[eu-a, eu-b]"), nil}, got.Before); diff != "" {
+		t.Errorf("values before (-want +got):\n%s", diff)
+	}
 }
 
 // TestPages checks that each page of the objects to which something would happen follows the one before, for all objects and for those to

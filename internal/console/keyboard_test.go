@@ -151,7 +151,7 @@ func (c *chromium) testPlaygroundKeys() {
 	c.write("eu")
 	c.press("Enter")
 	c.await("document.querySelector('.totals')")
-	c.focusOn("document.querySelector('.assignments button')")
+	c.focusOn("document.querySelector('.tried button')")
 	c.press("Enter")
 	c.await("!document.querySelector('.totals')")
 	c.focusOn("[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Form')")

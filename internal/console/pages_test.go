@@ -198,12 +198,12 @@ func TestPlaygroundEdits(t *testing.T) {
 	if got := evaluate[string](c, row+".innerText + "+row+".querySelector('input').value"); !strings.Contains(got, "was eu") || !strings.HasSuffix(got, "us") {
 		t.Errorf("the form shows %q", got)
 	}
-	c.push("Undo the changes")
+	c.push("Undo all")
 	c.await("!document.querySelector('.totals') && document.querySelector('.labels .row input').value === 'eu'")
 	c.testLabels()
 	c.push("Remove eu-2")
 	c.await(shows("kubectl delete clusters.cluster.karmada.io eu-2"))
-	c.push("Undo the changes")
+	c.push("Undo all")
 
 	c.fill("The cluster or node to change", "node-1")
 	c.await("document.querySelector('.labels input[type=checkbox]')")
@@ -212,7 +212,7 @@ func TestPlaygroundEdits(t *testing.T) {
 	if !evaluate[bool](c, "document.querySelector('.labels input[type=checkbox]').checked") {
 		t.Error("the form does not show that the node is cordoned")
 	}
-	c.push("Undo the changes")
+	c.push("Undo all")
 
 	c.visit("#/playground?resource=scopedquotas.placement.berth.dev&namespace=shop&name=compute", editorHas("kind: ScopedQuota"))
 	c.edit("apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: compute, namespace: shop}\nspec: {hard: {pods: \"20\"}}\n")
@@ -224,13 +224,20 @@ func (c *chromium) testLabels() {
 	c.t.Helper()
 	region := "document.querySelector('[aria-label=\"The value of the label region\"]')"
 	c.focusOn(region)
-	evaluate[any](c, region+".select()")
+	// Typing replaces the value.
 	c.write("us")
 	// The user need not leave the field.
 	c.await(shows("eu-2 region=us") + " && document.activeElement === " + region)
 	evaluate[any](c, region+".select()")
 	c.write("eu")
-	c.await("!document.querySelector('.totals') && !document.querySelector('.assignments li')")
+	c.await("!document.querySelector('.totals') && !document.querySelector('.tried')")
+	evaluate[any](c, "document.activeElement.blur()")
+	at := evaluate[struct{ X, Y float64 }](c, "(() => { const box = "+region+".getBoundingClientRect(); return { x: box.left + 20, y: box.top + 10 }; })()")
+	c.click(at.X, at.Y)
+	c.write("us")
+	c.await(shows("eu-2 has region=us (was eu)") + " && " + region + ".value === 'us'")
+	c.push("Undo all")
+	c.await("!document.querySelector('.totals')")
 
 	c.pushNamed("Remove the label region")
 	c.await(shows("kubectl label --overwrite clusters.cluster.karmada.io eu-2 region-") + " && document.querySelector('.totals .moving, .totals .waiting')")
@@ -243,7 +250,7 @@ func (c *chromium) testLabels() {
 	c.await(shows("eu-2 zone=a") + " && " + shows("No policy reads this label."))
 	c.fill(name, "example.com/tier")
 	c.await(shows("eu-2 example.com/tier=a") + " && !" + shows("eu-2 zone=a"))
-	evaluate[any](c, "document.querySelector('.assignments button').click()")
+	evaluate[any](c, "document.querySelector('.tried button').click()")
 	c.await(fmt.Sprintf("!document.querySelector('.totals') && document.querySelector('[aria-label=%q]').value === ''", name))
 
 	// The cluster has its region in another field than the label.
@@ -252,17 +259,19 @@ func (c *chromium) testLabels() {
 	}
 	c.fill("The value of the field region", "us")
 	c.await(shows(`kubectl patch --type=merge clusters.cluster.karmada.io eu-2 --patch '{"spec":{"region":"us"}}'`))
-	c.push("Undo the changes")
+	c.push("Undo all")
 
 	// The labels of another cluster take the place of those of the first one with the last letter of its name.
 	c.focusOn("document.querySelector('[aria-label=\"The cluster or node to change\"]')")
-	evaluate[any](c, "document.activeElement.select()")
 	c.write("us-")
 	c.await("!document.querySelector('.labels .row')")
 	c.write("1")
 	c.await(region + "?.value === 'us'")
 	c.visit("#/fleet", "document.querySelector('canvas')")
 	c.visit("#/playground?cluster=eu-2", "document.activeElement === "+region+" && "+region+".value === 'eu'")
+	c.write("us")
+	c.await(region + ".value === 'us' && " + shows("If eu-2 has region=us (was eu)"))
+	c.push("Undo all")
 	if !evaluate[bool](c, "document.querySelector('.labels').compareDocumentPosition(document.querySelector('.editor')) === Node.DOCUMENT_POSITION_FOLLOWING") {
 		c.t.Error("the form is not above the text")
 	}
@@ -302,7 +311,7 @@ func TestPlaygroundWaiting(t *testing.T) {
 	row := `[...document.querySelectorAll(".result tbody tr")].find((row) => row.innerText.includes("shop/late"))?.innerText.replace(/\s+/g, " ") ?? ""`
 	for decided, want := range map[string]string{
 		`"eu-1", "us-1"`: "no longer waiting would stay as it is, and no longer wait for this change: us-1 −eu-1",
-		`"eu-1"`:         "waiting for another change eu-1 −us-1 it waits already, instead, for us-1 −eu-1",
+		`"eu-1"`:         "waiting to move differently eu-1 −us-1 it waits already, instead, for us-1 −eu-1",
 	} {
 		c.visit("#/playground?policy=region", editorHas("name: region"))
 		c.edit(strings.Replace(otherClusters, "CLUSTERS", decided, 1))
@@ -315,7 +324,83 @@ func TestPlaygroundWaiting(t *testing.T) {
 		if !evaluate[bool](c, `document.querySelector(".result .command").compareDocumentPosition(document.querySelector(".result table")) === Node.DOCUMENT_POSITION_FOLLOWING`) {
 			t.Errorf("%s: the commands do not come before the list", decided)
 		}
+		c.await("[...document.querySelectorAll('.result .command code')].at(-1).innerText === 'kubectl berth approve region' && " + shows("for an approval:"))
 	}
+	c.edit(alsoEU1)
+	c.await(shows("Nothing moves; 1 waiting move is no longer needed."))
+	struck := evaluate[[]string](c, "[...document.querySelectorAll('.result .dropped > span')].map((e) => e.innerText + ' ' + getComputedStyle(e).textDecorationLine)")
+	if want := []string{"us-1 none", "−eu-1 line-through"}; !slices.Equal(struck, want) {
+		t.Errorf("the former move is shown as %q, want %q", struck, want)
+	}
+	c.testTotals()
+}
+
+// alsoEU1 is the policy region, which lets objects of the region us stay in eu-1.
+var alsoEU1 = strings.Replace(otherClusters, "clusters := {CLUSTERS}", `clusters contains name if {
+      some name, c in data.clusters
+      c.labels.region == input.metadata.labels.region
+    }
+
+    clusters contains "eu-1" if input.metadata.labels.region == "us"
+
+    errors contains "no region" if not input.metadata.labels.region`, 1)
+
+// testTotals shows the objects of one total, and goes to the plan with what waits as before.
+func (c *chromium) testTotals() {
+	c.t.Helper()
+	c.push("Undo all")
+	c.visit("#/playground?policy=gold", editorHas("name: gold"))
+	const others = "objectSelector: {matchExpressions: [{key: region, operator: NotIn, values: [us]}]}}"
+	c.edit(strings.Replace(onlyGold, "[deployments]}]}", "[deployments]}], "+others, 1))
+	c.await("document.querySelector('.totals a')")
+	const titles = "[...document.querySelectorAll('.result tbody .badge')].map((e) => e.textContent)"
+	const pushed = "[...document.querySelectorAll('.totals button')].filter((b) => b.ariaPressed === 'true')"
+	for _, title := range evaluate[[]string](c, "[...document.querySelectorAll('.totals button')].map((b) => b.lastChild.textContent)") {
+		tile := fmt.Sprintf("[...document.querySelectorAll('.totals button')].find((b) => b.lastChild.textContent === %q)", title)
+		evaluate[any](c, tile+".click()")
+		c.await(fmt.Sprintf("%s.every((title) => title === %q) && %s.length === 1", titles, title, pushed))
+		evaluate[any](c, tile+".click()")
+		c.await(pushed + ".length === 0 && new Set(" + titles + ").size > 1")
+	}
+	if n := evaluate[int](c, "document.querySelectorAll('.totals > span').length"); n != 1 {
+		c.t.Errorf("%d totals are no buttons and no links, want the one of what stays unchanged", n)
+	}
+	evaluate[any](c, "document.querySelector('.totals a').click()")
+	c.await("location.hash === '#/plan?name=region' && document.querySelector('.page.plan .command')")
+}
+
+// TestWhatIfLink starts without earlier changes from a cluster of the fleet, and brings them back.
+func TestWhatIfLink(t *testing.T) {
+	c := openConsole(t, config(static(t, clusters+policies+workloads+quotas)))
+	region := "document.querySelector('[aria-label=\"The value of the label region\"]')"
+	c.visit("#/playground?cluster=eu-1", "document.activeElement === "+region)
+	c.write("us")
+	line := "document.querySelector('.tried')?.innerText.replaceAll('×', '').replace(/\\s+/g, ' ').replace(/ (?=,| and)/g, '')"
+	c.await(line + " === 'If eu-1 has region=us (was eu) Undo all'")
+	c.visit("#/fleet?cluster=eu-2", "document.querySelector('.details .button')")
+	evaluate[any](c, "document.querySelector('.details .button').click()")
+	c.await("document.activeElement === " + region + " && " + region + ".value === 'eu' && !document.querySelector('.tried')")
+	c.write("ap")
+	c.await(line + " === 'If eu-2 has region=ap (was eu) Undo all'")
+	c.push("Bring them back")
+	c.await(line + " === 'If eu-1 has region=us (was eu) and eu-2 has region=ap (was eu) Undo all'")
+	c.checkNames()
+	c.checkAccessibility()
+	c.pushNamed("Take back: eu-2 has region=ap (was eu)")
+	c.await(line + " === 'If eu-1 has region=us (was eu) Undo all'")
+	// What the user tried stays while the user looks at other views.
+	c.visit("#/quotas", "document.querySelector('.page.quotas .card')")
+	c.visit("#/playground?cluster=eu-2", line+" === 'If eu-1 has region=us (was eu) Undo all'")
+
+	c.resize(narrow, 800, 1)
+	c.await("document.querySelector('.summary')?.checkVisibility()")
+	if box := evaluate[struct{ Top, Bottom, Height float64 }](c, "document.querySelector('.summary').getBoundingClientRect()"); box.Top < 0 || box.Bottom > 800 {
+		t.Errorf("on a narrow window, the totals are outside of it: %+v", box)
+	}
+	c.checkWidth()
+	c.checkAccessibility()
+	c.push("Show")
+	c.await("document.activeElement.className === 'result' && document.querySelector('.totals').getBoundingClientRect().top < innerHeight")
 }
 
 // TestRego shows a policy in Rego with its keywords highlighted, and the contract beside it.

@@ -19,15 +19,19 @@ package console
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-dev/berth/internal/whatif"
 )
@@ -61,6 +65,10 @@ type whatifView struct {
 	Notes []string `json:"notes"`
 	// Commands are commands for a shell: the first one predicts the same, and the others make the changes.
 	Commands []string `json:"commands"`
+	// Before has, for each text in Set, the value that its field has now; nil if it has none, or the user may not read the object.
+	Before []*string `json:"before"`
+	// Approvals are those for which objects wait after the changes, apart from the objects to which nothing happens.
+	Approvals []awaitedApproval `json:"approvals"`
 	// Milliseconds is how long the console took to compute the response.
 	Milliseconds int64 `json:"milliseconds"`
 }
@@ -71,13 +79,16 @@ func (c *Console) whatif(r *http.Request, asked question) (*whatifView, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &whatifView{Mistakes: []Mistake{}, Flows: []Flow{}, Notes: []string{}, Commands: []string{}}
+	out := &whatifView{Mistakes: []Mistake{}, Flows: []Flow{}, Notes: []string{}, Commands: []string{}, Before: []*string{}, Approvals: []awaitedApproval{}}
 	parsed, err := c.parse(r, s, asked.changes, out)
 	if err != nil {
 		return nil, err
 	}
 	if !out.fatal() {
 		if out.Commands, err = s.commandsFor(r.Context(), asked.changes, parsed); err != nil {
+			return nil, err
+		}
+		if out.Before, err = s.valuesBefore(r.Context(), parsed.Set); err != nil {
 			return nil, err
 		}
 		if err := s.answer(r, asked, parsed, out); err != nil {
@@ -204,7 +215,7 @@ func (s *state) answer(r *http.Request, asked question, parsed whatif.Changes, o
 	for _, missing := range report.Missing {
 		out.Notes = append(out.Notes, fmt.Sprintf("You may not list %s, so they are missing: ask for the right to list them.", missing))
 	}
-	out.Total, out.Moves, out.Flows = len(report.Objects), answered.moves, answered.flows
+	out.Total, out.Moves, out.Flows, out.Approvals = len(report.Objects), answered.moves, answered.flows, answered.approvals
 	report.Objects = asked.page(report.Objects)
 	out.Report = &report
 	return nil
@@ -231,10 +242,11 @@ func (q question) page(objects []whatif.Object) []whatif.Object {
 
 // answered is the answer to changes. It is kept for requests for the next pages of its objects.
 type answered struct {
-	changes changes // the request that report answers
-	report  *whatif.Report
-	moves   int // report.Moves
-	flows   []Flow
+	changes   changes // the request that report answers
+	report    *whatif.Report
+	moves     int // report.Moves
+	flows     []Flow
+	approvals []awaitedApproval
 }
 
 // impossible is an error that says why the changes themselves can't be made.
@@ -266,11 +278,71 @@ func (s *state) report(r *http.Request, asked changes, parsed whatif.Changes) (*
 	for i, o := range report.Objects {
 		values[i] = o.Values
 	}
-	s.last = &answered{asked, report, report.Moves(), flowsOf(values)}
+	s.last = &answered{asked, report, report.Moves(), flowsOf(values), approvalsOf(values)}
 	return s.last, nil
 }
 
 // equal reports whether two requests have the same changes.
 func (c changes) equal(other changes) bool {
 	return c.Manifests == other.Manifests && slices.Equal(c.Set, other.Set) && slices.Equal(c.Delete, other.Delete)
+}
+
+// valuesBefore returns, for each assignment, the value that its field has now, as text; nil if it has none, or the user may not read the
+// object.
+func (s *state) valuesBefore(ctx context.Context, assignments []whatif.Assignment) ([]*string, error) {
+	out := make([]*string, len(assignments))
+	for i, a := range assignments {
+		existing, err := s.cached.Get(ctx, a.Resource, a.Namespace, a.Name)
+		if err != nil && !apierrors.IsForbidden(err) {
+			return nil, err
+		}
+		if existing != nil {
+			out[i] = textAt(existing, a.Path)
+		}
+	}
+	return out, nil
+}
+
+// textAt returns the value at a path of an object as text, as the form for clusters shows it; nil if there is none.
+func textAt(obj *unstructured.Unstructured, path []string) *string {
+	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
+	switch value.(type) {
+	case nil:
+		return nil
+	case string, []any:
+		return new(inYAML(value))
+	}
+	// The value comes from JSON.
+	encoded, _ := json.Marshal(value)
+	return new(string(encoded))
+}
+
+// awaitedApproval is an approval for which objects wait.
+type awaitedApproval struct {
+	Command string `json:"command"` // the command that gives the approval
+	Objects int    `json:"objects"` // the number of objects
+}
+
+// approvalCommand finds the command in the words of the package waiting about an approval.
+var approvalCommand = regexp.MustCompile(`\((kubectl berth approve [^)]+)\)`)
+
+// approvalsOf returns the approvals for which objects wait, given the values of each object that change, sorted by command.
+func approvalsOf(objects [][]whatif.Value) []awaitedApproval {
+	counts := map[string]int{}
+	for _, values := range objects {
+		commands := map[string]bool{}
+		for _, v := range values {
+			if found := approvalCommand.FindStringSubmatch(v.Waits); found != nil {
+				commands[found[1]] = true
+			}
+		}
+		for command := range commands {
+			counts[command]++
+		}
+	}
+	out := make([]awaitedApproval, 0, len(counts))
+	for _, command := range slices.Sorted(maps.Keys(counts)) {
+		out = append(out, awaitedApproval{command, counts[command]})
+	}
+	return out
 }

@@ -38,6 +38,8 @@ type answer struct {
 	Total, Moves int
 	Flows        []console.Flow
 	Commands     []string
+	Before       []*string
+	Approvals    []map[string]any
 	Notes        []string
 }
 
@@ -65,6 +67,8 @@ func TestWhatif(t *testing.T) {
 		remove    []string
 		flows     []console.Flow
 		commands  []string
+		before    []*string
+		approved  float64 // the number of objects that wait for an approval of the plan of the policy region
 	}{
 		{name: "nothing", flows: []console.Flow{}, commands: []string{}},
 		{
@@ -74,7 +78,7 @@ func TestWhatif(t *testing.T) {
 		{
 			name:  "another label",
 			set:   []string{"clusters.cluster.karmada.io/eu-2:metadata.labels.region=us", "clusters.cluster.karmada.io/eu-1:metadata.labels['example.com/tier']"},
-			flows: []console.Flow{{From: "eu-2", Pending: true, Objects: 1}},
+			flows: []console.Flow{{From: "eu-2", Pending: true, Objects: 1}}, before: []*string{new("eu"), new("gold")}, approved: 1,
 			commands: []string{
 				"kubectl berth whatif --set clusters.cluster.karmada.io/eu-2:metadata.labels.region=us " +
 					`--set 'clusters.cluster.karmada.io/eu-1:metadata.labels['\''example.com/tier'\'']'`,
@@ -84,7 +88,7 @@ func TestWhatif(t *testing.T) {
 		},
 		{
 			name: "another field and a deletion", set: []string{"clusters.cluster.karmada.io/eu-1:spec.region=us"}, remove: []string{"clusters.cluster.karmada.io/eu-2"},
-			flows: []console.Flow{{From: "eu-2", Pending: true, Objects: 1}},
+			flows: []console.Flow{{From: "eu-2", Pending: true, Objects: 1}}, before: []*string{new("eu")}, approved: 1,
 			commands: []string{
 				"kubectl berth whatif --set clusters.cluster.karmada.io/eu-1:spec.region=us --delete clusters.cluster.karmada.io/eu-2",
 				`kubectl patch --type=merge clusters.cluster.karmada.io eu-1 --patch '{"spec":{"region":"us"}}'`,
@@ -128,6 +132,16 @@ func TestWhatif(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.commands, got.Commands); diff != "" {
 				t.Errorf("commands (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(append([]*string{}, tt.before...), got.Before); diff != "" {
+				t.Errorf("values before (-want +got):\n%s", diff)
+			}
+			approvals := []map[string]any{}
+			if tt.approved > 0 {
+				approvals = append(approvals, map[string]any{"command": "kubectl berth approve region", "objects": tt.approved})
+			}
+			if diff := cmp.Diff(approvals, got.Approvals); diff != "" {
+				t.Errorf("approvals (-want +got):\n%s", diff)
 			}
 			if got.Total != len(want.Objects) || got.Moves != want.Moves() || len(got.Mistakes) > 0 {
 				t.Errorf("%d objects, %d moves, mistakes %v", got.Total, got.Moves, got.Mistakes)

@@ -11,6 +11,11 @@ export interface Approval {
   command: string;
 }
 
+export interface AwaitedApproval {
+  command: string;
+  objects: number;
+}
+
 export interface Changes {
   manifests: string;
   set: string[] | null;
@@ -658,6 +663,8 @@ export interface WhatifView {
   flows: Flow[] | null;
   notes: string[] | null;
   commands: string[] | null;
+  before: (string | null)[] | null;
+  approvals: AwaitedApproval[] | null;
   milliseconds: number;
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Flow } from "../types.gen";
-import { layout, merged, others } from "./flows";
+import { layout, merged, others, shades } from "./flows";
 import { arrange } from "./treemap";
 
 describe("flows", () => {
@@ -11,6 +11,13 @@ describe("flows", () => {
     expect(list.reduce((sum, flow) => sum + flow.objects, 0)).toBe(820);
     expect(new Set(list.map((flow) => flow.from)).size).toBe(13);
     expect(list.some((flow) => flow.from === others)).toBe(true);
+  });
+
+  it("explains each shade once", () => {
+    const flows = [{ pending: true }, { pending: true, planned: true }, { pending: true }, { pending: false, to: "" }].map((flow) => ({ from: "a", to: "b", objects: 1, ...flow }));
+    expect(shades(flows).map(({ kind }) => kind)).toEqual(["removed", "pending", "pending planned"]);
+    const all = [...many, ...many.map((flow) => ({ ...flow, to: "b", planned: true })), ...many.map((flow) => ({ ...flow, planned: true }))];
+    expect(shades(all)).toHaveLength(6);
   });
 
   it("draws an end for each cluster, and none over another one", () => {

@@ -80,3 +80,19 @@ export function kindOf(band: Band): string {
 function colorOf(band: Band): string {
   return band.pending ? "pending" : band.from === "" ? "added" : band.to === "" ? "removed" : "moved";
 }
+
+const texts: Record<string, string> = {
+  moved: "move from one cluster to another",
+  added: "come to a cluster, and leave none",
+  removed: "leave a cluster, and come to none",
+  pending: "move after an approval, or at their next update",
+  "moved planned": "move, and wait already to leave that cluster, for another one or at another time",
+  "removed planned": "leave, and wait already to leave that cluster, for another one or at another time",
+  "pending planned": "wait to move, and wait already to leave that cluster, for another one",
+};
+
+/** shades returns the kinds of some flows, and what they mean. */
+export function shades(flows: readonly Flow[]): { kind: string; text: string }[] {
+  const kinds = new Set(flows.map((flow) => kindOf({ ...flow, planned: flow.planned ?? false })));
+  return Object.entries(texts).filter(([kind]) => kinds.has(kind)).map(([kind, text]) => ({ kind, text }));
+}

@@ -27,15 +27,16 @@ const most = 4;
 
 /**
  * Change shows a value before and after, and what it waits for, unless that is shared. In lists of clusters, it marks the names that come and
- * go.
+ * go. A dropped change is struck through.
  */
-export function Change({ of: v, shared }: { of: Changed; shared?: string | undefined }) {
+export function Change({ of: v, shared, dropped = false }: { of: Changed; shared?: string | undefined; dropped?: boolean }) {
   const before = listOf(v.from), after = listOf(v.to), waits = v.waits ? `it waits ${v.waits}` : v.pending ? "at its next update" : "";
+  const kind = dropped ? "change dropped" : "change";
   const later = waits !== "" && (!v.waits || v.waits !== shared) && <small>{waits}</small>;
   if ((v.field === "clusters" || v.key === "placement.berth.dev/clusters") && before && after) {
-    return <div class="change"><Names before={before} after={after} most={most} />{later}</div>;
+    return <div class={kind}><Names before={before} after={after} most={most} />{later}</div>;
   }
-  return <div class="change"><Joined by=" " items={[<small>{v.field} {v.key}:</small>, <Value text={v.from} />, "→", <Value text={v.to} />, later]} /></div>;
+  return <div class={kind}><Joined by=" " items={[<small>{v.field} {v.key}:</small>, <Value text={v.from} />, "→", <Value text={v.to} />, later]} /></div>;
 }
 
 const kinds = ["kept", "gone", "new"] as const, signs = { gone: "−", new: "+", kept: "" };

@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { kindOf, layout, pathOf } from "../charts/flows";
+import { kindOf, layout, pathOf, shades } from "../charts/flows";
 import { count } from "../text";
 import type { Flow } from "../types.gen";
 
@@ -48,7 +48,9 @@ export function Flows({ flows }: { flows: readonly Flow[] | null }) {
           );
         })}
       </svg>
-      {flows.some((flow) => flow.planned) && <figcaption class="hint">Pale: workloads that wait already to leave the cluster, for another one.</figcaption>}
+      <figcaption class="hint">
+        <ul class="legend" aria-label="Workloads by color">{shades(flows).map(({ kind, text }) => <li key={kind}><span class={`key band ${kind}`} />{text}</li>)}</ul>
+      </figcaption>
     </figure>
   );
 }

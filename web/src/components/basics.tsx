@@ -2,6 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { query } from "../api";
 import type { Loaded } from "../hooks";
+import { startAnew } from "../playground/kept";
 import { plain, qualified, say } from "../text";
 
 /** Lines shows a message of several lines. */
@@ -82,6 +83,11 @@ export interface Part {
   field?: string | undefined;
   rule?: string | undefined;
   line?: number | undefined;
+}
+
+/** WhatIfLink leads to the form that changes a cluster, without earlier changes. */
+export function WhatIfLink({ cluster, children, ...more }: { cluster: string; children: ComponentChildren; class?: string; title?: string; "aria-label"?: string }) {
+  return <a {...more} href={`#/playground?${query({ cluster })}`} onClick={startAnew}>{children}</a>;
 }
 
 /** PolicyLink leads to a policy, or to a part of it. */

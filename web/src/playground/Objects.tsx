@@ -14,6 +14,9 @@ type Assign = (field: string, value: string | null | undefined) => void;
 // The cluster or node that the user chose stays while the page is open.
 let kept = "";
 
+/** selectAll selects the whole text of a field, so that typing replaces it. */
+const selectAll = (event: { currentTarget: HTMLInputElement }) => event.currentTarget.select();
+
 /** Objects is the form with which the user changes labels of a cluster or node, cordons a node, or removes one of them. */
 export function Objects({ clusters, nodes, values, first, set, assign, remove }: {
   clusters: readonly string[]; nodes: readonly string[]; values: ValuesView | undefined; first: string; set: readonly string[]; assign: Assign; remove: (reference: string) => void;
@@ -25,8 +28,8 @@ export function Objects({ clusters, nodes, values, first, set, assign, remove }:
   const places = useMemo(() => <datalist id="places">{[...clusters, ...nodes].map((item) => <option key={item} value={item} />)}</datalist>, [clusters, nodes]);
   return (
     <fieldset class="labels">
-      <legend>What if a label changes?</legend>
-      <input type="text" list="places" value={name} placeholder="Name of a cluster or node" aria-label="The cluster or node to change" onInput={(event) => setName(event.currentTarget.value)} />
+      <legend>What if a cluster changes?</legend>
+      <input type="text" list="places" value={name} placeholder="Name of a cluster or node" aria-label="The cluster or node to change" onFocus={selectAll} onInput={(event) => setName(event.currentTarget.value)} />
       {places}
       {kind
         ? <Parts key={name} parameters={{ [kind]: name }} focus={first === name} values={values} set={set} assign={assign} remove={remove} />
@@ -97,7 +100,7 @@ function Row({ name, value, tried: now, readBy, assign, children }: {
         {isChanged && <small>{value === undefined ? "new" : `was ${value === "" ? "empty" : value}`}</small>}
         {now === "" && value !== undefined && <small>empty, not removed</small>}
       </span>
-      <input type="text" value={now === null ? "" : now ?? value ?? ""} placeholder={now === null ? "removed" : ""} aria-label={`The value of the ${name}`}
+      <input type="text" value={now === null ? "" : now ?? value ?? ""} placeholder={now === null ? "removed" : ""} aria-label={`The value of the ${name}`} onFocus={selectAll}
         onInput={(event) => {
           const next = event.currentTarget.value.trim();
           assign(next === (value ?? "") ? undefined : next);
@@ -134,7 +137,7 @@ function AnotherLabel({ of: o, values, draft, setDraft, current, assign }: {
     <>
       <div class="row">
         <input type="text" list="labels" placeholder="another label" aria-label="The name of another label" value={draft} onInput={(event) => set(event.currentTarget.value.trim(), text)} />
-        <input type="text" placeholder="its value" aria-label="The value of the label that you named" value={text} onInput={(event) => set(draft, event.currentTarget.value.trim())} />
+        <input type="text" placeholder="its value" aria-label="The value of the label that you named" value={text} onFocus={selectAll} onInput={(event) => set(draft, event.currentTarget.value.trim())} />
         <span />
       </div>
       <datalist id="labels">{known.map((label) => <option key={label} value={label} />)}</datalist>

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { assigned, labelsIn, pathOf, tried } from "./assignments";
+import { assigned, described, labelsIn, pathOf, tried } from "./assignments";
 
 const field = "clusters.cluster.karmada.io/eu-1:metadata.labels.pci-level";
 
@@ -27,4 +27,10 @@ test("labels are found in assignments", () => {
   const object = "clusters.cluster.karmada.io/eu-1";
   expect(pathOf("example.com/tier")).toBe("metadata.labels['example.com/tier']");
   expect(labelsIn([`${object}:${pathOf("a")}=1`, `${object}:${pathOf("b.c/d")}`, `${object}:spec.region=us`, `${object}0:${pathOf("e")}=1`], object)).toEqual(["a", "b.c/d"]);
+});
+
+test("assignments are described in words", () => {
+  expect([`${field}=1`, field, `${field}=`, `clusters.cluster.karmada.io/eu-1:${pathOf("example.com/tier")}=a:b`, "clusters.cluster.karmada.io/eu-1:spec.region=us", "nodes/a:spec.unschedulable=true"].map(described)).toEqual([
+    "eu-1 has pci-level=1", "eu-1 has no label pci-level", "eu-1 has an empty pci-level", "eu-1 has example.com/tier=a:b", "eu-1 has spec.region=us", "a is cordoned",
+  ]);
 });

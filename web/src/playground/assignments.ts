@@ -33,3 +33,12 @@ export function labelsIn(set: readonly string[], object: string): string[] {
     return label !== undefined && fieldOf(assignment).startsWith(`${object}:`) ? [label] : [];
   });
 }
+
+/** described says in words what an assignment does, such as eu-1 has tier=gold. */
+export function described(assignment: string): string {
+  const field = fieldOf(assignment), [object = "", path = ""] = field.split(/:(.*)/s), [label] = labelsIn([assignment], object);
+  const name = object.slice(object.lastIndexOf("/") + 1), value = tried([assignment], field);
+  if (path === "spec.unschedulable") return `${name} is ${value === "true" ? "cordoned" : "not cordoned"}`;
+  if (value === null || value === undefined) return `${name} has no ${label === undefined ? path : `label ${label}`}`;
+  return `${name} has ${value === "" ? "an empty " : ""}${label ?? path}${value === "" ? "" : `=${value}`}`;
+}

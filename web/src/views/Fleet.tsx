@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get } from "../api";
 import { describePlace, type Picture } from "../charts/picture";
-import { Badge, Joined, Mark, More, nameClass, Note, Notes, PolicyLink, Select, Waiting, WorkloadLink } from "../components/basics";
+import { Badge, Joined, Mark, More, nameClass, Note, Notes, PolicyLink, Select, Waiting, WhatIfLink, WorkloadLink } from "../components/basics";
 import { ClusterPicture } from "../components/ClusterPicture";
 import { type Column, Table } from "../components/Table";
 import { useData } from "../hooks";
@@ -185,7 +185,7 @@ function Details({ place: p, focus, onClose }: { place: Place; focus: boolean; o
       {moves.length > 0 && <p>{moves.join(", ")}</p>}
       {p.policies && p.policies.length > 0 && <p>Policies: <Joined items={p.policies.map((name) => <PolicyLink key={name} name={name} />)} /></p>}
       {p.name !== "" && <Labels cluster={p.name} />}
-      {p.name !== "" && <p><a class="button" href={`#/playground?cluster=${encodeURIComponent(p.name)}`}>What if a label changes?</a></p>}
+      {p.name !== "" && <p><WhatIfLink class="button" cluster={p.name}>What if this cluster changes?</WhatIfLink></p>}
       <Select label="Show" value={state} choices={[["", "all workloads"], ...fleetStates.map((s) => [s, s] as const)]} onChange={setState} />
       <Members cluster={p.name} state={state} />
     </aside>

@@ -8,8 +8,9 @@ import { type Column, Table } from "../components/Table";
 import type { Known, Schema } from "../editor/completion";
 import type { Editing } from "../editor/editor";
 import { Reading, useData } from "../hooks";
-import { assigned } from "../playground/assignments";
+import { assigned, described, fieldOf } from "../playground/assignments";
 import { Contract } from "../playground/Contract";
+import { isChanged as isTried, kept } from "../playground/kept";
 import { Objects } from "../playground/Objects";
 import { edited } from "../playground/rules";
 import { RulesForm } from "../playground/RulesForm";
@@ -34,9 +35,6 @@ spec:
 `;
 
 const nothing: Tried = { text: "", original: "", source: "", set: [], remove: [] };
-
-// What the user tried stays while the page is open.
-let kept: Tried | undefined;
 
 // The last link that was opened. The user may have changed what it had.
 let opened = "";
@@ -72,12 +70,16 @@ export default function Playground({ parameters }: { parameters: URLSearchParams
   if (!loaded.data) return <div class="page playground"><Waiting of={loaded} title="Playground" /></div>;
   const { policies, quotas, clusters } = loaded.data;
   const choices = { policies: policies.map((p) => policyChoice(p.name)), quotas: quotas.map((q) => objectChoice({ resource: resourceOf(q), namespace: q.namespace ?? "", name: q.name })) };
-  return <Trying parameters={parameters} choices={choices} clusters={clusters} />;
+  const awaited = policies.filter((p) => p.status.waiting?.some((w) => (w.objects ?? 0) > 0)).map((p) => p.name);
+  return <Trying parameters={parameters} choices={choices} clusters={clusters} awaited={awaited.length === 1 ? awaited[0] : undefined} />;
 }
 
-function Trying({ parameters, choices, clusters }: { parameters: URLSearchParams; choices: { policies: Choice[]; quotas: Choice[] }; clusters: string[] }) {
-  const [tried, setTried] = useState(kept ?? nothing), [error, setError] = useState(""), [form, setForm] = useState(false);
-  kept = tried;
+/** Trying has the changes and their result. awaited is the policy for which all workloads wait that wait now; undefined if there are several. */
+function Trying({ parameters, choices, clusters, awaited }: {
+  parameters: URLSearchParams; choices: { policies: Choice[]; quotas: Choice[] }; clusters: string[]; awaited: string | undefined;
+}) {
+  const [tried, setTried] = useState(kept.now ?? nothing), [error, setError] = useState(""), [form, setForm] = useState(false);
+  kept.now = tried;
   const change = (next: Partial<Tried>) => setTried((now) => ({ ...now, ...next }));
   // The revision of the text counts its changes that the editor has not made.
   const [revision, setRevision] = useState(0);
@@ -120,7 +122,7 @@ function Trying({ parameters, choices, clusters }: { parameters: URLSearchParams
     <div key="objects">
       <Objects key={first} clusters={clusters} nodes={values?.nodes ?? noNodes} values={values} first={first} set={tried.set} assign={assign}
         remove={(reference) => change({ remove: [...tried.remove.filter((other) => other !== reference), reference] })} />
-      <Other tried={tried} change={change} />
+      <Earlier bringBack={(earlier) => replace(joined(earlier, tried))} />
     </div>
   );
   const text = (
@@ -132,7 +134,6 @@ function Trying({ parameters, choices, clusters }: { parameters: URLSearchParams
           {choices.quotas.length > 0 && <optgroup label="Quotas">{choices.quotas.map((c) => <option key={c.source} value={c.source}>{c.title}</option>)}</optgroup>}
         </select></label>
         <button type="button" aria-pressed={form} onClick={() => setForm(!form)}>Form</button>
-        <button type="button" onClick={() => replace({ set: [], remove: [], text: tried.original || template })}>Undo the changes</button>
       </div>
       <div class={form ? "beside" : ""}>
         {form && <RulesForm text={tried.text} values={values} edit={(edit) => replace({ text: edited(tried.text, edit) })} />}
@@ -151,8 +152,9 @@ function Trying({ parameters, choices, clusters }: { parameters: URLSearchParams
         <div>
           {first === "" ? [text, objects] : [objects, text]}
           <Contract />
+          <Summary attempt={attempt} />
         </div>
-        <Result attempt={attempt} tried={tried} />
+        <Result attempt={attempt} tried={tried} change={replace} awaited={awaited} />
       </div>
     </div>
   );
@@ -173,8 +175,7 @@ interface Attempt {
 /** useAttempt finds out what changes would do, when the user pauses. */
 function useAttempt(tried: Tried): Attempt {
   const [attempt, setAttempt] = useState<{ answer?: WhatifView; changes?: Changes; error?: string }>({}), [busy, setBusy] = useState(false);
-  const changes = changesOf(tried), key = JSON.stringify(changes), reading = useContext(Reading);
-  const isChanged = changes.manifests !== "" || tried.set.length > 0 || tried.remove.length > 0;
+  const changes = changesOf(tried), key = JSON.stringify(changes), reading = useContext(Reading), isChanged = isTried(tried);
   useEffect(() => {
     // The first question decides all objects, so that the answers to the next ones come at once. An error is shown with the first answer.
     post("whatif", { manifests: "", set: [], delete: [] }).catch(() => {});
@@ -193,7 +194,7 @@ function useAttempt(tried: Tried): Attempt {
         setBusy(false);
       }, (err: unknown) => {
         if (isAbort(err)) return;
-        setAttempt({ error: messageOf(err) });
+        setAttempt({ changes, error: messageOf(err) });
         setBusy(false);
       });
     }, delay);
@@ -217,38 +218,74 @@ function Mistakes({ list, go }: { list: readonly Mistake[]; go: (m: Mistake) => 
   );
 }
 
-/** Other lists the changes beside the text. */
-function Other({ tried, change }: { tried: Tried; change: (next: Partial<Tried>) => void }) {
-  const n = tried.set.length + tried.remove.length;
+/** Earlier offers the changes that a link has put aside. */
+function Earlier({ bringBack }: { bringBack: (earlier: Tried) => void }) {
+  const [earlier, setEarlier] = useState(kept.earlier);
+  if (!earlier) return null;
+  const bring = () => {
+    delete kept.earlier;
+    setEarlier(undefined);
+    bringBack(earlier);
+  };
+  return <p class="facts">This started without your earlier changes. <button type="button" onClick={bring}>Bring them back</button></p>;
+}
+
+/** joined returns earlier changes together with the present ones, which win. */
+function joined(earlier: Tried, now: Tried): Tried {
+  const set = [...earlier.set.filter((text) => !now.set.some((other) => fieldOf(other) === fieldOf(text))), ...now.set];
+  return { ...(now.text === now.original ? earlier : now), set, remove: [...new Set([...earlier.remove, ...now.remove])] };
+}
+
+/** Sentence says which changes the result is for, with a button for each that takes it back. before are the values of the fields in set. */
+function Sentence({ changes, before, tried, change }: { changes: Changes; before: readonly (string | null)[]; tried: Tried; change: (next: Partial<Tried>) => void }) {
+  const was = (value: string | null | undefined) => (value === undefined ? "" : value === null ? " (new)" : ` (was ${value === "" ? "empty" : value})`);
+  const subject = tried.source === "" ? "the new text" : `the text of ${tried.source.slice(tried.source.lastIndexOf("/") + 1)}`;
+  const parts: { text: string; undo: Partial<Tried> }[] = [
+    ...(changes.set ?? []).map((text, i) => ({ text: described(text) + was(before[i]), undo: { set: tried.set.filter((other) => other !== text) } })),
+    ...(changes.delete ?? []).map((text) => ({ text: `${text.slice(text.lastIndexOf("/") + 1)} is removed`, undo: { remove: tried.remove.filter((other) => other !== text) } })),
+    ...(changes.manifests === "" ? [] : [{ text: `${subject} is applied`, undo: { text: tried.original } }]),
+  ];
   return (
-    <>
-      {n > 0 && <p class="facts">{count(n, "change")} beside the text:</p>}
-      <ul class="assignments">
-        {tried.set.map((text) => (
-          <li key={text}><code>{text}</code><button type="button" class="link" aria-label={`Take back the change ${text}`} onClick={() => change({ set: tried.set.filter((other) => other !== text) })}>×</button></li>
-        ))}
-        {tried.remove.map((text) => (
-          <li key={text}>remove <code>{text}</code><button type="button" class="link" aria-label={`Take back the removal of ${text}`} onClick={() => change({ remove: tried.remove.filter((other) => other !== text) })}>×</button></li>
-        ))}
-      </ul>
-    </>
+    <p class="tried">
+      {"If "}
+      {parts.map(({ text, undo }, i) => (
+        <span key={i}>{i > 0 && (i === parts.length - 1 ? " and " : ", ")}<b>{text}</b> <button type="button" aria-label={`Take back: ${text}`} title="Take it back" onClick={() => change(undo)}>×</button></span>
+      ))}
+      <button type="button" class="undo" onClick={() => change({ set: [], remove: [], text: tried.original })}>Undo all</button>
+    </p>
   );
 }
 
+/** inShort says in a few words what an answer says. */
+function inShort(answer: WhatifView, separator: string): string {
+  const errors = (answer.mistakes ?? []).filter((m) => m.error).length, totals = answer.report?.totals ?? {};
+  const happens = whatifTransitions.filter((t) => (totals[t] ?? 0) > 0).map((t) => `${totals[t]?.toLocaleString("en")} ${transitions[t].title}`);
+  return errors > 0 ? count(errors, "error") : happens.length === 0 ? "Nothing would happen" : happens.join(separator);
+}
+
+/** Summary stays at the bottom of a narrow window while its user makes changes, above the result. */
+function Summary({ attempt: { answer, isChanged } }: { attempt: Attempt }) {
+  if (!isChanged || !answer) return null;
+  const show = () => {
+    const result = document.querySelector<HTMLElement>(".result");
+    result?.scrollIntoView();
+    result?.focus({ preventScroll: true });
+  };
+  return <div class="summary"><b>{inShort(answer, " · ")}</b><button type="button" onClick={show}>Show</button></div>;
+}
+
 /** Result shows what the changes would do. */
-function Result({ attempt, tried }: { attempt: Attempt; tried: Tried }) {
+function Result({ attempt, tried, change, awaited }: { attempt: Attempt; tried: Tried; change: (next: Partial<Tried>) => void; awaited: string | undefined }) {
   const { answer, changes, error, busy, isChanged } = attempt;
   useEffect(() => {
-    if (!answer) return;
-    const errors = (answer.mistakes ?? []).filter((m) => m.error).length;
-    const happens = answer.report ? whatifTransitions.filter((t) => (answer.report?.totals?.[t] ?? 0) > 0) : [];
-    say(errors > 0 ? count(errors, "error") : happens.length === 0 ? "Nothing would happen" : happens.map((t) => `${answer.report?.totals?.[t]} ${transitions[t].title}`).join(", "));
+    if (answer) say(inShort(answer, ", "));
   }, [answer]);
   // The page renders again at each key, and the rows take longest. They change only with the answer.
-  const report = useMemo(() => (answer?.report && changes ? <Report answer={answer} report={answer.report} changes={changes} /> : null), [answer, changes]);
+  const report = useMemo(() => (answer?.report && changes ? <Report answer={answer} report={answer.report} changes={changes} awaited={awaited} /> : null), [answer, changes, awaited]);
   return (
-    <div class="result" aria-busy={busy}>
-      {!isChanged && <p class="empty">Change the policy, or a label of a cluster. What would happen to the workloads is shown here at once. Nothing is applied.</p>}
+    <div class="result" aria-busy={busy} tabIndex={-1}>
+      {!isChanged && <p class="empty">Change the policy, or a cluster. What would happen to the workloads is shown here at once. Nothing is applied.</p>}
+      {isChanged && changes && <><h2>What would happen</h2><Sentence changes={changes} before={answer?.before ?? []} tried={tried} change={change} /></>}
       {isChanged && error !== undefined && <Note kind="error" text={error} />}
       {isChanged && answer && (
         <>
@@ -277,7 +314,7 @@ function Differences({ of: o, shared }: { of: WhatifObject; shared: string | und
       {o.values?.map((v, i) => <div key={i}><Change of={v} shared={shared} /><Instead of={v} /></div>)}
       {o.reasons?.map((text) => <div key={text}><Lines text={text} /></div>)}
       {o.dropped && <small>would stay as it is, and no longer wait for this change:</small>}
-      {o.dropped?.map((v, i) => <Change key={i} of={unhindered(v)} />)}
+      {o.dropped?.map((v, i) => <Change key={i} of={unhindered(v)} dropped />)}
     </>
   );
 }
@@ -327,29 +364,41 @@ function useRows(answer: WhatifView, only: WhatifTransition | undefined, changes
 /** asBefore says how many workloads wait whether the changes are made or not. */
 const asBefore = (n: number) => (n === 1 ? "1 workload waits already, and stays the same." : `${n.toLocaleString("en")} workloads wait already, and stay the same.`);
 
-function Report({ answer, report, changes }: { answer: WhatifView; report: WhatifReport; changes: Changes }) {
+/** outcome says what the totals of a report mean if nothing moves at once; undefined if something does. */
+function outcome(report: WhatifReport): string | undefined {
+  const n = (...of: WhatifTransition[]) => of.reduce((sum, t) => sum + (report.totals?.[t] ?? 0), 0), waiting = report.waiting ?? 0;
+  const later = n("Pending", "Replanned"), dropped = n("Kept"), rest = waiting > 0 ? ` ${asBefore(waiting)}` : "";
+  if (whatifTransitions.every((t) => n(t) === 0)) return waiting > 0 ? `Nothing would change:${rest}` : "Nothing would happen to any workload.";
+  if (n("Moved", "Changed") > 0 || later + dropped === 0) return undefined;
+  const noLonger = dropped > 0 && `${count(dropped, "waiting move")} ${dropped === 1 ? "is" : "are"} no longer needed`;
+  return `${["Nothing moves" + (later > 0 ? " at once" : ""), later > 0 && `${count(later, "move")} would wait`, noLonger].filter(Boolean).join("; ")}.${rest}`;
+}
+
+function Report({ answer, report, changes, awaited }: { answer: WhatifView; report: WhatifReport; changes: Changes; awaited: string | undefined }) {
   const [only, setOnly] = useState<WhatifTransition | undefined>(undefined);
   const happens = whatifTransitions.filter((t) => (report.totals?.[t] ?? 0) > 0);
   const chosen = only && happens.includes(only) ? only : undefined;
   const { rows, total, more, error } = useRows(answer, chosen, changes), waiting = report.waiting ?? 0;
-  const shared = useMemo(() => sharedWait(rows), [rows]), columns = useMemo(() => columnsOf(shared), [shared]);
+  const shared = useMemo(() => sharedWait(rows), [rows]), columns = useMemo(() => columnsOf(shared), [shared]), sentence = outcome(report);
+  const asNow = <><b>{waiting.toLocaleString("en")}</b><span>waiting as before</span></>;
   return (
     <>
-      <h2>What would happen</h2>
       <div class="totals">
         {happens.map((t) => (
           <button key={t} type="button" class={`total ${transitions[t].kind}`} title={transitions[t].text} aria-pressed={chosen === t} onClick={() => setOnly(chosen === t ? undefined : t)}>
             <b>{report.totals?.[t]?.toLocaleString("en")}</b>{transitions[t].title}
           </button>
         ))}
-        {waiting > 0 && <span class="total waiting" title={asBefore(waiting)}><b>{waiting.toLocaleString("en")}</b>waiting as before</span>}
+        {waiting > 0 && (awaited !== undefined
+          ? <a class="total waiting" title={`${asBefore(waiting)} The plan of ${awaited} lists what waits now.`} href={`#/plan?${query({ name: awaited })}`}>{asNow}</a>
+          : <span class="total" title={asBefore(waiting)}>{asNow}</span>)}
         <span class="total"><b>{report.unchanged.toLocaleString("en")}</b>unchanged</span>
       </div>
+      {sentence !== undefined && <p>{sentence}</p>}
       {report.findings?.map((f) => <Note key={f.message} kind={f.error ? "error" : "warning"} text={`${f.object}: ${f.message}`} />)}
       {report.rules && report.rules.length > 1 && (
         <ul class="facts">{report.rules.map((r) => <li key={`${r.policy} ${r.rule}`}>{r.policy}: the rule {r.rule} decides {count(r.after, "object")}{r.before !== r.after && ` (before: ${r.before})`}</li>)}</ul>
       )}
-      {happens.length === 0 && <p>{waiting > 0 ? `Nothing would change: ${asBefore(waiting)}` : "Nothing would happen to any workload."}</p>}
       <Commands of={answer} />
       {error !== "" && <Note kind="error" text={error} />}
       <Flows flows={answer.flows} />
@@ -397,6 +446,7 @@ function Commands({ of: answer }: { of: WhatifView }) {
       <h2>Make the change</h2>
       <p>The console changes nothing. The first command predicts the same; the others make the change.</p>
       {answer.commands.map((text) => <Command key={text} text={text} />)}
+      {answer.approvals?.map((a) => <div key={a.command}><p>{`${count(a.objects, "move")} then ${a.objects === 1 ? "waits" : "wait"} for an approval:`}</p><Command text={a.command} /></div>)}
     </>
   );
 }

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { get, query } from "../api";
-import { Badge, ClusterLink, ClusterNames, Command, Joined, Lines, More, Note, PolicyLink, Select, Waiting, WorkloadLink } from "../components/basics";
+import { Badge, ClusterLink, ClusterNames, Command, Joined, Lines, More, Note, PolicyLink, Select, Waiting, WhatIfLink, WorkloadLink } from "../components/basics";
 import { KeyValue } from "../components/Change";
 import { type Column, Table } from "../components/Table";
 import { useData } from "../hooks";
@@ -252,9 +252,9 @@ function Candidates({ title, of, object, places, policies }: {
   );
 }
 
-/** WhatIf leads to the form that changes labels of a cluster. */
+/** WhatIf leads to the form that changes a cluster. */
 function WhatIf({ cluster }: { cluster: string }) {
-  return <small><a href={`#/playground?${query({ cluster })}`} aria-label={`What if a label of ${cluster} changes?`} title={`What if a label of ${cluster} changes?`}>What if</a></small>;
+  return <small><WhatIfLink cluster={cluster} aria-label={`What if ${cluster} changes?`} title={`What if ${cluster} changes?`}>What if</WhatIfLink></small>;
 }
 
 /** Reason shows why a cluster or node is not chosen. */
