@@ -223,6 +223,7 @@ func TestPlaygroundEdits(t *testing.T) {
 func (c *chromium) testLabels() {
 	c.t.Helper()
 	region := "document.querySelector('[aria-label=\"The value of the label region\"]')"
+	evaluate[any](c, "document.activeElement.blur()")
 	c.focusOn(region)
 	// Typing replaces the value.
 	c.write("us")
@@ -373,7 +374,8 @@ func (c *chromium) testTotals() {
 func TestWhatIfLink(t *testing.T) {
 	c := openConsole(t, config(static(t, clusters+policies+workloads+quotas)))
 	region := "document.querySelector('[aria-label=\"The value of the label region\"]')"
-	c.visit("#/playground?cluster=eu-1", "document.activeElement === "+region)
+	c.visit("#/playground?cluster=eu-1", "document.activeElement.matches('[data-read] input')")
+	c.focusOn(region)
 	c.write("us")
 	line := "document.querySelector('.tried')?.innerText.replaceAll('×', '').replace(/\\s+/g, ' ').replace(/ (?=,| and)/g, '')"
 	c.await(line + " === 'If eu-1 has region=us (was eu) Undo all'")

@@ -30,10 +30,13 @@ export function Flows({ flows }: { flows: readonly Flow[] | null }) {
       <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`Flows of workloads between clusters: ${text}`}>
         <text class="side" x={labels + 12} y={12} text-anchor="end">leave</text>
         <text class="side" x={width - labels - 12} y={12}>come to</text>
-        {graph.links.map((band) => (
-          <path key={`${band.from} ${band.to} ${band.pending} ${band.planned}`} class={`band ${kindOf(band)}`} d={pathOf(band) ?? ""} stroke-width={Math.max(2, band.width ?? 0)}>
-            <title>{`${count(band.value, "workload")}: ${band.from || "no other cluster"} → ${band.to || "no other cluster"}${band.pending ? ", waiting" : ""}${band.planned ? ", which wait already to leave it" : ""}`}</title>
-          </path>
+        {[...graph.links].sort((a, b) => b.value - a.value).map((band) => (
+          <g key={`${band.from} ${band.to} ${band.pending} ${band.planned}`}>
+            <path class="edge" d={pathOf(band) ?? ""} stroke-width={Math.max(2, band.width ?? 0) + 2} />
+            <path class={`band ${kindOf(band)}`} d={pathOf(band) ?? ""} stroke-width={Math.max(2, band.width ?? 0)}>
+              <title>{`${count(band.value, "workload")}: ${band.from || "no other cluster"} → ${band.to || "no other cluster"}${band.pending ? ", waiting" : ""}${band.planned ? ", which wait already to leave it" : ""}`}</title>
+            </path>
+          </g>
         ))}
         {graph.nodes.map((end) => {
           const x0 = end.x0 ?? 0, x1 = end.x1 ?? 0, y0 = end.y0 ?? 0, y1 = end.y1 ?? 0;

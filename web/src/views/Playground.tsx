@@ -249,7 +249,7 @@ function Sentence({ changes, before, tried, change }: { changes: Changes; before
     <p class="tried">
       {"If "}
       {parts.map(({ text, undo }, i) => (
-        <span key={i}>{i > 0 && (i === parts.length - 1 ? " and " : ", ")}<b>{text}</b> <button type="button" aria-label={`Take back: ${text}`} title="Take it back" onClick={() => change(undo)}>×</button></span>
+        <span key={i}>{i > 0 && (i === parts.length - 1 ? " and " : ", ")}<b>{text}</b>{"\u00a0"}<button type="button" aria-label={`Take back: ${text}`} title="Take it back" onClick={() => change(undo)}>×</button></span>
       ))}
       <button type="button" class="undo" onClick={() => change({ set: [], remove: [], text: tried.original })}>Undo all</button>
     </p>
