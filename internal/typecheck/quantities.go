@@ -55,9 +55,9 @@ var operands = func() *ast.Builtin {
 }()
 
 // quantities returns findings about comparisons by order in which an operand is a quantity, which is text, or a text that is compared with
-// that of a number, for at least one of the matched kinds. It also finds the maximum and minimum of quantities, and members of them that are
-// taken by their position in order. If byKind is true, the policy tests the kind of its input, so that a comparison
-// may be made for some kinds only: the operand must then be a quantity for all of them.
+// that of a number, for at least one of the matched kinds. It also finds the maximum and minimum of quantities, and members of them that
+// are taken by their position in order. If byKind is true, the policy tests the kind of its input, so that a comparison may be made for
+// some kinds only: the operand must then be a quantity for all of them.
 func quantities(in Input, source *ast.Module, byKind bool) []Finding {
 	if !orders(source) {
 		return nil
