@@ -498,6 +498,19 @@ func (n nodesOf) ExtendedResources(ctx context.Context) (names []string, ok bool
 	return watches.ExtendedResourcesOf(nodes), len(nodes) > 0, err
 }
 
+// capacityOf implements quotaspec.Capacity.
+type capacityOf struct{ simulation.Cluster }
+
+// All returns the CPU and memory that all clusters and nodes have together.
+func (c capacityOf) All(ctx context.Context) (corev1.ResourceList, error) {
+	clusters, _, err := clustersOf{c.Cluster}.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := nodesOf{c.Cluster}.All(ctx)
+	return watches.CapacityOf(slices.Concat(clusters, nodes)), err
+}
+
 // scalesOf implements policyvalidator.Scales.
 type scalesOf struct{ simulation.Cluster }
 

@@ -59,7 +59,7 @@ func completeQuotaSpecs(ctx context.Context, cluster simulation.Cluster, options
 	if namespaces := (namespacesOf{cluster}); namespaces.known(ctx) {
 		out.Namespaces = namespaces
 	}
-	out.Nodes, out.Classes = nodesOf{cluster}, priorityClassesOf(cluster)
+	out.Nodes, out.Capacity, out.Classes = nodesOf{cluster}, capacityOf{cluster}, priorityClassesOf(cluster)
 	out.StorageClasses = namesOf{cluster: cluster, resource: storagev1.SchemeGroupVersion.WithResource("storageclasses")}
 	out.VolumeAttributesClasses = namesOf{cluster: cluster, resource: storagev1.SchemeGroupVersion.WithResource("volumeattributesclasses")}
 	out.Live = quotasOf{cluster: cluster}

@@ -76,6 +76,12 @@ type Nodes interface {
 	ExtendedResources(ctx context.Context) (names []string, ok bool, err error)
 }
 
+// Capacity reads what pods can request of all clusters and nodes together.
+type Capacity interface {
+	// All returns the amounts of CPU and memory. One that is not known of each cluster and node is missing.
+	All(ctx context.Context) (corev1.ResourceList, error)
+}
+
 // Deps holds the dependencies of a Controller.
 type Deps struct {
 	Client     client.Client // Reads from a cache, and writes.
@@ -95,6 +101,8 @@ type Deps struct {
 	// Nodes reads the nodes. If it is nil, the controller does not check whether nodes have the extended resources that quotas and
 	// LimitedResources name.
 	Nodes Nodes
+	// Capacity reads what clusters and nodes have. If it is nil, the controller does not compare amounts with it.
+	Capacity Capacity
 	// OwnNamespace is Berth's own namespace, in which nothing is counted. It is empty if there is none.
 	OwnNamespace string
 }
@@ -114,6 +122,8 @@ type Controller struct {
 	written map[quota.Key]time.Time
 	// resources are the extended resources of nodes, as they were last read.
 	resources nodeResources
+	// capacity is what clusters and nodes had when they were last read.
+	capacity knownCapacity
 }
 
 // New returns a controller.
@@ -248,12 +258,19 @@ func (c *Controller) listQuotas(ctx context.Context, namespace string) ([]placem
 	for i := range scoped.Items {
 		out = append(out, &scoped.Items[i])
 	}
-	cluster := &placementv1.ClusterScopedQuotaList{}
-	if err := c.Client.List(ctx, cluster, client.UnsafeDisableDeepCopy); err != nil {
+	cluster, err := c.listClusterQuotas(ctx)
+	return append(out, cluster...), err
+}
+
+// listClusterQuotas returns all ClusterScopedQuotas. The caller must not change them.
+func (c *Controller) listClusterQuotas(ctx context.Context) ([]placementv1.Quota, error) {
+	list := &placementv1.ClusterScopedQuotaList{}
+	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	for i := range cluster.Items {
-		out = append(out, &cluster.Items[i])
+	out := make([]placementv1.Quota, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
 	}
 	return out, nil
 }
@@ -433,7 +450,11 @@ func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected se
 		}
 		out.NoNamespaces = len(selected) == 0
 	}
-	out.Doubts = c.Evaluators.ImplausibleAmounts(q.QuotaSpec())
+	unreached, err := c.unreached(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out.Doubts = slices.Concat(c.Evaluators.ImplausibleAmounts(q.QuotaSpec()), c.beyondCapacity(ctx, q.QuotaSpec()), unreached)
 	if out.Impossible == "" {
 		out.Impossible = c.Evaluators.CheckScopes(q.QuotaSpec()).CountsNothing
 	}
@@ -452,6 +473,23 @@ func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected se
 	}
 	out.AbsentResources = c.absentResources(ctx, extended, func(known, name string) bool { return known == name })
 	return out, c.unknownClasses(ctx, q.QuotaSpec(), out)
+}
+
+// unreached returns messages about amounts of a quota that other quotas keep the usage from reaching.
+func (c *Controller) unreached(ctx context.Context, q placementv1.Quota) ([]string, error) {
+	if q.GetNamespace() == "" {
+		others, err := c.listClusterQuotas(ctx)
+		return quota.Unreached(q, others, nil), err
+	}
+	others, err := c.listQuotas(ctx, q.GetNamespace())
+	if err != nil || len(others) < 2 {
+		return nil, err
+	}
+	namespace := watches.NewNamespace()
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: q.GetNamespace()}, namespace); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return quota.Unreached(q, others, namespace.GetLabels()), nil
 }
 
 // unknownClasses adds to out the classes that a quota names and that do not exist.

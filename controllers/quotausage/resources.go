@@ -22,7 +22,11 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/quota"
 )
 
 // resourcesPeriod is how old the known extended resources of nodes may be. Quotas are counted again with each change of what they count,
@@ -61,4 +65,31 @@ func (c *Controller) absentResources(ctx context.Context, names []string, has fu
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(r.names, func(resource string) bool { return has(resource, name) })
 	})
+}
+
+// knownCapacity is what clusters and nodes had for pods when they were last read.
+type knownCapacity struct {
+	mu   sync.Mutex
+	all  corev1.ResourceList
+	read time.Time // When they were last read; zero for never.
+}
+
+// beyondCapacity returns messages about amounts that are much more than all clusters and nodes have. It reads these only for large amounts.
+func (c *Controller) beyondCapacity(ctx context.Context, spec *placementv1.QuotaSpec) []string {
+	if c.Capacity == nil || len(quota.LargeRequests(spec)) == 0 {
+		return nil
+	}
+	k := &c.capacity
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.read.IsZero() || c.Clock.Since(k.read) >= resourcesPeriod {
+		if all, err := c.Capacity.All(ctx); err != nil {
+			// It only explains a condition. What was known stays.
+			ctrllog.FromContext(ctx).V(1).Info("cannot read the resources of clusters and nodes", "error", err.Error())
+		} else {
+			k.all = all
+		}
+		k.read = c.Clock.Now()
+	}
+	return c.Evaluators.BeyondCapacity(spec, k.all)
 }

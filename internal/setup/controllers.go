@@ -147,6 +147,7 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 		Classes:        &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
 		StorageClasses: &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.StorageClass},
 		Nodes:          &watches.Nodes{Client: base.served.dynamic},
+		Capacity:       capacity(base, evaluation),
 	})
 	configurations.SubscribeQuotas(usage.WebhookStateChanged)
 	evaluation.catalog.Subscribe(usage.ServedChanged)

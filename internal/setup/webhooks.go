@@ -105,10 +105,18 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 		Classes:                 &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
 		StorageClasses:          &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.StorageClass},
 		Nodes:                   &watches.Nodes{Client: base.served.dynamic},
+		Capacity:                capacity(base, evaluation),
 		VolumeAttributesClasses: &watches.Classes{Reader: base.mgr.GetAPIReader(), Kind: watches.VolumeAttributesClass},
 		OwnNamespace:            base.options.exemptNamespace(), Decoder: admission.NewDecoder(base.mgr.GetScheme()),
 		Live: base.mgr.GetAPIReader(), Cache: base.mgr.GetClient(),
 	}))
+}
+
+// capacity returns the reader of what all clusters and nodes have together.
+func capacity(base *base, evaluation *evaluation) *watches.Capacity {
+	return &watches.Capacity{
+		Clusters: &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog}, Nodes: &watches.Nodes{Client: base.served.dynamic},
+	}
 }
 
 // cheap returns a handler that refuses objects that would take very long to decode. The API server sends no such object, but another client

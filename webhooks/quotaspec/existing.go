@@ -36,9 +36,9 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=limitranges;resourcequotas,verbs=list
 
-// WarningsOfExisting returns warnings about existing objects that conflict with an enforced quota: ResourceQuotas that limit the same, pods
-// that could not be created again because they do not state what the quota limits, and more usage than the quota admits. It returns none
-// for objects that Berth may not list, and none if object is no quota.
+// WarningsOfExisting returns warnings about existing objects that conflict with an enforced quota: ResourceQuotas and quotas that limit the
+// same, pods that could not be created again because they do not state what the quota limits, and more usage than the quota admits. It
+// returns none for objects that Berth may not list, and none if object is no quota.
 //
 // It lists objects of the API server, so call it only for a new quota. The API server repeats an update, with its webhooks, until no charge
 // has written the quota's status meanwhile: under load, a slow webhook would make it fail.
@@ -71,7 +71,28 @@ func (h *Handler) WarningsOfExisting(ctx context.Context, object client.Object) 
 	}
 	options := []client.ListOption{client.InNamespace(q.GetNamespace()), client.Limit(maxListed)}
 	return slices.Concat(h.warnOfResourceQuotas(ctx, q.QuotaSpec(), counted, options), h.warnOfPods(ctx, q.QuotaSpec(), counted, options),
-		h.warnOfUsage(q, h.usageBySiblings(ctx, q)))
+		h.warnOfUsage(q, h.usageBySiblings(ctx, q)), h.warnOfUnreached(ctx, q))
+}
+
+// warnOfUnreached warns of amounts that other quotas keep the usage from reaching.
+func (h *Handler) warnOfUnreached(ctx context.Context, q placementv1.Quota) []string {
+	if h.Namespaces == nil {
+		return nil
+	}
+	all, err := h.Namespaces.All(ctx)
+	if err != nil {
+		return nil
+	}
+	quotas, err := h.holding(ctx, q)
+	if err != nil {
+		return nil
+	}
+	for name, of := range all {
+		if name == q.GetNamespace() {
+			return quota.Unreached(q, quotas.in(name, of), of)
+		}
+	}
+	return quota.Unreached(q, slices.Concat(quotas.scoped[q.GetNamespace()], quotas.cluster), nil)
 }
 
 // warnOfUsage warns of amounts in spec.hard of an enforced quota that are less than what is used now, unless they are implausible by

@@ -100,6 +100,31 @@ func TestWarningsOfExisting(t *testing.T) {
 	}
 }
 
+// TestUnreached checks that amounts above those of another quota that counts the same are found.
+func TestUnreached(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := placementv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		object(t, scheme, "ScopedQuota", "few", "{hard: {pods: 120}}"),
+		object(t, scheme, "ClusterScopedQuota", "all", "{hard: {services: 10}, namespaceSelector: {matchLabels: {team: retail}}}"),
+	).Build()
+	h := &quotaspec.Handler{Evaluators: quota.NewEvaluators(clock.RealClock{}, quota.Devices{}), Namespaces: world{}, Live: live}
+	for spec, want := range map[string]string{
+		"{hard: {pods: 500}}":                 "spec.hard[pods]: 500 is never reached: ScopedQuota few counts the same objects, too, and admits only 120",
+		"{hard: {services: 20}}":              "spec.hard[services]: 20 is never reached: ClusterScopedQuota all counts",
+		"{hard: {pods: 100, services: 5}}":    "",
+		"{hard: {pods: 500}, mode: Warn}":     "",
+		"{hard: {configmaps: 9, secrets: 9}}": "",
+	} {
+		got := h.WarningsOfExisting(t.Context(), object(t, scheme, "ScopedQuota", "q", spec))
+		if joined := strings.Join(got, "; "); len(got) > 1 || (joined == "") != (want == "") || !strings.Contains(joined, want) {
+			t.Errorf("%s: warnings %q, want %q", spec, got, want)
+		}
+	}
+}
+
 // TestUpdatesListNothing checks that only the webhook of a new quota lists pods and ResourceQuotas.
 func TestUpdatesListNothing(t *testing.T) {
 	for operation, want := range map[admissionv1.Operation]int{admissionv1.Create: 3, admissionv1.Update: 0} {

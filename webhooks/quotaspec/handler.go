@@ -65,6 +65,12 @@ type Nodes interface {
 	ExtendedResources(ctx context.Context) (names []string, ok bool, err error)
 }
 
+// Capacity reads what pods can request of all clusters and nodes together.
+type Capacity interface {
+	// All returns the amounts of CPU and memory. One that is not known of each cluster and node is missing.
+	All(ctx context.Context) (corev1.ResourceList, error)
+}
+
 // Classes lists the classes of one kind, such as PriorityClass or StorageClass.
 type Classes interface {
 	// Names returns the names of all classes.
@@ -87,6 +93,8 @@ type Handler struct {
 	StorageClasses, VolumeAttributesClasses Classes
 	// Nodes reads the nodes. If it is nil, it is not checked whether nodes have the extended resources that quotas and LimitedResources name.
 	Nodes Nodes
+	// Capacity reads what clusters and nodes have. If it is nil, amounts are not compared with it.
+	Capacity Capacity
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is counted. It is empty if there is
 	// none.
 	OwnNamespace string
@@ -199,7 +207,7 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 	}) {
 		out = append(out, h.warnOfType(ctx, t, fmt.Sprintf("spec.hard[%s]: ", types[t][0]), "nothing is counted until the API server does", quota.SuggestCounted)...)
 	}
-	out = append(out, h.Evaluators.ImplausibleAmounts(spec)...)
+	out = slices.Concat(out, h.Evaluators.ImplausibleAmounts(spec), h.warnOfCapacity(ctx, spec))
 	scoping := h.Evaluators.CheckScopes(spec)
 	out = append(out, scoping.Uncounted...)
 	if scoping.CountsNothing != "" && !slices.Contains(out, scoping.CountsNothing) {
@@ -215,6 +223,18 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 		out = append(out, h.warnOfClasses(ctx, spec.ScopeSelector.MatchExpressions, "spec.scopeSelector")...)
 	}
 	return out
+}
+
+// warnOfCapacity warns about amounts that are much more than all clusters and nodes have. It reads these only for large amounts.
+func (h *Handler) warnOfCapacity(ctx context.Context, spec *placementv1.QuotaSpec) []string {
+	if h.Capacity == nil || len(quota.LargeRequests(spec)) == 0 {
+		return nil
+	}
+	capacity, err := h.Capacity.All(ctx)
+	if err != nil {
+		return []string{fmt.Sprintf("spec.hard: cannot compare the amounts with those of clusters and nodes: %v", err)}
+	}
+	return h.Evaluators.BeyondCapacity(spec, capacity)
 }
 
 // suggestLimited suggests which served type is probably meant by t, for appending to a message; "" for none.
