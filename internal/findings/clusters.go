@@ -50,10 +50,14 @@ func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Mod
 		"as in clusters := {\"eu-1\"}, or remove spec.clusters")}
 }
 
-// findingsOfUnready finds spec.clusters.leaveUnreadyAfter in a policy of which each rule for clusters requires that they are ready, so that
-// objects leave others at once.
+// findingsOfUnready finds spec.clusters.leaveUnreadyAfter in a policy that leaves existing objects where they are, and in one of which each
+// rule for clusters requires that they are ready, so that objects leave others at once.
 func findingsOfUnready(spec placementv1.PlacementPolicySpec) []Finding {
 	limit := spec.Clusters.LeaveUnreadyAfter
+	if limit != nil && spec.Remediation.Mode == placementv1.RemediationNewOnly {
+		return []Finding{advice("spec.clusters.leaveUnreadyAfter has no effect with remediation.mode: NewOnly, which leaves existing objects where they are, and " +
+			"new ones are never placed in a cluster that is not ready. Set another mode, such as Automatic, or remove leaveUnreadyAfter")}
+	}
 	if limit == nil || limit.Duration == 0 || len(spec.Rules) == 0 {
 		return nil
 	}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
@@ -94,7 +95,23 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 		out = append(out, advice("spec.remediation.blastRadius.minObjects has no effect: with percent: 100, remediation never pauses. "+
 			"Lower percent, or remove minObjects"))
 	}
-	return append(out, findingsOfWindows(r.Windows)...)
+	return slices.Concat(out, findingsOfStageFailures(spec), findingsOfWindows(r.Windows))
+}
+
+// findingsOfStageFailures finds pauseAfterFailures of stages in a policy that does not evaluate existing objects, so that none fails.
+func findingsOfStageFailures(spec placementv1.PlacementPolicySpec) []Finding {
+	mode := spec.Remediation.Mode
+	if spec.Rollout == nil || mode != placementv1.RemediationNewOnly && mode != placementv1.RemediationOff {
+		return nil
+	}
+	var out []Finding
+	for i, s := range spec.Rollout.Stages {
+		if s.PauseAfterFailures != nil && *s.PauseAfterFailures != intstr.FromInt32(placementv1.DefaultStagePauseAfterFailures) {
+			out = append(out, advice("%s has no effect with remediation.mode: %s: no object fails, because existing objects are not evaluated. Set another mode, "+
+				"such as Manual, or hold the stage by soak or approval", specPath.Child("rollout", "stages").Index(i).Child("pauseAfterFailures"), mode))
+		}
+	}
+	return out
 }
 
 // maxPercent is the percentage that disables the blast radius.

@@ -86,3 +86,18 @@ func TestGroup(t *testing.T) {
 		t.Errorf("without policies: got %+v", got)
 	}
 }
+
+// TestStageFailures checks in which modes pauseAfterFailures of a stage has no effect.
+func TestStageFailures(t *testing.T) {
+	for mode, want := range map[placementv1.RemediationMode]string{
+		placementv1.RemediationNewOnly: "spec.rollout.stages[1].pauseAfterFailures has no effect with remediation.mode: NewOnly: no object fails",
+		placementv1.RemediationOff:     "spec.rollout.stages[1].pauseAfterFailures has no effect with remediation.mode: Off",
+		placementv1.RemediationManual:  "", "": "",
+	} {
+		spec := placementv1.PlacementPolicySpec{Rollout: decoded[*placementv1.PolicyRollout](t, "stages: [{name: a, pauseAfterFailures: 1}, {name: b, pauseAfterFailures: 5}, {name: c}]")}
+		spec.Remediation.Mode = mode
+		if got := findingsOfStageFailures(spec); !finds(got, want) {
+			t.Errorf("%s: got %+v, want %q", mode, got, want)
+		}
+	}
+}

@@ -62,17 +62,21 @@ func TestUnready(t *testing.T) {
 	for name, test := range map[string]struct {
 		rules []string
 		limit string
+		mode  placementv1.RemediationMode
 		want  string
 	}{
-		"Ready":     {[]string{ready}, "10m", want},
-		"Both":      {[]string{ready, "deny: no"}, "10m", want},
-		"Other":     {[]string{ready, "limit: 1"}, "10m", ""},
-		"AtOnce":    {[]string{ready}, "0s", ""},
-		"NotReady":  {[]string{"require: [{field: ready, operator: In, values: ['false']}]"}, "10m", ""},
-		"NoLimit":   {[]string{ready}, "", ""},
-		"NoCluster": {[]string{"limit: 1"}, "10m", ""},
+		"Ready":     {[]string{ready}, "10m", "", want},
+		"Both":      {[]string{ready, "deny: no"}, "10m", "", want},
+		"Other":     {[]string{ready, "limit: 1"}, "10m", "", ""},
+		"AtOnce":    {[]string{ready}, "0s", "", ""},
+		"NotReady":  {[]string{"require: [{field: ready, operator: In, values: ['false']}]"}, "10m", "", ""},
+		"NoLimit":   {[]string{ready}, "", "", ""},
+		"NewOnly":   {[]string{"limit: 1"}, "10m", placementv1.RemediationNewOnly, "spec.clusters.leaveUnreadyAfter has no effect with remediation.mode: NewOnly"},
+		"Off":       {[]string{"limit: 1"}, "10m", placementv1.RemediationOff, ""},
+		"Manual":    {[]string{"limit: 1"}, "10m", placementv1.RemediationManual, ""},
+		"NoCluster": {[]string{"limit: 1"}, "10m", "", ""},
 	} {
-		spec := placementv1.PlacementPolicySpec{Clusters: &placementv1.ClustersRule{}}
+		spec := placementv1.PlacementPolicySpec{Clusters: &placementv1.ClustersRule{}, Remediation: placementv1.Remediation{Mode: test.mode}}
 		for _, rule := range test.rules {
 			spec.Rules = append(spec.Rules, ruleFrom(t, rule))
 		}

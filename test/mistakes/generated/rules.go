@@ -81,7 +81,14 @@ func (g *generator) clusterRules() string {
 		}
 		spec = append(spec, pick(g, []string{"", "", "clusters: {developerChoice: Override" + unready + "}", "clusters: {onEmpty: Clear}"}))
 	}
-	return policy(append(spec, g.existing(enforced, reports || !gives, false), chain)...)
+	existing := g.existing(enforced, reports || !gives, false)
+	if strings.Contains(existing, `mode: "NewOnly"`) {
+		// Existing objects never leave their clusters.
+		for i := range spec {
+			spec[i] = strings.Replace(spec[i], ", leaveUnreadyAfter: 10m", "", 1)
+		}
+	}
+	return policy(append(spec, existing, chain)...)
 }
 
 // delivery returns spec.delivery to the system of the clusters, and whether that reports where objects run.
