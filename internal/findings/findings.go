@@ -257,6 +257,8 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		findingsOfOptional(ctx, spec, m, m.Served(f.Catalog.Served())), findingsOfConditions(ctx, spec, m.Served(f.Catalog.Served())),
 		f.findingsOfObjects(ctx, spec, m), f.findingsOfTypeNames(spec, m),
 		f.findingsOfMissingValues(ctx, p.Name, spec, m), f.findingsOfOthers(ctx, p.Name, spec),
+		f.findingsOfTogether(ctx, p.Name, spec),
+		findingsOfExemptions(spec, m),
 		findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec), findingsOfGeneratedNames(spec, m), f.findingsOfUsers(ctx, spec, module))
 	if f.Objects != nil {
 		// Of files, all policies are known.
