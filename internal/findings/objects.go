@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -80,13 +81,18 @@ func (f *Finder) findingsOfObjects(ctx context.Context, spec placementv1.Placeme
 			out = append(out, known.findingsOfExpression(rule.When.Expression, at.Child("when", "expression"), none)...)
 		}
 		if rule.When != nil && !slices.ContainsFunc(matched, func(o *unstructured.Unstructured) bool { return mayApply(rule.When, o) }) {
-			out = append(out, known.findingsOfWhen(rule.When, at.Child("when"), fmt.Sprintf("so that rule %s applies to none", rule.Name))...)
+			none := fmt.Sprintf("so that rule %s applies to none", rule.Name)
+			found := known.findingsOfWhen(rule.When, at.Child("when"), none)
+			if len(found) == 0 {
+				found = findingsOfBoth(rule.When, matched, at.Child("when"), none)
+			}
+			out = append(out, found...)
 		}
 		for j, q := range rule.Require {
-			out = append(out, known.findingsOfValueFrom(q.ValueFrom, at.Child("require").Index(j).Child("valueFrom"), len(matched))...)
+			out = append(out, known.findingsOfValueFrom(q.ValueFrom, at.Child("require").Index(j).Child("valueFrom"), matched)...)
 		}
 		for j, p := range rule.Prefer {
-			out = append(out, known.findingsOfValueFrom(p.ValueFrom, at.Child("prefer").Index(j).Child("valueFrom"), len(matched))...)
+			out = append(out, known.findingsOfValueFrom(p.ValueFrom, at.Child("prefer").Index(j).Child("valueFrom"), matched)...)
 		}
 	}
 	return out
@@ -253,8 +259,32 @@ func (k objectKeys) keyOfValue(document string, values []string) (key, value str
 	return "", ""
 }
 
-// findingsOfValueFrom finds a label or annotation that none of n objects has, so that each gets the default value.
-func (k objectKeys) findingsOfValueFrom(v *placementv1.ObjectValue, at *field.Path, n int) []Finding {
+// findingsOfBoth finds labels in a condition that many objects have, each of them, although no object has all of them. none is a clause about
+// what follows. Conditions that do not only require labels may be for other objects.
+func findingsOfBoth(when *placementv1.RuleCondition, objects []*unstructured.Unstructured, at *field.Path, none string) []Finding {
+	s := when.ObjectSelector
+	if s == nil || len(s.MatchLabels) < 2 || len(s.MatchExpressions)+len(when.Annotations) > 0 || when.NamespaceSelector != nil || when.Expression != "" {
+		return nil
+	}
+	var texts []string
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		having := 0
+		for _, o := range objects {
+			if value, has := o.GetLabels()[key]; has && value == s.MatchLabels[key] {
+				having++
+			}
+		}
+		if having < manyObjects {
+			return nil
+		}
+		texts = append(texts, fmt.Sprintf("%d have %s=%s", having, key, s.MatchLabels[key]))
+	}
+	return []Finding{advice("%s: no matched object has all of these labels now, %s: %s. For objects with one of them, write a rule for each",
+		at.Child("objectSelector", "matchLabels"), none, strings.Join(texts, ", "))}
+}
+
+// findingsOfValueFrom finds a label or annotation that none of the objects has, so that each gets the default value.
+func (k objectKeys) findingsOfValueFrom(v *placementv1.ObjectValue, at *field.Path, objects []*unstructured.Unstructured) []Finding {
 	if v == nil || v.Default == nil {
 		return nil
 	}
@@ -268,12 +298,12 @@ func (k objectKeys) findingsOfValueFrom(v *placementv1.ObjectValue, at *field.Pa
 	}
 	text := absent.Any("matched object", nounOf(*v), fmt.Sprintf("so that each gets the default %q", *v.Default))
 	_, elsewhere := k[other][key]
-	switch near := k.similar(document, key); {
+	switch near := cmp.Or(k.similar(document, key), longerOrShorter(document, key, objects)); {
 	case elsewhere:
 		text += fmt.Sprintf("; did you mean %s: %s?", documents[other], key)
 	case near != "":
 		text += fmt.Sprintf("; did you mean %q?", near)
-	case n < allObjects:
+	case len(objects) < allObjects:
 		return nil
 	}
 	return []Finding{advice("%s: %s", at, text)}
@@ -283,6 +313,33 @@ func (k objectKeys) findingsOfValueFrom(v *placementv1.ObjectValue, at *field.Pa
 func (k objectKeys) similar(document, key string) string {
 	known := slices.Sorted(maps.Keys(k[document]))
 	return cmp.Or(misspelt(key, known), similarLabel(key, known))
+}
+
+// longerOrShorter returns the label or annotation that many objects have whose name has all words of the name of a key, or the other way
+// around, and the same prefix; "" if there is none, or several. A single word is part of many names.
+func longerOrShorter(document, key string, objects []*unstructured.Unstructured) string {
+	prefix, name := splitLabel(key)
+	wordsOf := func(name string) sets.Set[string] {
+		return sets.New(strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune("-_.", r) })...)
+	}
+	words, having := wordsOf(name), map[string]int{}
+	for _, o := range objects {
+		of := o.GetLabels()
+		if document == fieldAnnotations {
+			of = o.GetAnnotations()
+		}
+		for other := range of {
+			p, n := splitLabel(other)
+			if own := wordsOf(n); prefix != "" && p == prefix && words.Intersection(own).Len() >= 2 && (words.IsSuperset(own) || own.IsSuperset(words)) {
+				having[other]++
+			}
+		}
+	}
+	maps.DeleteFunc(having, func(_ string, n int) bool { return n < manyObjects })
+	if len(having) != 1 {
+		return ""
+	}
+	return slices.Collect(maps.Keys(having))[0]
 }
 
 // annotationSelector returns requirements on annotations as a label selector, to compare them as such; nil if there are none.

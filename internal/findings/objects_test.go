@@ -53,8 +53,9 @@ func TestObjects(t *testing.T) {
 				o := &unstructured.Unstructured{}
 				o.SetNamespace("shop")
 				o.SetName(fmt.Sprintf("web-%d", i))
-				o.SetLabels(map[string]string{"app": "checkout", "example.com/residency": "eu"})
-				o.SetAnnotations(map[string]string{"example.com/eu-required": "true", "example.com/level": "3", "example.com/long": strings.Repeat("x", 100)})
+				o.SetLabels(map[string]string{"app": "checkout", "example.com/residency": "eu", []string{"even", "odd"}[i%2]: "true"})
+				o.SetAnnotations(map[string]string{"example.com/eu-required": "true", "example.com/level": "3", "example.com/long": strings.Repeat("x", 100),
+					"example.com/pci-compliance-level": "3"})
 				out = append(out, o)
 			}
 			return out, nil
@@ -102,11 +103,24 @@ func TestObjects(t *testing.T) {
 		"ExpressionThatExempts": {nil, `when: {expression: "object.metadata.labels['example.com/residency'] != 'EU'"}`, 5, ""},
 		"ExpressionOfValue":     {nil, `when: {expression: "object.metadata.labels['example.com/residency'] in ['EU', 'eu']"}`, 5, ""},
 
-		"ValueFrom":           {nil, fmt.Sprintf(valueFrom, "annotation: example.com/level"), 5, ""},
-		"MisspeltValueFrom":   {nil, fmt.Sprintf(valueFrom, "annotation: example.com/levell"), 5, `spec.rules[0].require[0].valueFrom: no matched object has the annotation example.com/levell now, so that each gets the default "0"; did you mean "example.com/level"?`},
-		"ValueFromLabel":      {nil, fmt.Sprintf(valueFrom, "label: example.com/level"), 5, `no matched object has the label example.com/level now, so that each gets the default "0"; did you mean annotation: example.com/level?`},
-		"ValueFromNothing":    {nil, fmt.Sprintf(valueFrom, "label: example.com/team"), 50, `no matched object has the label example.com/team now, so that each gets the default "0"`},
-		"ValueFromOfFew":      {nil, fmt.Sprintf(valueFrom, "label: example.com/team"), 49, ""},
+		"ValueFrom":         {nil, fmt.Sprintf(valueFrom, "annotation: example.com/level"), 5, ""},
+		"MisspeltValueFrom": {nil, fmt.Sprintf(valueFrom, "annotation: example.com/levell"), 5, `spec.rules[0].require[0].valueFrom: no matched object has the annotation example.com/levell now, so that each gets the default "0"; did you mean "example.com/level"?`},
+		"ValueFromLabel":    {nil, fmt.Sprintf(valueFrom, "label: example.com/level"), 5, `no matched object has the label example.com/level now, so that each gets the default "0"; did you mean annotation: example.com/level?`},
+		"ValueFromNothing":  {nil, fmt.Sprintf(valueFrom, "label: example.com/team"), 50, `no matched object has the label example.com/team now, so that each gets the default "0"`},
+		"ValueFromOfFew":    {nil, fmt.Sprintf(valueFrom, "label: example.com/team"), 49, ""},
+		"LongerName": {nil, fmt.Sprintf(valueFrom, "annotation: example.com/pci-level"), 5, `no matched object has the annotation example.com/pci-level now, so that each gets the default "0"; ` +
+			`did you mean "example.com/pci-compliance-level"?`},
+		"OneWord":     {nil, fmt.Sprintf(valueFrom, "annotation: example.com/pci"), 5, ""},
+		"OtherWords":  {nil, fmt.Sprintf(valueFrom, "annotation: example.com/pci-max-level"), 5, ""},
+		"OtherPrefix": {nil, fmt.Sprintf(valueFrom, "annotation: example.org/pci-level"), 5, ""},
+
+		"OneOfBoth": {nil, "when: {objectSelector: {matchLabels: {cost: low, example.com/residency: eu}}}", 5, ""},
+		"EachLabel": {nil, "when: {objectSelector: {matchLabels: {even: 'true', odd: 'true'}}}", 10, "spec.rules[0].when.objectSelector.matchLabels: no matched object has all of " +
+			"these labels now, so that rule a applies to none: 5 have even=true, 5 have odd=true. For objects with one of them, write a rule for each"},
+		"EachLabelOfFew": {nil, "when: {objectSelector: {matchLabels: {even: 'true', odd: 'true'}}}", 9, ""},
+		"AllLabels":      {nil, "when: {objectSelector: {matchLabels: {even: 'true', app: checkout}}}", 10, ""},
+		"AndAnnotations": {nil, "when: {objectSelector: {matchLabels: {even: 'true', odd: 'true'}}, annotations: [{key: example.com/level, operator: Exists}]}", 10, ""},
+
 		"ValueWithoutDefault": {nil, "require: [{label: level, operator: Gte, valueFrom: {label: example.com/team}}]", 5, ""},
 	} {
 		spec := placementv1.PlacementPolicySpec{Rules: []placementv1.Rule{ruleFrom(t, test.rule)}}
