@@ -28,6 +28,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/rules"
 )
 
 // findingsOfReplicas finds spec.delivery.replicas that divides nothing, and that keeps objects from being delivered to Karmada.
@@ -56,6 +57,9 @@ func (f *Finder) findingsOfReplicas(ctx context.Context, spec placementv1.Placem
 	}
 	if by.MinPerCluster != nil && most != 1 {
 		out = append(out, findingsOfMinimum(*by.MinPerCluster, objects, path.Child("minPerCluster"))...)
+		if limit := limitOf(spec.Rules); len(out) == 0 && limit > 1 {
+			out = append(out, findingsOfUnreachedLimit(*by.MinPerCluster, limit, objects, path.Child("minPerCluster"))...)
+		}
 	}
 	return out
 }
@@ -141,4 +145,41 @@ func findingsOfMinimum(minimum int32, objects []replicated, at *field.Path) []Fi
 	}
 	return []Finding{advice("%s: no matched object is divided: none has more than %d replicas, and the first cluster gets at least %d. Set a smaller number",
 		at, largest, minimum)}
+}
+
+// limitOf returns the limit that all rules of a policy have that give clusters; 0 if they have none, or different ones.
+func limitOf(list []placementv1.Rule) (limit int32) {
+	for _, r := range list {
+		if !rules.GivesClusters(r) {
+			continue
+		}
+		if r.Limit == 0 || limit != 0 && r.Limit != limit {
+			return 0
+		}
+		limit = r.Limit
+	}
+	return limit
+}
+
+// findingsOfUnreachedLimit finds a minimum of each cluster with which no matched object is divided among as many clusters as the limit of
+// the rules, and with which most of the objects that could be divided run in a single one. at is the path of the minimum.
+func findingsOfUnreachedLimit(minimum, limit int32, objects []replicated, at *field.Path) []Finding {
+	several := slices.DeleteFunc(slices.Clone(objects), func(o replicated) bool { return o.replicas < 2 })
+	if len(several) < manyObjects {
+		return nil
+	}
+	undivided := 0
+	for _, o := range several {
+		if o.replicas >= int64(minimum)*int64(limit) {
+			return nil
+		}
+		if o.replicas < 2*int64(minimum) {
+			undivided++
+		}
+	}
+	if 2*undivided <= len(several) {
+		return nil
+	}
+	return []Finding{advice("%s: no matched object is divided among %d clusters, as many as the rules give, because none has %d replicas: %d of the %d with several "+
+		"replicas run in a single cluster. Set a smaller number, or a smaller limit", at, limit, minimum*limit, undivided, len(several))}
 }

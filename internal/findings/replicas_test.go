@@ -110,12 +110,18 @@ func TestReplicas(t *testing.T) {
 		"SmallObjects": {one, "limit: 2", "", []int64{2, 1}, ""},
 		"AllClusters":  {one, when, "", []int64{4}, maximum + "Deployment shop/web-0 of 4 replicas can't be delivered"},
 
-		"Undivided":     {few, "limit: 2", "", []int64{1, 2, 3, 4, 25}, undivided},
-		"UndividedFew":  {few, "limit: 2", "", []int64{1, 2, 3, 25}, ""},
-		"Divided":       {few, "limit: 2", "", []int64{1, 2, 3, 4, 26}, ""},
-		"Singles":       {few, "limit: 2", "", []int64{1, 1, 1, 1, 1}, ""},
-		"OneCluster":    {few, "limit: 1", "", []int64{1, 2, 3, 4, 25}, ""},
-		"UnknownNumber": {few, "limit: 2", "", nil, ""},
+		"Undivided":    {few, "limit: 2", "", []int64{1, 2, 3, 4, 25}, undivided},
+		"UndividedFew": {few, "limit: 2", "", []int64{1, 2, 3, 25}, ""},
+		"Divided":      {few, "limit: 2", "", []int64{1, 2, 3, 4, 26}, ""},
+		"Unreached": {"karmada: {}, replicas: {divideBy: Even, minPerCluster: 3}", "limit: 3", "", []int64{2, 3, 4, 4, 5, 6, 1}, "spec.delivery.replicas.minPerCluster: no matched " +
+			"object is divided among 3 clusters, as many as the rules give, because none has 9 replicas: 5 of the 6 with several replicas run in a single cluster"},
+		"OneReaches":     {"karmada: {}, replicas: {divideBy: Even, minPerCluster: 3}", "limit: 3", "", []int64{2, 3, 4, 4, 5, 9}, ""},
+		"MostDivided":    {"karmada: {}, replicas: {divideBy: Even, minPerCluster: 2}", "limit: 4", "", []int64{3, 3, 4, 4, 5, 6}, ""},
+		"SomeLimit":      {"karmada: {}, replicas: {divideBy: Even, minPerCluster: 3}", when, "limit: 3", []int64{2, 3, 4, 4, 5, 6}, ""},
+		"UnreachedByFew": {"karmada: {}, replicas: {divideBy: Even, minPerCluster: 3}", "limit: 3", "", []int64{2, 3, 4, 1, 6}, ""},
+		"Singles":        {few, "limit: 2", "", []int64{1, 1, 1, 1, 1}, ""},
+		"OneCluster":     {few, "limit: 1", "", []int64{1, 2, 3, 4, 25}, ""},
+		"UnknownNumber":  {few, "limit: 2", "", nil, ""},
 	} {
 		if got := test.find(t, &Finder{Clusters: sourced{"a", "a", "a"}}, nil); !finds(got, test.want) {
 			t.Errorf("%s: got %+v, want %q", name, got, test.want)
