@@ -118,10 +118,10 @@ func (g giver) givesToAllOf(other giver) bool {
 	return given >= manyObjects
 }
 
-// bothDecide reports whether a rule of the policy and one of another policy are certain to decide certain objects, or decide many existing
-// ones.
+// bothDecide reports whether a rule of the policy is certain to decide each object that a rule of another policy decides, or the other way
+// around, or whether both decide many existing objects. That objects can exist that both decide is not enough: there may be none.
 func (g giver) bothDecide(our source, other giver, their source) bool {
-	if our.meets(their, false) {
+	if our.decidesAll(their) || their.decidesAll(our) {
 		return true
 	}
 	both := 0
@@ -201,14 +201,14 @@ func findingsOfDevelopers(ours giver, others []giver) []Finding {
 		return others[i].name, true
 	}
 	var out []Finding
-	ignores := slices.ContainsFunc(others, func(other giver) bool {
-		return other.spec.Clusters.WithDefaults().DeveloperChoice == placementv1.DeveloperChoiceIgnore
-	})
-	if set.DeveloperChoice == placementv1.DeveloperChoiceOverride && !ignores {
+	if set.DeveloperChoice == placementv1.DeveloperChoiceOverride {
 		name, found := find(func(theirs placementv1.ClustersRule) bool {
 			return theirs.DeveloperChoice == placementv1.DeveloperChoiceNarrow
 		})
-		if found {
+		_, ignored := find(func(theirs placementv1.ClustersRule) bool {
+			return theirs.DeveloperChoice == placementv1.DeveloperChoiceIgnore
+		})
+		if found && !ignored {
 			out = append(out, advice("spec.clusters.developerChoice has no effect: policy %s gives clusters to the same objects and has Narrow, and Override counts only "+
 				"if all policies have it that give an object clusters. Set Override there, too, or Ignore here, which counts by itself", name))
 		}

@@ -154,6 +154,7 @@ func TestChoices(t *testing.T) {
 		"MoreClusters":  {other(cheap), premium, 0, sourced{"x", "x", "x"}, want},
 		"OtherObjects":  {policyOf(t, "b", cheap, "test"), premium, 0, nil, ""},
 		"OfSome":        {other(ofWeb + cheap), premium, 0, nil, want},
+		"Overlap":       {changed(policyOf(t, "b", cheap, "prod"), everywhere, ofApps), premium, 0, nil, ""},
 		"PerhapsBoth":   {other(ofWeb + cheap), "when: {objectSelector: {matchLabels: {team: shop}}}, " + premium, 0, nil, ""},
 		"ObjectsOfBoth": {other(ofWeb + cheap), "when: {objectSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}}, " + premium, 5, nil, want},
 		"FewOfBoth":     {other(ofWeb + cheap), "when: {objectSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}}, " + premium, 4, nil, ""},

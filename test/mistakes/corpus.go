@@ -77,6 +77,9 @@ type Entry struct {
 	Status *Condition `json:"status,omitempty"`
 	// Outcome is how the author learns of the mistake.
 	Outcome Outcome `json:"outcome"`
+	// Alone has the entry run by itself, because Berth compares its policies with those of other entries, such as those that choose other
+	// clusters for the same objects.
+	Alone bool `json:"alone,omitempty"`
 
 	// File is the base name of the entry's file.
 	File string `json:"-"`
@@ -118,12 +121,12 @@ func Load(directory string) ([]Entry, error) {
 }
 
 // Correct reads the entries of a directory whose manifests have no mistake: they have a name, a part, Apply, and perhaps
-// Before.
+// Before and Alone.
 func Correct(directory string) ([]Entry, error) {
 	return read[Entry](directory, func(e *Entry, file string) error {
 		e.File = file
 		if !entryName.MatchString(e.Name) || strings.TrimSpace(e.Apply) == "" || e.Outcome != "" || e.Status != nil || e.Says != nil {
-			return fmt.Errorf("%s: a correct entry has name, part, and apply, and perhaps before", e.Name)
+			return fmt.Errorf("%s: a correct entry has name, part, and apply, and perhaps before and alone", e.Name)
 		}
 		return nil
 	})
@@ -219,6 +222,9 @@ const (
 // Isolation returns what the entry may run beside. It keeps to namespaces if each of its policies has a namespaceSelector,
 // and all else are objects of built-in kinds.
 func (e *Entry) Isolation() Isolation {
+	if e.Alone {
+		return IsolationAlone
+	}
 	out := IsolationNone
 	selective := true
 	for _, obj := range Objects(e.Before + "\n---\n" + e.Apply + "\n---\n" + e.Then) {

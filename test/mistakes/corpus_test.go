@@ -69,9 +69,11 @@ func TestIsolation(t *testing.T) {
 	)
 	tests := map[string]struct {
 		before, apply string
+		alone         bool
 		want          mistakes.Isolation
 	}{
 		"PolicyAlone":       {apply: all, want: mistakes.IsolationNone},
+		"Alone":             {apply: all, alone: true, want: mistakes.IsolationAlone},
 		"NotYAML":           {apply: "{", want: mistakes.IsolationNone},
 		"MatchesEverything": {before: deployment, apply: all, want: mistakes.IsolationAlone},
 		"KeepsToNamespaces": {before: deployment, apply: selected, want: mistakes.IsolationNamespace},
@@ -79,7 +81,7 @@ func TestIsolation(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			e := mistakes.Entry{Before: tc.before, Apply: tc.apply}
+			e := mistakes.Entry{Before: tc.before, Apply: tc.apply, Alone: tc.alone}
 			if got := e.Isolation(); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
