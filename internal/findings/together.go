@@ -166,7 +166,7 @@ func (f *Finder) findingsOfTogether(ctx context.Context, name string, spec place
 		}
 	}
 	out = append(out, findingsOfDevelopers(ours, givers)...)
-	clusters := f.knownClusters(ctx)
+	clusters := sync.OnceValue(func() []map[string]any { return f.knownClusters(ctx) })
 	for _, their := range givers {
 		out = append(out, findingsOfChoices(ours, their, clusters)...)
 	}
@@ -225,12 +225,13 @@ func findingsOfDevelopers(ours giver, others []giver) []Finding {
 }
 
 // findingsOfChoices finds rules that choose some of the clusters in one order although a rule of another policy chooses for the same objects
-// in another order. clusters are the existing ones; none if they are not known.
-func findingsOfChoices(ours, theirs giver, clusters []map[string]any) []Finding {
+// in another order. clusters returns the existing ones; none if they are not known.
+func findingsOfChoices(ours, theirs giver, clusters func() []map[string]any) []Finding {
 	var out []Finding
 	for _, our := range ours.gives {
 		i := slices.IndexFunc(theirs.gives, func(their source) bool {
-			return chooseApart(ours.spec.Rules, our.index, theirs.spec.Rules, their.index, clusters) && ours.bothDecide(our, theirs, their)
+			return chooseApart(ours.spec.Rules[our.index], theirs.spec.Rules[their.index]) && ours.bothDecide(our, theirs, their) &&
+				chooses(ours.spec.Rules, our.index, clusters()) && chooses(theirs.spec.Rules, their.index, clusters())
 		})
 		if i < 0 {
 			continue
@@ -246,21 +247,21 @@ func findingsOfChoices(ours, theirs giver, clusters []map[string]any) []Finding 
 	return out
 }
 
-// chooseApart reports whether the i-th rule of one list and the j-th one of another each choose some of the clusters, in different orders.
-// Rules without an order choose by the names of clusters.
-func chooseApart(ours []placementv1.Rule, i int, theirs []placementv1.Rule, j int, clusters []map[string]any) bool {
-	a, b := ours[i], theirs[j]
+// chooseApart reports whether two rules may each choose some of the clusters, in different orders. Rules without an order choose by the names
+// of clusters.
+func chooseApart(a, b placementv1.Rule) bool {
+	may := func(r placementv1.Rule) bool { return r.Limit > 0 || r.Spread != nil }
 	order := func(r placementv1.Rule) placementv1.Rule {
 		return placementv1.Rule{Prefer: r.Prefer, MinGain: r.MinGain, Spread: r.Spread}
 	}
-	return chooses(ours, i, clusters) && chooses(theirs, j, clusters) && !equality.Semantic.DeepEqual(order(a), order(b))
+	return may(a) && may(b) && !equality.Semantic.DeepEqual(order(a), order(b))
 }
 
 // chooses reports whether the i-th rule of a list chooses some of the eligible clusters, as far as that is known of the clusters.
 func chooses(list []placementv1.Rule, i int, clusters []map[string]any) bool {
 	rule := list[i]
-	if rule.Spread != nil || rule.Limit == 0 {
-		return rule.Spread != nil
+	if rule.Spread != nil {
+		return true
 	}
 	if slices.ContainsFunc(rule.Require, func(q placementv1.Requirement) bool {
 		return q.Field == placementv1.ClusterFieldName && q.Operator == placementv1.OperatorIn && q.Values != nil && len(q.Values) <= int(rule.Limit)
