@@ -503,11 +503,11 @@ type capacityOf struct{ simulation.Cluster }
 
 // All returns the CPU and memory that all clusters and nodes have together.
 func (c capacityOf) All(ctx context.Context) (corev1.ResourceList, error) {
-	clusters, _, err := clustersOf{c.Cluster}.All(ctx)
+	clusters, _, err := clustersOf(c).All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := nodesOf{c.Cluster}.All(ctx)
+	nodes, err := nodesOf(c).All(ctx)
 	return watches.CapacityOf(slices.Concat(clusters, nodes)), err
 }
 

@@ -180,6 +180,6 @@ func findingsOfUnreachedLimit(minimum, limit int32, objects []replicated, at *fi
 	if 2*undivided <= len(several) {
 		return nil
 	}
-	return []Finding{advice("%s: no matched object is divided among %d clusters, as many as the rules give, because none has %d replicas: %d of the %d with several "+
-		"replicas run in a single cluster. Set a smaller number, or a smaller limit", at, limit, minimum*limit, undivided, len(several))}
+	return []Finding{advice("%s: no matched object is divided among %d clusters, as many as the rules give, because none has %d replicas: %d of the %d with "+
+		"several replicas run in a single cluster. Set a smaller number, or a smaller limit", at, limit, minimum*limit, undivided, len(several))}
 }

@@ -209,16 +209,16 @@ func findingsOfDevelopers(ours giver, others []giver) []Finding {
 			return theirs.DeveloperChoice == placementv1.DeveloperChoiceIgnore
 		})
 		if found && !ignored {
-			out = append(out, advice("spec.clusters.developerChoice has no effect: policy %s gives clusters to the same objects and has Narrow, and Override counts only "+
-				"if all policies have it that give an object clusters. Set Override there, too, or Ignore here, which counts by itself", name))
+			out = append(out, advice("spec.clusters.developerChoice has no effect: policy %s gives clusters to the same objects and has Narrow, and Override counts "+
+				"only if all policies have it that give an object clusters. Set Override there, too, or Ignore here, which counts by itself", name))
 		}
 	}
 	rank := func(e placementv1.OnEmpty) int { return slices.Index(strictness, e) }
 	if rank(set.OnEmpty) > 0 {
 		name, found := find(func(theirs placementv1.ClustersRule) bool { return theirs.OnEmpty == placementv1.OnEmptyDeny })
 		if found {
-			out = append(out, advice("spec.clusters.onEmpty has no effect: policy %s gives clusters to the same objects and has Deny, and %s counts only if all policies "+
-				"have it that give an object clusters. Set %s there, too, or remove it here", name, set.OnEmpty, set.OnEmpty))
+			out = append(out, advice("spec.clusters.onEmpty has no effect: policy %s gives clusters to the same objects and has Deny, and %s counts only if all "+
+				"policies have it that give an object clusters. Set %s there, too, or remove it here", name, set.OnEmpty, set.OnEmpty))
 		}
 	}
 	return out

@@ -22,6 +22,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
 // Capacity reads what all clusters and nodes have together for pods. It is safe for concurrent use.
@@ -53,7 +55,7 @@ func CapacityOf(members []map[string]any) corev1.ResourceList {
 		for _, member := range members {
 			allocatable, _ := member["allocatable"].(map[string]any)
 			text, _ := allocatable[string(name)].(string)
-			amount, err := resource.ParseQuantity(text)
+			amount, err := numeral.Quantity(text)
 			known = known && err == nil
 			sum.Add(amount)
 		}
