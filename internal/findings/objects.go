@@ -259,8 +259,8 @@ func (k objectKeys) keyOfValue(document string, values []string) (key, value str
 	return "", ""
 }
 
-// findingsOfBoth finds labels in a condition that many objects have, each of them, although no object has all of them. none is a clause about
-// what follows. Conditions that do not only require labels may be for other objects.
+// findingsOfBoth finds labels in a condition that many objects have, each of them, although no object has all of them. none is a clause
+// about what follows. Conditions that do not only require labels may be for other objects.
 func findingsOfBoth(when *placementv1.RuleCondition, objects []*unstructured.Unstructured, at *field.Path, none string) []Finding {
 	s := when.ObjectSelector
 	if s == nil || len(s.MatchLabels) < 2 || len(s.MatchExpressions)+len(when.Annotations) > 0 || when.NamespaceSelector != nil || when.Expression != "" {

@@ -55,8 +55,8 @@ func (f *Finder) giverOf(ctx context.Context, name string, spec placementv1.Plac
 	return giver{name, spec, gives, sync.OnceValue(func() map[string]int { return f.decisionsOf(ctx, spec) })}, len(gives) > 0
 }
 
-// decisionsOf returns the index of the rule that decides each existing object that a policy matches, by the kind, namespace, and name of the
-// object. It returns nil if objects are not to be compared, or if an expression decides.
+// decisionsOf returns the index of the rule that decides each existing object that a policy matches, by the kind, namespace, and name of
+// the object. It returns nil if objects are not to be compared, or if an expression decides.
 func (f *Finder) decisionsOf(ctx context.Context, spec placementv1.PlacementPolicySpec) map[string]int {
 	m, errs := match.New(spec.Match, matchPath)
 	if len(errs) > 0 || f.Objects == nil || m.Conditional() ||
@@ -224,8 +224,8 @@ func findingsOfDevelopers(ours giver, others []giver) []Finding {
 	return out
 }
 
-// findingsOfChoices finds rules that choose some of the clusters in one order although a rule of another policy chooses for the same objects
-// in another order. clusters returns the existing ones; none if they are not known.
+// findingsOfChoices finds rules that choose some of the clusters in one order although a rule of another policy chooses for the same
+// objects in another order. clusters returns the existing ones; none if they are not known.
 func findingsOfChoices(ours, theirs giver, clusters func() []map[string]any) []Finding {
 	var out []Finding
 	for _, our := range ours.gives {
@@ -247,8 +247,8 @@ func findingsOfChoices(ours, theirs giver, clusters func() []map[string]any) []F
 	return out
 }
 
-// chooseApart reports whether two rules may each choose some of the clusters, in different orders. Rules without an order choose by the names
-// of clusters.
+// chooseApart reports whether two rules may each choose some of the clusters, in different orders. Rules without an order choose by the
+// names of clusters.
 func chooseApart(a, b placementv1.Rule) bool {
 	may := func(r placementv1.Rule) bool { return r.Limit > 0 || r.Spread != nil }
 	order := func(r placementv1.Rule) placementv1.Rule {
