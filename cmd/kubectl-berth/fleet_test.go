@@ -67,7 +67,6 @@ func TestMistakesInFleet(t *testing.T) {
 			"    namespaceSelector: {matchLabels: {team: support}}\n", "", 1), "no matched object has all of these labels now, so that rule r applies to none"},
 		"Minimum":      {policy("support", fmt.Sprintf(minimum, 3)), "no matched object is divided among 3 clusters"},
 		"SmallMinimum": {policy("support", fmt.Sprintf(minimum, 1)), ""},
-		"Tolerated":    {policy("support", "  rules:\n  - {name: r, tolerate: [{key: dedicated, value: support, effect: NoSchedule}]}\n"), "no cluster has such a taint now"},
 	} {
 		path := filepath.Join(t.TempDir(), "manifest.yaml")
 		if err := os.WriteFile(path, []byte(test.manifest), 0o600); err != nil {
