@@ -107,6 +107,10 @@ func largeSnapshot(t testing.TB, workloads int) []byte {
 		objects = append(objects, out)
 		return out
 	}
+	for i := range manyNamespaces {
+		name := fmt.Sprintf("team-%d", i)
+		object("v1", "Namespace", "", name, map[string]string{"kubernetes.io/metadata.name": name})
+	}
 	names := map[string][]string{}
 	for i := range manyClusters {
 		region, name := fmt.Sprintf("region-%d", i%manyRegions), fmt.Sprintf("cluster-%d", i)

@@ -52,7 +52,7 @@ func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *
 		return &Mismatch{"namespaceSelector", unmet(m.namespaces, o.NamespaceLabels, "the namespace "+o.Namespace)}
 	case m.needsGuard && sentByAPIServer(o.Request):
 		return &Mismatch{"resourceRules", "the API server itself sent the request"}
-	case !m.SelectsLabels(o.Content.GetLabels()):
+	case !m.objects.Empty() && !m.SelectsLabels(o.Content.GetLabels()):
 		return &Mismatch{"objectSelector", unmet(m.objects, o.Content.GetLabels(), "the object")}
 	case m.conditions == nil:
 		return nil
