@@ -20,6 +20,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/rules"
 )
 
 const (
@@ -194,10 +199,21 @@ func (g *generator) chain() (text string, gives, weights bool) {
 	return g.guarded(text), strings.Contains(text, "  require:"), strings.Contains(text, "weights")
 }
 
-// narrows reports whether a condition has all lines of an earlier one.
+// narrows reports whether a condition applies only to objects to which an earlier one applies: it has all lines of that, or says the same
+// in another form.
 func narrows(when, earlier string) bool {
 	lines := strings.Split(when, "\n")
-	return earlier != "" && !slices.ContainsFunc(strings.Split(earlier, "\n"), func(line string) bool { return !slices.Contains(lines, line) })
+	return earlier != "" && (!slices.ContainsFunc(strings.Split(earlier, "\n"), func(line string) bool { return !slices.Contains(lines, line) }) ||
+		rules.AppliesWithin(condition(when), condition(earlier)))
+}
+
+// condition returns the condition that a text has; nil if that is empty.
+func condition(text string) *placementv1.RuleCondition {
+	var rule placementv1.Rule
+	if err := yaml.Unmarshal([]byte(mark.ReplaceAllString(text, "$2")), &rule); err != nil {
+		panic(err) // The generator wrote it.
+	}
+	return rule.When
 }
 
 // when returns the condition of a rule, and adds a workload that it is for.
