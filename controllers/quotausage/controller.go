@@ -121,9 +121,9 @@ type Controller struct {
 	// written has the time at which this controller last wrote the status of each quota.
 	written map[quota.Key]time.Time
 	// resources are the extended resources of nodes, as they were last read.
-	resources nodeResources
+	resources recent[nodeResources]
 	// capacity is what clusters and nodes had when they were last read.
-	capacity knownCapacity
+	capacity recent[corev1.ResourceList]
 }
 
 // New returns a controller.

@@ -22,7 +22,7 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -33,12 +33,33 @@ import (
 // and nodes hardly ever get other resources.
 const resourcesPeriod = time.Minute
 
-// nodeResources are the extended resources that nodes had when they were last read.
-type nodeResources struct {
+// recent is something that was last read at most resourcesPeriod ago. It is safe for concurrent use.
+type recent[T any] struct {
 	mu    sync.Mutex
+	value T
+	read  time.Time // When it was last read; zero for never.
+}
+
+// get returns the value, and reads it again if it is too old. After an error, what was known stays: it only explains a condition. what
+// names the value in the log.
+func (r *recent[T]) get(ctx context.Context, now clock.PassiveClock, what string, read func(context.Context) (T, error)) T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.read.IsZero() || now.Since(r.read) >= resourcesPeriod {
+		if value, err := read(ctx); err != nil {
+			ctrllog.FromContext(ctx).V(1).Info("cannot read "+what, "error", err.Error())
+		} else {
+			r.value = value
+		}
+		r.read = now.Now()
+	}
+	return r.value
+}
+
+// nodeResources are the extended resources of nodes.
+type nodeResources struct {
 	names []string
-	known bool      // Whether there are nodes, and names are all of their resources.
-	read  time.Time // When the nodes were last read; zero for never.
+	known bool // Whether there are nodes, and names are all of their resources.
 }
 
 // absentResources returns those of the names that no extended resource of a node has, according to has; none if the nodes are not known.
@@ -46,32 +67,16 @@ func (c *Controller) absentResources(ctx context.Context, names []string, has fu
 	if c.Nodes == nil || len(names) == 0 {
 		return nil
 	}
-	r := &c.resources
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.read.IsZero() || c.Clock.Since(r.read) >= resourcesPeriod {
+	nodes := c.resources.get(ctx, c.Clock, "the resources of nodes", func(ctx context.Context) (nodeResources, error) {
 		found, known, err := c.Nodes.ExtendedResources(ctx)
-		if err != nil {
-			// It only explains a condition. What was known stays.
-			ctrllog.FromContext(ctx).V(1).Info("cannot read the resources of nodes", "error", err.Error())
-		} else {
-			r.names, r.known = found, known
-		}
-		r.read = c.Clock.Now()
-	}
-	if !r.known {
+		return nodeResources{found, known}, err
+	})
+	if !nodes.known {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return slices.ContainsFunc(r.names, func(resource string) bool { return has(resource, name) })
+		return slices.ContainsFunc(nodes.names, func(resource string) bool { return has(resource, name) })
 	})
-}
-
-// knownCapacity is what clusters and nodes had for pods when they were last read.
-type knownCapacity struct {
-	mu   sync.Mutex
-	all  corev1.ResourceList
-	read time.Time // When they were last read; zero for never.
 }
 
 // beyondCapacity returns messages about amounts that are much more than all clusters and nodes have. It reads these only for large amounts.
@@ -79,17 +84,5 @@ func (c *Controller) beyondCapacity(ctx context.Context, spec *placementv1.Quota
 	if c.Capacity == nil || len(quota.LargeRequests(spec)) == 0 {
 		return nil
 	}
-	k := &c.capacity
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.read.IsZero() || c.Clock.Since(k.read) >= resourcesPeriod {
-		if all, err := c.Capacity.All(ctx); err != nil {
-			// It only explains a condition. What was known stays.
-			ctrllog.FromContext(ctx).V(1).Info("cannot read the resources of clusters and nodes", "error", err.Error())
-		} else {
-			k.all = all
-		}
-		k.read = c.Clock.Now()
-	}
-	return c.Evaluators.BeyondCapacity(spec, k.all)
+	return c.Evaluators.BeyondCapacity(spec, c.capacity.get(ctx, c.Clock, "the resources of clusters and nodes", c.Capacity.All))
 }

@@ -146,6 +146,11 @@ func (f *Finder) matchedObjects(ctx context.Context, m *match.Matcher) ([]*unstr
 	return selectedObjects(objects, m), err
 }
 
+// describe returns the kind, the namespace, and the name of an object.
+func describe(o *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
+}
+
 // labelsOf yields the name and the labels of each object.
 func labelsOf(objects []*unstructured.Unstructured) func(yield func(string, map[string]string) bool) {
 	return func(yield func(string, map[string]string) bool) {

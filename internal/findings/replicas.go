@@ -103,7 +103,7 @@ func (f *Finder) replicasOf(ctx context.Context, m *match.Matcher) ([]replicated
 	var out []replicated
 	for _, o := range objects {
 		if n, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); found {
-			out = append(out, replicated{fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName()), n})
+			out = append(out, replicated{describe(o), n})
 		}
 	}
 	return out, nil

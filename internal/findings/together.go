@@ -19,7 +19,6 @@ package findings
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -75,7 +74,7 @@ func (f *Finder) decisionsOf(ctx context.Context, spec placementv1.PlacementPoli
 	labelsOf, out := maps.Collect(namespaces), map[string]int{}
 	for _, o := range objects {
 		if i := slices.IndexFunc(spec.Rules, func(r placementv1.Rule) bool { return appliesTo(r.When, o, labelsOf[o.GetNamespace()]) }); i >= 0 {
-			out[fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())] = i
+			out[describe(o)] = i
 		}
 	}
 	return out
