@@ -391,7 +391,7 @@ func TestRenderErrors(t *testing.T) {
 		},
 		"replicas that run nowhere": {
 			system: "karmada", object: deployment("web", 5), decision: tooFew, replicas: by(placementv1.DivideByWeight),
-			want: "the clusters may have only 2 of the 5 replicas, but Karmada runs all of them; " +
+			want: "the clusters may get only 2 of the 5 replicas together, but Karmada can only deliver all of them; " +
 				"raise spec.delivery.replicas.maxPerCluster, or let the policy give clusters a weight instead of a number of replicas",
 		},
 		"more clusters than KubeFleet selects": {

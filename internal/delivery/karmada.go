@@ -226,7 +226,7 @@ func karmadaStaticWeights(object Object, decision Decision, by *placementv1.Repl
 		})
 	}
 	if divided != requested {
-		return nil, fmt.Errorf("the clusters may have only %d of the %d replicas, but Karmada runs all of them; "+
+		return nil, fmt.Errorf("the clusters may get only %d of the %d replicas together, but Karmada can only deliver all of them; "+
 			"raise spec.delivery.replicas.maxPerCluster, or let the policy give clusters a weight instead of a number of replicas",
 			divided, requested)
 	}

@@ -109,7 +109,7 @@ func (d Delivered) Withdrawal(object *unstructured.Unstructured, now time.Time) 
 	out := d.Object.DeepCopy()
 	out.Object["status"] = map[string]any{"nominatedClusterNames": []any{}, "admissionChecks": []any{map[string]any{
 		"name": pending[0], "state": "Retry", "lastTransitionTime": now.UTC().Format(time.RFC3339),
-		"message": "Berth decides other clusters than those that were nominated",
+		"message": "Berth decides other clusters than those nominated: Kueue withdraws the Workload, and Berth nominates clusters again",
 	}}}
 	return out
 }

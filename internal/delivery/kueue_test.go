@@ -128,7 +128,7 @@ func TestWithdrawal(t *testing.T) {
 			}
 			want := map[string]any{"nominatedClusterNames": []any{}, "admissionChecks": []any{map[string]any{
 				"name": "multikueue", "state": "Retry", "lastTransitionTime": "2026-01-02T03:04:05Z",
-				"message": "Berth decides other clusters than those that were nominated",
+				"message": "Berth decides other clusters than those nominated: Kueue withdraws the Workload, and Berth nominates clusters again",
 			}}}
 			if tc.want && (got.GetName() != "train" || !cmp.Equal(want, got.Object["status"])) {
 				t.Errorf("withdrawal (-want +got):\n%s", cmp.Diff(want, got.Object["status"]))

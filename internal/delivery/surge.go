@@ -73,12 +73,16 @@ func (s System) HandOver(object Object, decision Decision, spec *placementv1.Del
 	if len(unjoined) == 0 || err != nil {
 		return out, err
 	}
-	missing := "it has not joined " + s.Title
+	first := "cluster " + unjoined[0] + ": it has not joined " + s.Title
+	note := first
+	if len(unjoined) > 1 {
+		note = "clusters " + strings.Join(unjoined, ", ") + ": they have not joined " + s.Title
+	}
 	for i := range out.Objects {
-		out.Objects[i].Note = "cluster " + strings.Join(unjoined, ", ") + ": " + missing
+		out.Objects[i].Note = note
 	}
 	if out.Run.State == Running {
-		out.Run = Run{State: NotRunning, Message: "cluster " + unjoined[0] + ": " + missing}
+		out.Run = Run{State: NotRunning, Message: first}
 	}
 	return out, nil
 }

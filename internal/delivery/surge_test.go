@@ -888,7 +888,7 @@ func TestUnjoined(t *testing.T) {
 	}{
 		"all have joined":         {to: []string{"a", "b"}, present: []string{"a", "b"}, named: []string{"a", "b"}, run: delivery.Run{State: delivery.Running}},
 		"one has not":             {to: []string{"a", "b"}, unjoined: []string{"b"}, present: []string{"a"}, named: []string{"a"}, note: "cluster b: it has not joined KubeFleet", run: delivery.Run{State: delivery.NotRunning, Message: "cluster b: it has not joined KubeFleet"}},
-		"two have not":            {to: []string{"a", "b", "c"}, unjoined: []string{"b", "c"}, present: []string{"a"}, named: []string{"a"}, note: "cluster b, c: it has not joined KubeFleet", run: delivery.Run{State: delivery.NotRunning, Message: "cluster b: it has not joined KubeFleet"}},
+		"two have not":            {to: []string{"a", "b", "c"}, unjoined: []string{"b", "c"}, present: []string{"a"}, named: []string{"a"}, note: "clusters b, c: they have not joined KubeFleet", run: delivery.Run{State: delivery.NotRunning, Message: "cluster b: it has not joined KubeFleet"}},
 		"the object is there":     {to: []string{"a", "b"}, unjoined: []string{"b"}, present: []string{"a", "b"}, named: []string{"a", "b"}, run: delivery.Run{State: delivery.Running}},
 		"none has joined":         {to: []string{"a", "b"}, unjoined: []string{"a", "b"}, present: []string{}, named: []string{"a", "b"}, run: delivery.Run{State: delivery.Running}},
 		"in one that is not left": {to: []string{"a", "b"}, unjoined: []string{"b"}, present: []string{"a", "c"}, named: []string{"a"}, note: "cluster b: it has not joined KubeFleet", run: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster c", Remains: true}},
