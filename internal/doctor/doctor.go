@@ -240,8 +240,8 @@ func (i *Installation) checkAuthorities(certificate *x509.Certificate) []Finding
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(bundle)
 		if _, err := certificate.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: i.ServerTime}); err != nil {
-			out = append(out, Finding{Error, configuration, fmt.Sprintf("the caBundle of %s does not verify the serving certificate: %v", webhook,
-				err), "webhookpending"})
+			out = append(out, Finding{Error, configuration, fmt.Sprintf("the caBundle of %s does not verify the serving certificate: %v; "+
+				"look at the logs of the leader, which writes it", webhook, err), "webhookpending"})
 		}
 	}
 	for _, c := range i.Mutating {
@@ -347,7 +347,7 @@ func (i *Installation) checkRights() []Finding {
 	var out []Finding
 	for _, d := range i.Denied {
 		out = append(out, Finding{Error, "PlacementPolicy " + d.Policy,
-			fmt.Sprintf("reads %s, which Berth may not %s: grant the right to its ServiceAccount", d.Resource, d.Verb), "forbidden"})
+			fmt.Sprintf("reads %s, which Berth may not %s: grant the right to Berth's ServiceAccount", d.Resource, d.Verb), "forbidden"})
 	}
 	return out
 }
@@ -360,8 +360,8 @@ func (i *Installation) checkClock() []Finding {
 		return nil
 	}
 	if skew := i.LocalTime.Sub(i.ServerTime).Abs(); skew > maxSkew {
-		return []Finding{{Warning, ObjectClock, fmt.Sprintf("this machine and the API server differ by %s: set the clocks right, because certificates and "+
-			"leases depend on them", skew.Round(time.Second)), ""}}
+		return []Finding{{Warning, ObjectClock, fmt.Sprintf("the clocks of this machine and of the API server differ by %s: correct the wrong one, "+
+			"because certificates and leases depend on them", skew.Round(time.Second)), ""}}
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ func TestCheck(t *testing.T) {
 		"no rights": {func(i *doctor.Installation) {
 			i.Denied = []doctor.Denied{{Policy: "p", Verb: "list", Resource: "secrets"}}
 		}, []string{"error PlacementPolicy p reads secrets, which Berth may not list"}},
-		"clock": {func(i *doctor.Installation) { i.LocalTime = now.Add(-time.Minute) }, []string{"warning the clock this machine and the API server differ by 1m0s"}},
+		"clock": {func(i *doctor.Installation) { i.LocalTime = now.Add(-time.Minute) }, []string{"warning the clock the clocks of this machine and of the API server differ by 1m0s"}},
 		"unread Lease": {func(i *doctor.Installation) {
 			i.Lease, i.Unread = nil, []doctor.Unread{{Object: doctor.ObjectLease, Err: errors.New("forbidden")}}
 		}, []string{"warning Lease berth.placement.berth.dev is not checked: forbidden"}},
