@@ -39,7 +39,7 @@ type NotReplicatedError struct {
 }
 
 func (e *NotReplicatedError) Error() string {
-	return fmt.Sprintf("%s is not replicated yet", e.Data)
+	return fmt.Sprintf("Berth has no complete copy of %s yet", e.Data)
 }
 
 // StaleError is the error of a policy whose data is too old: the API server has not confirmed the replica of a resource

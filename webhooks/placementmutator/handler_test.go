@@ -259,8 +259,8 @@ func TestHandle(t *testing.T) {
 			},
 		},
 		"LacksData": {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, lacks)}, want: expectation{
-			Code: 500, Message: `PlacementPolicy "p" can't decide: the data that it reads is not complete: nodes is not replicated yet`,
-			Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: the data that it reads is not complete: nodes is not replicated yet`},
+			Code: 500, Message: `PlacementPolicy "p" can't decide: the data that it reads is not complete: Berth has no complete copy of nodes yet`,
+			Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: the data that it reads is not complete: Berth has no complete copy of nodes yet`},
 		}},
 		"FailsAndDenies": {
 			policies: []*placement.Policy{policyOf(t, "q", enforce, fail, fails), policyOf(t, "p", enforce, fail, denies)},

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -162,8 +163,10 @@ func choiceOptionsOf(v ast.Value, spread bool) (choiceOptions, error) {
 		return choiceOptions{}, errors.New("must be an object")
 	}
 	known := 0
+	var names []string
 	var wrong error
 	option := func(name *ast.Term, otherwise int) int {
+		names = append(names, string(name.Value.(ast.String)))
 		value := given.Get(name)
 		if value == nil {
 			return otherwise
@@ -184,7 +187,7 @@ func choiceOptionsOf(v ast.Value, spread bool) (choiceOptions, error) {
 	case wrong != nil:
 		return choiceOptions{}, wrong
 	case known < given.Len():
-		return choiceOptions{}, errors.New("has an unknown option")
+		return choiceOptions{}, errors.New("has an option that is none of " + strings.Join(names, ", "))
 	case !spread && out.bounds.Limit == 0:
 		return choiceOptions{}, errors.New("limit is missing")
 	case out.bounds.MaxClusters > 0 && out.bounds.MaxClusters < out.minClusters:

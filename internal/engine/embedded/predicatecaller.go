@@ -77,7 +77,7 @@ func (c *predicateCaller) evaluate(ctx context.Context, w workload.Workload, q p
 		return nil, errNoPredicates
 	}
 	if c.calls++; c.calls > maxPredicateCalls {
-		return nil, &engine.LimitError{Operand: "the evaluation", Size: c.calls, Limit: maxPredicateCalls, Unit: "calls"}
+		return nil, &engine.LimitError{Operand: "the evaluation", Size: c.calls, Limit: maxPredicateCalls, Unit: "predicate calls"}
 	}
 	snapshot := c.nodes
 	if q.Kind == predicates.Clusters {

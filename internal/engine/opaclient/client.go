@@ -171,7 +171,7 @@ func (c *Client) tls(m tlsMaterial) (*tls.Config, error) {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM([]byte(m.authorities)) {
 			if ref := c.spec.CASecretRef; ref != nil {
-				return nil, fmt.Errorf("spec.remote.caSecretRef: key %s of Secret %s has no certificate in PEM", ref.Key, ref.Name)
+				return nil, fmt.Errorf("spec.remote.caSecretRef: key %s of Secret %s in Berth's namespace has no certificate in PEM", ref.Key, ref.Name)
 			}
 			return nil, errors.New("spec.remote.caBundle: it has no certificate in PEM")
 		}
@@ -179,7 +179,7 @@ func (c *Client) tls(m tlsMaterial) (*tls.Config, error) {
 	if ref := c.spec.ClientCertificateSecretRef; ref != nil {
 		pair, err := tls.X509KeyPair([]byte(m.certificate), []byte(m.key))
 		if err != nil {
-			return nil, fmt.Errorf("spec.remote.clientCertificateSecretRef: keys %s and %s of Secret %s: %w",
+			return nil, fmt.Errorf("spec.remote.clientCertificateSecretRef: keys %s and %s of Secret %s in Berth's namespace: %w",
 				corev1.TLSCertKey, corev1.TLSPrivateKeyKey, ref.Name, err)
 		}
 		config.Certificates = []tls.Certificate{pair}
@@ -201,7 +201,7 @@ func (c *Client) token(ctx context.Context) (string, error) {
 	bearer := strings.TrimSpace(value)
 	if strings.ContainsFunc(bearer, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return "", c.Fault(engine.FaultCredentials,
-			fmt.Errorf("spec.remote.tokenSecretRef: key %s of Secret %s has no valid bearer token", ref.Key, ref.Name))
+			fmt.Errorf("spec.remote.tokenSecretRef: key %s of Secret %s in Berth's namespace has no valid bearer token", ref.Key, ref.Name))
 	}
 	c.bearer.Store(&bearer)
 	return bearer, nil
@@ -214,11 +214,11 @@ func (c *Client) secret(ctx context.Context, field, name, key string) (string, e
 	}
 	data, err := c.options.Secrets.Secret(ctx, name)
 	if err != nil {
-		return "", fmt.Errorf("spec.remote.%s: key %s of Secret %s: %w", field, key, name, err)
+		return "", fmt.Errorf("spec.remote.%s: key %s of Secret %s in Berth's namespace: %w", field, key, name, err)
 	}
 	value := string(data[key])
 	if strings.TrimSpace(value) == "" {
-		return "", fmt.Errorf("spec.remote.%s: key %s of Secret %s is missing or empty", field, key, name)
+		return "", fmt.Errorf("spec.remote.%s: key %s of Secret %s in Berth's namespace is missing or empty", field, key, name)
 	}
 	return value, nil
 }

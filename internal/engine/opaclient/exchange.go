@@ -244,7 +244,7 @@ func (r messageError) Unwrap() error { return r.err }
 // the connection, and its reason is often not read any more.
 func (c *Client) certificateHint() string {
 	if ref := c.spec.ClientCertificateSecretRef; ref != nil {
-		return fmt.Sprintf(" (does the engine accept the client certificate of Secret %s?)", ref.Name)
+		return fmt.Sprintf(" (does the engine accept the client certificate in Secret %s?)", ref.Name)
 	}
 	return ""
 }
@@ -326,7 +326,7 @@ func (c *Client) statusFault(response *http.Response, request Request) *engine.R
 	switch {
 	case said.Status == http.StatusUnauthorized || said.Status == http.StatusForbidden:
 		out.Fault = engine.FaultUnauthorized
-		said.advice = "look at spec.remote.tokenSecretRef and spec.remote.clientCertificateSecretRef, and at what the engine permits their owner"
+		said.advice = "look at the credentials in spec.remote.tokenSecretRef and spec.remote.clientCertificateSecretRef, and at what the engine permits with them"
 	case said.Status == http.StatusTooManyRequests || said.Status == http.StatusServiceUnavailable:
 		out.Fault = engine.FaultBackPressure
 		out.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())

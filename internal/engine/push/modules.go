@@ -98,7 +98,7 @@ func (m *modules) list(ctx context.Context) error {
 		Result moduleTexts `json:"result"`
 	}
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return fmt.Errorf("%w: its list of modules can't be read: %w", errRefused, err)
+		return fmt.Errorf("%w: the engine's list of modules can't be read: %w", errRefused, err)
 	}
 	if list.Result != nil {
 		m.texts = list.Result

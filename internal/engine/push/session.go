@@ -100,7 +100,8 @@ func (s *session) takeFencingToken(ctx context.Context, load string) (*opaclient
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("%w: another writer is active, or the server does not persist data", errRefused)
+	return nil, fmt.Errorf("%w: another client, such as a second Berth, keeps writing data.berth.holdings, or the server does not keep "+
+		"what is written", errRefused)
 }
 
 // statusOf returns the HTTP status of an engine's rejection; 0 if the error is not a rejection.

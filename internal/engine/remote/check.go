@@ -53,7 +53,7 @@ func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
 	case errors.As(err, &said) && said.Status == http.StatusNotFound:
 		return fmt.Sprintf("the engine has no document %s: %s (%v)", r.Document, hint, err)
 	case err != nil:
-		return fmt.Sprintf("the engine does not answer; until it does, spec.failurePolicy applies to requests: %v", err)
+		return fmt.Sprintf("the engine gives no decision; until it does, spec.failurePolicy applies to requests: %v", err)
 	}
 	if found {
 		_, found, err = opaclient.DecodeResult(answer, r.V0)

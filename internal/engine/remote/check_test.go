@@ -36,7 +36,7 @@ func TestProbe(t *testing.T) {
 		"NotFound":    {handler: rejects(http.StatusNotFound), want: "the engine has no document "},
 		"Rule":        {handler: says(`{"result": ["a"]}`), want: "is not a decision: "},
 		"NotJSON":     {handler: says(`hello`), want: "the response of the engine can't be read: "},
-		"Unavailable": {handler: rejects(http.StatusServiceUnavailable), want: "the engine does not answer"},
+		"Unavailable": {handler: rejects(http.StatusServiceUnavailable), want: "the engine gives no decision"},
 		"Supplied":    {handler: says(`{}`), modules: true},
 	}
 	for name, tc := range tests {

@@ -166,7 +166,7 @@ func breakerOutcome(err error) error {
 }
 
 // errBusy is the error of a request that could not be sent because too many others are running.
-var errBusy = fmt.Errorf("%d requests to the engine are under way, and none ended in time", maxInFlight)
+var errBusy = fmt.Errorf("this request was not sent: %d others to the engine are under way, and none of them ended in time", maxInFlight)
 
 // enter waits until a request may be sent. It returns an *engine.RemoteError if the circuit breaker is open, or if the wait takes too long.
 // The caller must call leave exactly once, with the error of the request. leave reports whether the endpoint's health changed.
@@ -240,7 +240,7 @@ func (e *endpoint) quiet(now time.Time) bool {
 func (e *endpoint) circuitOpenError() *engine.RemoteError {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	message := fmt.Sprintf("its circuit breaker is open since %s, because requests kept failing; the next request is sent after %s",
+	message := fmt.Sprintf("its circuit breaker has been open since %s, because requests kept failing; the next request is sent after %s",
 		e.openSince.UTC().Format(time.RFC3339), e.next().UTC().Format(time.RFC3339))
 	out := &engine.RemoteError{Endpoint: e.name, Fault: engine.FaultCircuitOpen, Err: errors.New(message)}
 	if last := e.health.fault; last != nil {

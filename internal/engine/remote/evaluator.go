@@ -211,7 +211,7 @@ func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, er
 		return sizedDecision{}, p.client.Fault(engine.FaultIncomplete, errors.New("the engine does not have the package of the policy's modules"))
 	case !found && superseded:
 		return sizedDecision{}, p.client.Fault(engine.FaultIncomplete,
-			errors.New("the engine has newer modules of the policy, which have no result for this version"))
+			errors.New("the engine already has the modules of a newer version of the policy, which give this version no result"))
 	case !found && p.remote.Spec.Undefined == placementv1.UndefinedError:
 		return sizedDecision{}, p.client.Fault(engine.FaultUndefined,
 			fmt.Errorf("the engine has no result for %s: look at the path of spec.remote.url, and whether the engine has the policy", p.remote.Document))

@@ -69,7 +69,7 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 		until := s.until
 		n.mu.Unlock()
 		return nil, &engine.RemoteError{Endpoint: endpoint, Fault: engine.FaultCircuitOpen, Err: fmt.Errorf(
-			"requests for objects in namespace %s kept failing; the next one is sent after %s", namespace, until.UTC().Format(time.RFC3339))}
+			"requests for objects in namespace %s kept failing, so the next one is sent after %s", namespace, until.UTC().Format(time.RFC3339))}
 	}
 	if s.faults >= faultsToOpen {
 		// One request is a trial. The others wait for another pause.
@@ -89,7 +89,7 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 
 // errNamespaceBusy is the error of a request that could not be sent because too many others of its namespace are
 // running.
-var errNamespaceBusy = errors.New("many requests for objects of this namespace are under way, and none ended in time")
+var errNamespaceBusy = errors.New("this request was not sent: many others for objects of its namespace are under way, and none of them ended in time")
 
 // done ends a request of a namespace, and records its outcome for the namespace's circuit breaker.
 func (n *namespaces) done(s *namespaceState, outcome error) {
