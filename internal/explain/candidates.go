@@ -188,7 +188,7 @@ func (e *explainer) clustersKey() *Key {
 // unknownCluster returns the error for a name in --why-not that is none of names, the clusters that policies read.
 func unknownCluster(name string, names []string) error {
 	if len(names) == 0 {
-		return fmt.Errorf("--why-not: no policy reads clusters, so that none is chosen: %q is not known", name)
+		return fmt.Errorf("--why-not: no policy reads clusters, so no cluster is chosen, and %q is not known", name)
 	}
 	return fmt.Errorf("--why-not: no inventory has a cluster %q; there are %s", name, shortList(names))
 }

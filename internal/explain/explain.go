@@ -459,8 +459,8 @@ func describeWaits(s *simulation.Simulation, o simulation.Object, keys []Key, ve
 		switch v := of[k.Policy]; {
 		case v == nil || k.Kept != "" || k.settled():
 		case o.Content.GetDeletionTimestamp() != nil:
-			k.Waits = "the object keeps the current value until it is gone: Berth does not patch an object that is being deleted. Remove the object's " +
-				"finalizers if nothing else does"
+			k.Waits = "the object keeps the current value, because Berth does not patch an object that is being deleted. If no controller " +
+				"removes the object's finalizers, remove them"
 		default:
 			k.Waits = Waits(s, o, v)
 		}

@@ -705,7 +705,7 @@ spec:
 	}
 	for world, want := range map[string]string{
 		world: "--why-not: no inventory has a cluster \"moon\"; there are bare, eu-1, eu-2, us-1",
-		policyOf("p", "package p\n\nlabels.a := \"b\""): "--why-not: no policy reads clusters, so that none is chosen: \"moon\" is not known",
+		policyOf("p", "package p\n\nlabels.a := \"b\""): "--why-not: no policy reads clusters, so no cluster is chosen, and \"moon\" is not known",
 	} {
 		s, o := simulate(t, world, web, false)
 		if _, err := explain.Explain(t.Context(), s, o, explain.Options{WhyNot: "moon"}); err == nil || err.Error() != want {
@@ -934,7 +934,7 @@ func TestWaits(t *testing.T) {
 		},
 		"Terminating": {
 			remediation: `{budget: {maxPerMinute: 1}}`, terminating: true,
-			want: "the object keeps the current value until it is gone: Berth does not patch an object that is being deleted. Remove the object's finalizers if nothing else does",
+			want: "the object keeps the current value, because Berth does not patch an object that is being deleted. If no controller removes the object's finalizers, remove them",
 		},
 		"New":    {remediation: `{mode: Approved}`, created: true},
 		"Denied": {remediation: `{}`, rego: "\n\nerrors contains \"no\"", want: "the object keeps the current value while PlacementPolicy p denies the object"},

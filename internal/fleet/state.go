@@ -123,7 +123,7 @@ func ownReport(content *unstructured.Unstructured) finding {
 func denial(v *placement.Verdict) string {
 	denies := "denies the object"
 	if v.Policy.Mode != placementv1.ModeEnforce {
-		denies = fmt.Sprintf("would deny the object, if its mode were not %s", v.Policy.Mode)
+		denies = fmt.Sprintf("would deny the object in mode Enforce (its mode is %s)", v.Policy.Mode)
 	}
 	return fmt.Sprintf("PlacementPolicy %s %s: %s", v.Policy.Name, denies, strings.Join(v.Decision.Errors, "; "))
 }

@@ -111,9 +111,9 @@ func (m *Monitor) Start(ctx context.Context) error {
 		if failing != (err != nil) && ctx.Err() == nil {
 			failing = err != nil
 			if failing {
-				log.Info("The policies of this replica could not be confirmed", "error", err.Error(), "bound", m.options.Bound)
+				log.Info("The API server did not confirm that this replica has the newest policies", "error", err.Error(), "bound", m.options.Bound)
 			} else {
-				log.Info("The policies of this replica are confirmed again")
+				log.Info("The API server confirmed again that this replica has the newest policies")
 			}
 		}
 		// The jitter spreads the requests of replicas that started together.

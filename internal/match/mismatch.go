@@ -41,11 +41,11 @@ type Mismatch struct {
 func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *Mismatch {
 	switch {
 	case NeverMatched(o.Resource.GroupResource()):
-		return &Mismatch{"resourceRules", fmt.Sprintf("no policy matches %s", o.Resource.GroupResource())}
+		return &Mismatch{"resourceRules", fmt.Sprintf("policies never match %s", o.Resource.GroupResource())}
 	case !m.SelectsResource(o.Resource):
 		return &Mismatch{"resourceRules", fmt.Sprintf("no rule selects %s in version %s", o.Resource.GroupResource(), o.Resource.Version)}
 	case o.Namespace != "" && IsProtectedNamespace(o.Namespace, ownNamespace):
-		return &Mismatch{"namespaceSelector", fmt.Sprintf("no policy matches objects in the namespace %s", o.Namespace)}
+		return &Mismatch{"namespaceSelector", fmt.Sprintf("policies never match objects in the namespace %s, which is protected", o.Namespace)}
 	case m.SelectsByLabels(o.Namespace, o.NamespaceLabels) && !m.SelectsNamespace(o.Namespace, o.NamespaceLabels):
 		return &Mismatch{PartRollout, "this version of the policy is not in force in the namespace"}
 	case !m.SelectsNamespace(o.Namespace, o.NamespaceLabels):

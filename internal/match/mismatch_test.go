@@ -52,7 +52,7 @@ func TestMismatch(t *testing.T) {
 	}{
 		"matches":               {placementv1.Match{ResourceRules: rules, NamespaceSelector: selector("team", "payments")}, object("shop", nil), nil},
 		"another type":          {placementv1.Match{ResourceRules: []placementv1.ResourceRule{{APIGroups: []string{"batch"}, APIVersions: []string{"v1"}, Resources: []string{"jobs"}}}}, object("shop", nil), &match.Mismatch{Part: "resourceRules", Reason: "no rule selects deployments.apps in version v1"}},
-		"Berth's own namespace": {placementv1.Match{ResourceRules: rules}, object("berth-system", nil), &match.Mismatch{Part: "namespaceSelector", Reason: "no policy matches objects in the namespace berth-system"}},
+		"Berth's own namespace": {placementv1.Match{ResourceRules: rules}, object("berth-system", nil), &match.Mismatch{Part: "namespaceSelector", Reason: "policies never match objects in the namespace berth-system, which is protected"}},
 		"another namespace":     {placementv1.Match{ResourceRules: rules, NamespaceSelector: selector("team", "search")}, object("shop", nil), &match.Mismatch{Part: "namespaceSelector", Reason: "requires team=search, and the namespace shop has team=payments"}},
 		"another label":         {placementv1.Match{ResourceRules: rules, ObjectSelector: selector("tier", "gold")}, object("shop", map[string]string{"tier": "silver"}), &match.Mismatch{Part: "objectSelector", Reason: "requires tier=gold, and the object has tier=silver"}},
 		"a false condition": {placementv1.Match{ResourceRules: rules, MatchConditions: []admissionregistrationv1.MatchCondition{
