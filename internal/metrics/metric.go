@@ -209,17 +209,17 @@ var (
 	}
 	replicatedObjects = Metric{
 		Name: "berth_replicated_objects", Type: Gauge, Reporter: EachReplica,
-		Help:   "Objects of a type in the policy data.",
+		Help:   "Objects of a type of which this replica keeps copies.",
 		Labels: []Label{ofResource},
 	}
 	replicatedBytes = Metric{
 		Name: "berth_replicated_bytes", Type: Gauge, Reporter: EachReplica,
-		Help:   "Estimated memory of a type in the policy data, with equal projections counted once.",
+		Help:   "Estimated memory of the copies of a type, with equal projections counted once.",
 		Labels: []Label{ofResource},
 	}
 	replicatedConfirmed = Metric{
 		Name: "berth_replicated_confirmed_timestamp_seconds", Type: Gauge, Reporter: EachReplica,
-		Help:   "Unix time at which the API server last confirmed a type in the policy data.",
+		Help:   "Unix time at which the API server last confirmed the copies of a type.",
 		Labels: []Label{ofResource},
 	}
 	policyAmbiguousClusters = Metric{
@@ -244,7 +244,7 @@ var (
 	}
 	policyPlanDuration = Metric{
 		Name: "berth_policy_plan_duration_seconds", Type: Histogram, Reporter: TheLeader,
-		Help:    "Time from when a plan of a policy was made until all objects were moved and the rollouts complete.",
+		Help:    "Time from when a plan of a policy was made until its objects were moved and their rollouts complete.",
 		Labels:  []Label{ofPolicy},
 		buckets: prometheus.ExponentialBuckets(1, 4, 9),
 	}
@@ -260,12 +260,12 @@ var (
 	}
 	policyPaused = Metric{
 		Name: "berth_policy_paused", Type: Gauge, Reporter: TheLeader,
-		Help:   "Whether remediation of a policy is paused because a change would affect too many objects, or too many failed: 1 or 0.",
+		Help:   "Whether remediation of a policy is paused because a change would affect too many objects, or too many moves failed: 1 or 0.",
 		Labels: []Label{ofPolicy},
 	}
 	policyPausedNamespaces = Metric{
 		Name: "berth_policy_paused_namespaces", Type: Gauge, Reporter: TheLeader,
-		Help:   "Namespaces in which alone remediation of a policy is paused, because most of the affected or failed objects are there.",
+		Help:   "Number of namespaces to which a pause of remediation is limited, because most affected or failed objects are there; else 0.",
 		Labels: []Label{ofPolicy},
 	}
 	policyRolloutState = Metric{
@@ -290,7 +290,7 @@ var (
 	}
 	clusterObjects = Metric{
 		Name: "berth_cluster_objects", Type: Gauge, Reporter: TheLeader,
-		Help:   "Matched objects in a cluster that they name; the clusters with the fewest objects are together in the cluster (other).",
+		Help:   "Matched objects whose cluster list has the cluster; the clusters with the fewest objects count together as (other).",
 		Labels: []Label{{Name: "cluster"}, {Name: "state", Values: clusterStates}},
 	}
 	remediations = Metric{
@@ -324,11 +324,11 @@ var (
 	}
 	quotaDrift = Metric{
 		Name: "berth_quota_drift_total", Type: Counter, Reporter: TheLeader,
-		Help: "Recounts that corrected usage that no known request had changed.", Labels: ofQuota,
+		Help: "Recounts that corrected usage that no known change explains.", Labels: ofQuota,
 	}
 	unauthenticatedRequests = Metric{
 		Name: "berth_webhook_unauthenticated_requests_total", Type: Counter, Reporter: EachReplica,
-		Help: "Requests that were refused because their path has no valid token.",
+		Help: "Webhook requests that were refused because their path has no valid token.",
 	}
 	certificateExpiry = Metric{
 		Name: "berth_webhook_certificate_expiry_timestamp_seconds", Type: Gauge, Reporter: EachReplica,
