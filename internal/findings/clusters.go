@@ -46,7 +46,7 @@ func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Mod
 		return []Finding{mistake("spec.clusters has no effect: no rule gives clusters. Set require, prefer, tolerate, spread or limit in a " +
 			"rule for clusters, or remove spec.clusters")}
 	}
-	return []Finding{mistake("spec.clusters has no effect: the policy has no rule clusters. Write the names of the clusters that it allows there, " +
+	return []Finding{mistake("spec.clusters has no effect: the policy has no Rego rule named clusters. Write the names of the clusters that it allows there, " +
 		"as in clusters := {\"eu-1\"}, or remove spec.clusters")}
 }
 
@@ -74,8 +74,8 @@ func findingsOfUnready(spec placementv1.PlacementPolicySpec) []Finding {
 		}
 		first = cmp.Or(first, specPath.Child("rules").Index(i).Child("require").Index(j).String())
 	}
-	return []Finding{advice("spec.clusters.leaveUnreadyAfter has no effect: %s moves objects at once from a cluster that is not ready. Remove the "+
-		"requirement, without which the taints of such a cluster keep new objects away, or remove leaveUnreadyAfter", first)}
+	return []Finding{advice("spec.clusters.leaveUnreadyAfter has no effect: %s makes objects leave a cluster as soon as it is not ready. Remove this "+
+		"requirement, or leaveUnreadyAfter. Without the requirement, the taints of such a cluster still keep new objects away", first)}
 }
 
 // givesClusters reports whether a policy can give clusters.

@@ -30,8 +30,8 @@ import (
 func TestConditions(t *testing.T) {
 	const (
 		first, second = "spec.match.matchConditions[0].expression: ", "spec.match.matchConditions[1].expression: "
-		created       = `fails for an object that is created, which then can't be decided, because oldObject is null. For an existing object, it is the object itself. ` +
-			`Test it first, as in oldObject != null && ...`
+		created       = `fails for an object that is created, which then can't be decided, because oldObject is null. For an existing object, oldObject is the object itself. ` +
+			`Test oldObject first, as in oldObject != null && ...`
 		level = `fails for an object without annotation example.com/level, which then can't be decided: test the key first, as in "example.com/level" in ` +
 			`object.metadata.?annotations.orValue({}) && ...`
 		host = `fails for an object without spec.template.spec.hostNetwork, which then can't be decided: test the field first, as in ` +

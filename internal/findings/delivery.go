@@ -51,7 +51,7 @@ func (f *Finder) findingsOfDelivery(ctx context.Context, spec placementv1.Placem
 		out = append(out, advice("%s has no effect in mode %s: nothing is delivered before mode is Enforce", path, mode))
 	}
 	if !givesClusters(module) {
-		gap := "the policy has no rule clusters"
+		gap := "the policy has no Rego rule named clusters"
 		if module.FromRules() {
 			gap = "no rule gives clusters"
 		}
@@ -98,7 +98,7 @@ func (f *Finder) findingsOfForeignClusters(ctx context.Context, spec *placementv
 		if own == "" || sources.Len() == 0 || sources.Has(own) || !systems.IsSuperset(sources) {
 			continue
 		}
-		out = append(out, advice("%s: no cluster is known to be one of %s: there are %s. Deliver to the system of these clusters, or correct the "+
+		out = append(out, advice("%s: no known cluster is one of %s: all are %s. Deliver to the system of these clusters, or correct the "+
 			"clusters", path.Child(system.Name), system.Title, strings.Join(sets.List(sources), ", ")))
 	}
 	return out
@@ -134,7 +134,7 @@ func findingsOfSurge(s *placementv1.Surge, path *field.Path) []Finding {
 	if s == nil || s.Timeout == nil || s.Timeout.Duration >= minMoveTimeout {
 		return nil
 	}
-	return []Finding{advice("%s: hardly any workload runs in another cluster within %s, so that objects leave a cluster before they run elsewhere. "+
+	return []Finding{advice("%s: hardly any workload starts in another cluster within %s, so that objects leave a cluster before they run elsewhere. "+
 		"Set some minutes, or remove surge", path.Child("timeout"), s.Timeout.Duration)}
 }
 

@@ -44,7 +44,7 @@ func findingsOfExemptions(spec placementv1.PlacementPolicySpec, m *match.Matcher
 			slices.ContainsFunc(spec.Rules[:i], func(earlier placementv1.Rule) bool { return readsKey(earlier.When, only.Key) }) {
 			continue
 		}
-		out = append(out, advice("%s.%s: objects without the %s %s count, too, so that rule %s keeps all of them from the rules after it. To keep only objects "+
+		out = append(out, advice("%s.%s: objects without the %s %s match, too, so that rule %s keeps all of them from the rules after it. To keep only objects "+
 			"that have it, use operator: In with the value that they have, such as \"true\"", at, path, documents[document], only.Key, rule.Name))
 	}
 	return out

@@ -32,10 +32,10 @@ func TestExemptions(t *testing.T) {
 		rules []string
 		want  string
 	}{
-		"Annotation": {[]string{"when: {" + exempt + "}", last}, "spec.rules[0].when.annotations[0]: objects without the annotation exempt count, too, so that rule a keeps all of " +
+		"Annotation": {[]string{"when: {" + exempt + "}", last}, "spec.rules[0].when.annotations[0]: objects without the annotation exempt match, too, so that rule a keeps all of " +
 			`them from the rules after it. To keep only objects that have it, use operator: In with the value that they have, such as "true"`},
 		"Label": {[]string{"when: {objectSelector: {matchExpressions: [{key: exempt, operator: NotIn, values: ['no', 'False']}]}}", last},
-			"spec.rules[0].when.objectSelector.matchExpressions[0]: objects without the label exempt count, too"},
+			"spec.rules[0].when.objectSelector.matchExpressions[0]: objects without the label exempt match, too"},
 		"Managed":      {[]string{"when: {annotations: [{key: managed, operator: NotIn, values: ['true']}]}", last}, ""},
 		"In":           {[]string{"when: {annotations: [{key: exempt, operator: In, values: ['false']}]}", last}, ""},
 		"OtherValue":   {[]string{"when: {annotations: [{key: exempt, operator: NotIn, values: ['false', eu]}]}", last}, ""},

@@ -65,7 +65,7 @@ func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Mat
 		return append(out, mistake("the policy can't match anything: %s", coverage.Impossible))
 	}
 	if coverage.ClusterScoped && m.SelectsNamespaces() {
-		out = append(out, mistake("%s has no effect: the types that the policy matches are in no namespace, and all of their objects are matched. "+
+		out = append(out, mistake("%s has no effect: the types that the policy matches are cluster-scoped, and all of their objects are matched. "+
 			"Use objectSelector or matchConditions", path.Child("namespaceSelector")))
 	}
 	if f.Namespaces == nil || coverage.ClusterScoped {

@@ -43,8 +43,9 @@ func (f *Finder) findingsOfTypes(spec placementv1.PlacementPolicySpec, m *match.
 	})
 	// Rego may set scheduling for some of the types alone, and a remote engine may never set it.
 	if module.Remote == nil && module.Schedules() && len(podless) > 0 && (all && module.FromRules() || len(podless) == len(types)) {
-		found := mistake("the policy sets fields of pods, and %s have no pod template that is known: the policy can't decide such an object "+
-			"if it sets such a field. Match other types, or declare where the template is, in podTemplates of the manager's configuration file", plurals(podless))
+		found := mistake("the policy sets fields of pods, and %s have no pod template that is known: an object of these types for which "+
+			"the policy sets such a field can't be decided. Match other types, or declare where the template is, in podTemplates of the manager's "+
+			"configuration file", plurals(podless))
 		if len(podless) == len(types) {
 			found.Impossible = language.RuleScheduling
 		}

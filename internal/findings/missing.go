@@ -71,7 +71,7 @@ func findingsOfDenials(rule placementv1.Rule, at *field.Path, has func(placement
 		if q.ValueFrom == nil || q.ValueFrom.Default != nil || q.Reason != "" || has(*q.ValueFrom) || strings.Contains(rule.Message, keyOf(*q.ValueFrom)) {
 			continue
 		}
-		out = append(out, advice("%s: an object without %s is denied%s. Set default, select in when only objects that have it, or say in reason or message "+
+		out = append(out, advice("%s: an object without %s is denied%s. Set default, let when select only objects that have it, or say in reason or message "+
 			"what the others lack", at.Index(i).Child("valueFrom"), nounOf(*q.ValueFrom), why))
 	}
 	return out
@@ -85,7 +85,7 @@ func findingsOfEmptyTexts(
 	var out []Finding
 	for _, key := range slices.Sorted(maps.Keys(set)) {
 		text, lacks := rules.Without(string(set[key]), has)
-		const mend = "In when, select only objects that have it"
+		const mend = "Let the rule's when select only objects that have it"
 		switch {
 		case len(lacks) == 0:
 		case text == "":

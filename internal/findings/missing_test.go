@@ -123,7 +123,7 @@ func TestDemandedValues(t *testing.T) {
 // TestEmptyTexts checks which labels and annotations a rule sets to an empty or invalid text on objects without a value.
 func TestEmptyTexts(t *testing.T) {
 	for name, test := range map[string]values{
-		"Label":        {[]string{"set: {labels: {tier: '{label:level}'}}"}, placementv1.Match{}, "spec.rules[0].set.labels[tier]: an object without label level gets an empty text. In when, select only objects that have it"},
+		"Label":        {[]string{"set: {labels: {tier: '{label:level}'}}"}, placementv1.Match{}, "spec.rules[0].set.labels[tier]: an object without label level gets an empty text. Let the rule's when select only objects that have it"},
 		"Annotation":   {[]string{"set: {annotations: {tier: '{annotation:a/b}{label:level}'}}"}, ofLevels, ""},
 		"Both":         {[]string{"set: {annotations: {tier: '{annotation:a/b}{label:c}'}}"}, ofLevels, "spec.rules[0].set.annotations[tier]: an object without annotation a/b gets an empty text"},
 		"InvalidLabel": {[]string{"set: {labels: {tier: 'level-{label:level}'}}"}, placementv1.Match{}, "an object without label level can't be decided, because the rest of the text is not a valid value of a label"},

@@ -134,7 +134,7 @@ func (f *Finder) findingsOfBudget(name string, spec placementv1.PlacementPolicyS
 			"number, or remove it", path, b.PerNamespace, b.MaxConcurrent))
 	}
 	if b.MoveTimeout != nil && b.MoveTimeout.Duration < minMoveTimeout {
-		out = append(out, advice("%s.moveTimeout: hardly any workload runs in another cluster within %s, so that moves fail that only take "+
+		out = append(out, advice("%s.moveTimeout: hardly any workload starts in another cluster within %s, so that moves fail that only take "+
 			"longer. Set some minutes", path, b.MoveTimeout.Duration))
 	}
 	if f.Groups != nil && b.Group != "" {
@@ -195,9 +195,9 @@ func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module
 	if len(set) == 0 {
 		return nil
 	}
-	return []Finding{advice("spec.remediation.budget: no move between clusters waits for %s: only Karmada and KubeFleet tell Berth when a "+
-		"workload runs in its new clusters. Otherwise, a move "+
-		"ends with its patch, and only maxPerMinute bounds it. Deliver the objects to one of them, here or in another policy", strings.Join(set, ", "))}
+	return []Finding{advice("spec.remediation.budget: moves between clusters are not limited by %s: only Karmada and KubeFleet tell Berth when a "+
+		"workload runs in its new clusters. Without them, a move ends with its patch, and only maxPerMinute limits moves. Deliver the objects to "+
+		"one of these two, in this policy or in another one", strings.Join(set, ", "))}
 }
 
 // findingsOfVolatile finds preferences because of which existing objects move whenever a pod starts or ends, or a score is reported.
@@ -231,7 +231,7 @@ func findingsOfEviction(spec placementv1.PlacementPolicySpec, m *match.Matcher, 
 	case !m.SelectsResource(corev1.SchemeGroupVersion.WithResource("pods")):
 		return []Finding{mistake(noEffect + ": no rule in spec.match.resourceRules matches pods. Match pods, too, or remove evict")}
 	case !module.Schedules():
-		return []Finding{mistake(noEffect + ": the policy does not define the rule scheduling, and Berth evicts Pods only to change their scheduling")}
+		return []Finding{mistake(noEffect + ": the policy sets no scheduling fields of pods, and Berth evicts Pods only to change these")}
 	}
 	return nil
 }

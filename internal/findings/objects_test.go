@@ -204,7 +204,7 @@ func TestTypeNames(t *testing.T) {
 // TestSurge checks which timeouts of a surge are too short.
 func TestSurge(t *testing.T) {
 	for timeout, want := range map[time.Duration]string{
-		time.Second: "spec.delivery.surge.timeout: hardly any workload runs in another cluster within 1s, so that objects leave a cluster before they run elsewhere. " +
+		time.Second: "spec.delivery.surge.timeout: hardly any workload starts in another cluster within 1s, so that objects leave a cluster before they run elsewhere. " +
 			"Set some minutes, or remove surge",
 		10 * time.Second: "",
 	} {

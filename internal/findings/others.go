@@ -107,9 +107,9 @@ func findingsOfSettings(ours, theirs setter) []Finding {
 	winner := "the value of policy " + theirs.name
 	switch {
 	case isLower:
-		why = fmt.Sprintf("spec.priority is %d here, and %d there. Change one of these priorities", ours.priority, theirs.priority)
+		why = fmt.Sprintf("spec.priority is %d in this policy, and %d in the other one. Change one of these priorities", ours.priority, theirs.priority)
 	case ours.name < theirs.name:
-		winner = "the value here"
+		winner = "the value of this policy"
 	}
 	var out []Finding
 	for _, our := range ours.sources {

@@ -167,10 +167,10 @@ func TestPoliciesThatSetAField(t *testing.T) {
 	}{
 		"FirstName": {policyOf(t, "a", gold, "prod"), ours, `spec.rules[0].set.labels[tier]: policy a sets this field to "gold" on objects that both policies match, ` +
 			"and these objects get the value of policy a: spec.priority of both is 0, and the policy whose name sorts first wins. Change one of these priorities, or set the field in only one policy"},
-		"LastName": {policyOf(t, "c", gold, "prod"), ours, "and these objects get the value here: spec.priority of both is 0"},
+		"LastName": {policyOf(t, "c", gold, "prod"), ours, "and these objects get the value of this policy: spec.priority of both is 0"},
 		// The author of the other policy is told.
 		"Higher":        {change(policyOf(t, "a", gold, "prod"), priority(-1)), ours, ""},
-		"Lower":         {change(policyOf(t, "c", gold, "prod"), priority(1)), ours, "and these objects get the value of policy c: spec.priority is 0 here, and 1 there"},
+		"Lower":         {change(policyOf(t, "c", gold, "prod"), priority(1)), ours, "and these objects get the value of policy c: spec.priority is 0 in this policy, and 1 in the other one"},
 		"Template":      {policyOf(t, "a", "set: {labels: {tier: '{namespace}'}}", "prod"), ours, `sets this field to "{namespace}"`},
 		"Wider":         {change(policyOf(t, "a", gold, "prod"), wide), ours, "labels[tier]"},
 		"HigherIsWider": {change(change(policyOf(t, "a", gold, "prod"), wide), priority(1)), ours, "these objects get the value of policy a"},

@@ -172,7 +172,7 @@ func TestForeignClusters(t *testing.T) {
 		clusters sourced
 		want     string
 	}{
-		"Foreign": {"kubeFleet: {}", sourced{karmada, karmada}, "spec.delivery.kubeFleet: no cluster is known to be one of KubeFleet: there are clusters.cluster.karmada.io. " +
+		"Foreign": {"kubeFleet: {}", sourced{karmada, karmada}, "spec.delivery.kubeFleet: no known cluster is one of KubeFleet: all are clusters.cluster.karmada.io. " +
 			"Deliver to the system of these clusters, or correct the clusters"},
 		"Own":      {"karmada: {}", sourced{karmada}, ""},
 		"Some":     {"kubeFleet: {}", sourced{karmada, fleet}, ""},

@@ -117,8 +117,8 @@ func soaks(s placementv1.RolloutStage) bool { return s.Soak != nil && s.Soak.Dur
 // that exist and that the policy matches.
 func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher, path *field.Path) []Finding {
 	if m.Coverage(f.Catalog.Served(), path, f.OwnNamespace).ClusterScoped {
-		return []Finding{advice("%s: no object that the policy matches belongs to a stage: the types that it matches are in no namespace. "+
-			"All of its objects get a new version after the last stage", path)}
+		return []Finding{advice("%s: no object that the policy matches belongs to a stage: the types that it matches are cluster-scoped. "+
+			"All of their objects get a new version after the last stage", path)}
 	}
 	if f.Namespaces == nil {
 		return nil

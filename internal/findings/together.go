@@ -298,8 +298,8 @@ func findingsOfDelivered(spec placementv1.PlacementPolicySpec, other string, the
 			equality.Semantic.DeepEqual(spec.Delivery.Karmada, theirs.Delivery.Karmada)},
 	} {
 		if part.isSet && !part.same {
-			out = append(out, advice("spec.delivery.%s has no effect: policy %s delivers the same objects, and spec.priority is %d there and %d here, so that its "+
-				"spec.delivery counts. Set the field there, or a higher priority here", part.field, other, theirs.Priority, spec.Priority))
+			out = append(out, advice("spec.delivery.%s has no effect: policy %s delivers the same objects, and its spec.priority is %d and that of this policy %d, so "+
+				"that the other spec.delivery counts. Set the field there, or a higher priority here", part.field, other, theirs.Priority, spec.Priority))
 		}
 	}
 	return out

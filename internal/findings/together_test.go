@@ -187,8 +187,8 @@ func TestDelivered(t *testing.T) {
 		own   string
 		want  string
 	}{
-		"Higher": {other(whole, withPriority(10)), divided, "spec.delivery.replicas has no effect: policy b delivers the same objects, and spec.priority is 10 there and 0 here, so " +
-			"that its spec.delivery counts. Set the field there, or a higher priority here"},
+		"Higher": {other(whole, withPriority(10)), divided, "spec.delivery.replicas has no effect: policy b delivers the same objects, and its spec.priority is 10 and that of this policy 0, so " +
+			"that the other spec.delivery counts. Set the field there, or a higher priority here"},
 		"Wider":        {other(whole, withPriority(10), everywhere), divided, "spec.delivery.replicas has no effect"},
 		"Surge":        {other(whole, withPriority(10)), "{karmada: {}, surge: {timeout: 5m}}", "spec.delivery.surge has no effect"},
 		"Dependencies": {other(whole, withPriority(10)), "{karmada: {propagateDependencies: true}}", "spec.delivery.karmada.propagateDependencies has no effect"},

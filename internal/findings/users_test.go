@@ -58,7 +58,7 @@ func TestUsers(t *testing.T) {
 
 // TestUnready checks in which policies spec.clusters.leaveUnreadyAfter has no effect.
 func TestUnready(t *testing.T) {
-	const ready, want = "require: [{field: region, operator: Exists}, {field: ready, operator: In, values: ['true']}]", "spec.clusters.leaveUnreadyAfter has no effect: spec.rules[0].require[1] moves"
+	const ready, want = "require: [{field: region, operator: Exists}, {field: ready, operator: In, values: ['true']}]", "spec.clusters.leaveUnreadyAfter has no effect: spec.rules[0].require[1] makes objects leave"
 	for name, test := range map[string]struct {
 		rules []string
 		limit string

@@ -178,7 +178,7 @@ func TestDeliveryWithoutEffect(t *testing.T) {
 		"DryRun":   {placementv1.ModeDryRun, placing, []string{"spec.delivery has no effect in mode DryRun: nothing is delivered before mode is Enforce"}},
 		"Warn":     {placementv1.ModeWarn, placing, []string{"spec.delivery has no effect in mode Warn: nothing is delivered before mode is Enforce"}},
 		"NoClusters": {
-			placementv1.ModeEnforce, labeling, []string{"spec.delivery: the policy has no rule clusters, so the policy delivers only objects to which other policies give clusters"},
+			placementv1.ModeEnforce, labeling, []string{"spec.delivery: the policy has no Rego rule named clusters, so the policy delivers only objects to which other policies give clusters"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -410,7 +410,7 @@ func TestWarnOfStages(t *testing.T) {
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Match.ResourceRules[0] = placementv1.ResourceRule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumes"}}
 			},
-			want: []string{"spec.rollout.stages: no object that the policy matches belongs to a stage: the types that it matches are in no namespace. All of its objects get a new version after the last stage"},
+			want: []string{"spec.rollout.stages: no object that the policy matches belongs to a stage: the types that it matches are cluster-scoped. All of their objects get a new version after the last stage"},
 		},
 		"Namespaces": {
 			stages: []placementv1.RolloutStage{percentage("all", 100)},

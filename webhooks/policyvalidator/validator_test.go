@@ -139,7 +139,7 @@ labels := {"a": data.kubernetes.pods.x.y.z}`},
 			rego: `package p
 labels := {"a": "b"}`,
 			change:  func(p *placementv1.PlacementPolicy) { p.Spec.Clusters = &placementv1.ClustersRule{} },
-			warning: "spec.clusters has no effect: the policy has no rule clusters",
+			warning: "spec.clusters has no effect: the policy has no Rego rule named clusters",
 		},
 		"ClustersRuleThatCounts": {
 			rego: `package p
@@ -182,8 +182,8 @@ labels := {}`, warning: "spec.remediation.blastRadius has no effect in mode NewO
 		"MovesOfWhichNoSystemReports": {
 			rego: `package p
 clusters contains "a"`,
-			warning: "spec.remediation.budget: no move between clusters waits for maxConcurrent, maxUnavailable: only Karmada and KubeFleet tell Berth when a workload runs " +
-				"in its new clusters. Otherwise, a move ends with its patch, and only maxPerMinute bounds it. Deliver the objects to one of them, here or in another policy",
+			warning: "spec.remediation.budget: moves between clusters are not limited by maxConcurrent, maxUnavailable: only Karmada and KubeFleet tell Berth when a workload runs " +
+				"in its new clusters. Without them, a move ends with its patch, and only maxPerMinute limits moves. Deliver the objects to one of these two, in this policy or in another one",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxPerMinute: 30, MaxConcurrent: 2, MaxUnavailable: new(intstr.FromString("5%"))}
 			},
@@ -239,7 +239,7 @@ labels := {}`,
 		},
 		"ShortMoveTimeout": {
 			rego: `package p
-labels := {}`, warning: "spec.remediation.budget.moveTimeout: hardly any workload runs in another cluster within 9s, so that moves fail that only take longer. Set some minutes",
+labels := {}`, warning: "spec.remediation.budget.moveTimeout: hardly any workload starts in another cluster within 9s, so that moves fail that only take longer. Set some minutes",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MoveTimeout: &metav1.Duration{Duration: 9 * time.Second}}
 			},
@@ -294,7 +294,7 @@ scheduling.nodeSelector.disk := "ssd"`, warning: "spec.remediation.evict has no 
 		},
 		"EvictNoScheduling": {
 			rego: `package p
-labels.a := "b"`, warning: "spec.remediation.evict has no effect: the policy does not define the rule scheduling",
+labels.a := "b"`, warning: "spec.remediation.evict has no effect: the policy sets no scheduling fields of pods",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Match.ResourceRules[0].APIGroups, p.Spec.Match.ResourceRules[0].Resources = []string{""}, []string{"pods"}
 				p.Spec.Remediation.Evict = true

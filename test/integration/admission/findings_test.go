@@ -203,7 +203,7 @@ var _ = Describe("What is warned of when a policy is applied", func() {
 			"the policy restricts the pods of deployments.apps, and does not match pods", false),
 		Entry("bounds without effect", `{rules: [{name: a, set: {labels: {a: b}}}], remediation: {mode: Manual, budget: {maxPerMinute: 1}}}`, "spec.remediation.budget has no effect in mode Manual", false),
 		Entry("bounds of moves of which no system reports", `{rules: [{name: a, require: [{label: tier, operator: In, values: [gold]}]}], remediation: {budget: {maxConcurrent: 2}}}`,
-			"no move between clusters waits for maxConcurrent", false),
+			"moves between clusters are not limited by maxConcurrent", false),
 		Entry("stages without namespaces", `{rules: [{name: a, set: {labels: {a: b}}}], rollout: {stages: [{name: canary, namespaceSelector: {matchLabels: {a: canary}}}, {name: rest, percent: 100}]}}`,
 			`stage "canary" has no namespace`, false),
 	)

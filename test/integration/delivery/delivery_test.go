@@ -681,7 +681,7 @@ var _ = Describe("Delivery", func() {
 		p := framework.NewPolicy(framework.NewName("deliver"), "package deliver\n\nlabels := {\"a\": \"b\"}", "apps", "deployments", "nowhere")
 		p.Spec.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
 		text := f.MustKubectl(ctx, manifest(p), "apply", "--dry-run=server", "-f", "-")
-		Expect(text).To(ContainSubstring("spec.delivery: the policy has no rule clusters"))
+		Expect(text).To(ContainSubstring("spec.delivery: the policy has no Rego rule named clusters"))
 	})
 
 	It("writes once for each affected object when a cluster leaves, and nothing when a leader starts", func(ctx SpecContext) {
