@@ -51,7 +51,7 @@ var transitions = map[state]map[event]state{
 // errUnneeded means that no policy needs the engine, and that it is empty or could not be emptied in time.
 var (
 	errLost     = errors.New("the engine has lost pushed data")
-	errRefused  = errors.New("Berth can't push to the engine")
+	errRefused  = errors.New("pushing to the engine failed")
 	errUnneeded = errors.New("no policy needs the engine")
 )
 
