@@ -180,7 +180,8 @@ func runOfWorkload(workload map[string]any, clusters []string) Run {
 		return missing("MultiKueue has not chosen a cluster for the Workload yet")
 	case !slices.Contains(clusters, chosen):
 		return Run{State: NotRunning, Remains: true, Message: fmt.Sprintf(
-			"the Workload still runs in cluster %s, and MultiKueue moves no Workload: delete the Job that owns it, and create the Job again", chosen)}
+			"the Workload still runs in cluster %s, which is none of the decided ones, and MultiKueue moves no Workload: "+
+				"delete the Job that owns it, and create the Job again", chosen)}
 	case is["Admitted"] != metav1.ConditionTrue:
 		return missing("cluster " + chosen + ": Kueue has not admitted the Workload yet")
 	case is["PodsReady"] == metav1.ConditionFalse:

@@ -56,7 +56,7 @@ func TestMayNominate(t *testing.T) {
 func TestRunOfWorkload(t *testing.T) {
 	const (
 		chosen = `clusterName: eu-1, nominatedClusterNames: [], conditions: [{type: QuotaReserved, status: "True"}, {type: Admitted, status: "True"}`
-		leave  = "the Workload still runs in cluster eu-1, and MultiKueue moves no Workload: delete the Job that owns it, and create the Job again"
+		leave  = "the Workload still runs in cluster eu-1, which is none of the decided ones, and MultiKueue moves no Workload: delete the Job that owns it, and create the Job again"
 	)
 	missing := func(message string) Run { return Run{State: NotRunning, Message: message} }
 	tests := map[string]struct {

@@ -316,7 +316,7 @@ var _ = Describe("Placement objects with a status", func() {
 		By("moving its cluster to another region")
 		fl.move(ctx, "a", "us")
 		fl.move(ctx, "b", "eu")
-		remains := "the Workload still runs in cluster " + fl.cluster("a") + ", and MultiKueue moves no Workload: delete the Job that owns it, and create the Job again"
+		remains := "the Workload still runs in cluster " + fl.cluster("a") + ", which is none of the decided ones, and MultiKueue moves no Workload: delete the Job that owns it, and create the Job again"
 		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, remains))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, remains))
 		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, namespace+"/train: "+remains))
