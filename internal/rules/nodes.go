@@ -142,7 +142,7 @@ func (q requirement) nodeValue() (pattern, form string) {
 	case q.ordered():
 		return integerPattern, "must be an integer from 0 on"
 	case q.Field == placementv1.ClusterFieldName:
-		return nodeNamePattern, "must be the name of a node"
+		return nodeNamePattern, "must be a valid name of a node"
 	default:
 		return labelValuePattern, "must be a value that labels can have"
 	}

@@ -402,11 +402,11 @@ func (v *validator) comparable(path *field.Path, value string, as placementv1.Va
 // nodeRequirement refuses a requirement that a node affinity can't express. ordered reports whether its operator compares by order.
 func (v *validator) nodeRequirement(q placementv1.Requirement, path *field.Path, ordered bool) {
 	if nodeLabel(q.Subject) == "" && q.Field != placementv1.ClusterFieldName {
-		v.forbid(path, "nodes have labels and the fields name, region and zone")
+		v.forbid(path, "with candidates: Nodes, only labels and the fields name, region and zone exist")
 		return
 	}
 	if q.Reason != "" {
-		v.forbid(path.Child("reason"), "the scheduler chooses nodes and words its messages")
+		v.forbid(path.Child("reason"), "not with candidates: Nodes: the scheduler, which chooses the nodes, writes the messages")
 	}
 	if q.As != "" && q.As != placementv1.ValueTypeNumber {
 		v.errs = append(v.errs, field.NotSupported(path.Child("as"), q.As, []placementv1.ValueType{placementv1.ValueTypeNumber}))
@@ -424,7 +424,7 @@ func (v *validator) nodeRequirement(q placementv1.Requirement, path *field.Path,
 		case ordered && !integers.MatchString(value):
 			v.fail(at, value, "must be an integer from 0 on: node affinities compare no other numbers")
 		case q.Field == placementv1.ClusterFieldName && len(validation.IsDNS1123Subdomain(value)) > 0:
-			v.fail(at, value, "must be the name of a node")
+			v.fail(at, value, "must be a valid name of a node")
 		case q.Field != placementv1.ClusterFieldName && !ordered:
 			v.labelValue(at, value)
 		}

@@ -85,7 +85,7 @@ func TestInvalidRules(t *testing.T) {
 		"ClustersInLabel":    {`[{name: a, limit: 1, set: {labels: {a: "{clusters:json}"}}}]`, []string{"spec.rules[0].set.labels[a]", "write it to an annotation"}},
 		"LimitOfDomains":     {`[{name: a, limit: 3, spread: {field: region, minDomains: 2, minClusters: 2}}]`, []string{"2 domains with 2 clusters each are more than limit, which is 3"}},
 		"SpreadKey":          {`[{name: a, spread: {label: "a b", minDomains: 2}}]`, []string{"spec.rules[0].spread.label"}},
-		"NodeProperty":       {`[{name: a, candidates: Nodes, require: [{property: a, operator: Exists}]}]`, []string{"nodes have labels and the fields name, region and zone"}},
+		"NodeProperty":       {`[{name: a, candidates: Nodes, require: [{property: a, operator: Exists}]}]`, []string{"only labels and the fields name, region and zone exist"}},
 		"NodeNames":          {`[{name: a, candidates: Nodes, require: [{field: name, operator: In, values: [a, b]}]}]`, []string{"spec.rules[0].require[0].field", "with one name"}},
 		"NodeNumber":         {`[{name: a, candidates: Nodes, require: [{label: a, operator: Gt, values: ["1.5"]}]}]`, []string{"must be an integer"}},
 		"NodeQuantity":       {`[{name: a, candidates: Nodes, require: [{label: a, operator: Gt, values: ["1"], as: Quantity}]}]`, []string{"spec.rules[0].require[0].as"}},

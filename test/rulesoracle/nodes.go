@@ -190,7 +190,7 @@ func nodeOperands(r *placementv1.Requirement, object map[string]any) (values []s
 	case slices.Contains(orders, r.Operator) && !integerForm.MatchString(values[0]):
 		return nil, invalidValue(r.ValueFrom, values[0], "must be an integer from 0 on")
 	case r.Field == placementv1.ClusterFieldName && len(validation.IsDNS1123Subdomain(values[0])) > 0:
-		return nil, invalidValue(r.ValueFrom, values[0], "must be the name of a node")
+		return nil, invalidValue(r.ValueFrom, values[0], "must be a valid name of a node")
 	case len(validation.IsValidLabelValue(values[0])) > 0:
 		return nil, invalidValue(r.ValueFrom, values[0], "must be a value that labels can have")
 	}
