@@ -164,7 +164,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 		"with it. None are created while it is missing; empty for no owner.")
 	f.StringVar(&o.OwnerClusterServiceVersion, "owner-cluster-service-version", os.Getenv("OPERATOR_CONDITION_NAME"),
 		"ClusterServiceVersion that installed Berth, which OLM passes to its operators. The ClusterRoles that OLM created for it own the webhook configurations.")
-	f.StringVar(&o.WebhookHost, "webhook-host", "", "Address at which the webhooks listen.")
+	f.StringVar(&o.WebhookHost, "webhook-host", "", "Address at which the webhooks listen; empty for all addresses.")
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port at which the webhooks listen.")
 	f.StringVar(&o.WebhookCertManagement, "webhook-cert-management", CertManagementSelf, "What writes the Secret berth-webhook-cert: self, "+
 		"if Berth creates and renews the certificate and its authority, or external, if another controller does, such as cert-manager.")
@@ -173,19 +173,20 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "", "PEM file with the authorities of the client certificate that the API "+
 		"server presents to the webhooks. Empty if they require no certificate.")
 	f.Var((*nameList)(&o.WebhookClientNames), "webhook-client-names", "Names of which the API server's client certificate must have one as "+
-		"its common name or DNS name, separated by commas; any if empty.")
+		"its common name or DNS name, separated by commas; any if not set.")
 	f.StringVar(&o.MetricsAddress, "metrics-bind-address", "0", "Address at which metrics are served, such as :8443; 0 for nowhere.")
 	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS to authenticated and authorized clients only.")
-	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served.")
+	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served; 0 for nowhere.")
 	f.StringVar(&o.PprofAddress, "pprof-bind-address", "", "Address at which profiles are served, such as localhost:6060; empty for "+
 		"nowhere. Any client that reaches the address can read them.")
 	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "Address of an OpenTelemetry collector that accepts traces over gRPC, such as "+
 		"http://collector.observability:4317; https:// for TLS, empty for no traces.")
 	f.IntVar(&o.TracingSamplingPerMillion, "tracing-sampling-rate-per-million", 10000, "How many of a million traces that begin in Berth "+
 		"are recorded. Traces that begin in the API server are recorded if it samples them.")
-	f.StringVar(&o.DecisionLog, "decision-log", DecisionLogOff, "Where Berth writes each decision that places or moves an object: stdout, as lines "+
-		"of JSON; the address of an OpenTelemetry collector that accepts logs over gRPC, such as http://collector.observability:4317; or off.")
-	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among the replicas.")
+	f.StringVar(&o.DecisionLog, "decision-log", DecisionLogOff, "Where Berth writes each decision that changes an object, at admission "+
+		"or later: stdout, as lines of JSON; the address of an OpenTelemetry collector that accepts logs over gRPC, such as http://collector.observability:4317; or off.")
+	f.BoolVar(&o.LeaderElection, "leader-elect", false,
+		"Elect a leader among the replicas. If false, each replica acts as the leader, so run only one.")
 	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second,
 		"How long replicas wait for a leader to renew its lease before another one becomes the leader.")
 	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
@@ -199,7 +200,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "For how long a replica answers admission requests "+
 		"without a confirmation by the API server that it has the newest policies. Beyond it the replica is not Ready, and its webhooks return an error.")
 	f.Var((*nameList)(&o.PolicyReports), "policy-reports", "API groups of the policy reports in which the leader lists violations, "+
-		"openreports.io, wgpolicyk8s.io, or both, separated by commas; none if empty.")
+		"openreports.io, wgpolicyk8s.io, or both, separated by commas; none if not set.")
 	o.ReservationTTL = 65 * time.Second
 	f.Var((*reservationTTL)(&o.ReservationTTL), "quota-reservation-ttl",
 		"How long a charge to a quota is kept while its object does not exist; longer than the API server's --request-timeout.")
@@ -250,7 +251,8 @@ func (t *reservationTTL) Set(text string) error {
 		return err
 	}
 	if d <= webhookconfiguration.QuotaTimeout {
-		return fmt.Errorf("must be longer than the API server's --request-timeout, 1m by default, and than %s", webhookconfiguration.QuotaTimeout)
+		return fmt.Errorf("must be longer than the API server's --request-timeout, 1m by default, and longer than the timeout of the quota webhook, %s",
+			webhookconfiguration.QuotaTimeout)
 	}
 	*t = reservationTTL(d)
 	return nil

@@ -34,7 +34,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"NegativeBound":       {args: "--remediation-max-concurrent=-1", want: "--remediation-max-concurrent -1: must be 0, for no bound, or greater"},
 		"NegativePace":        {args: "--remediation-max-per-minute=-1", want: "--remediation-max-per-minute -1: must be 0, for no bound, or greater"},
 		"NegativeTTL":         {args: "--quota-reservation-ttl=-1s", want: "must be longer than the API server's --request-timeout"},
-		"ShortTTL":            {args: "--quota-reservation-ttl=10s", want: "for flag -quota-reservation-ttl: must be longer than the API server's --request-timeout, 1m by default, and than 10s"},
+		"ShortTTL":            {args: "--quota-reservation-ttl=10s", want: "for flag -quota-reservation-ttl: must be longer than the API server's --request-timeout, 1m by default, and longer than the timeout of the quota webhook, 10s"},
 		"TTL":                 {args: "--quota-reservation-ttl=35s"},
 		"NoLeaseInParticular": {args: "--leader-elect-lease-duration=0", want: "--leader-elect-lease-duration 0s"},
 	}

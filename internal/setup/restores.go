@@ -44,10 +44,10 @@ func watchRestores(ctx context.Context, base *base) error {
 	} {
 		informer, err := base.mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
-			return fmt.Errorf("watching for a restored store: %w", err)
+			return fmt.Errorf("watching whether the store of the API server is restored from a backup: %w", err)
 		}
 		if _, err := informer.AddEventHandler(handler); err != nil {
-			return fmt.Errorf("watching for a restored store: %w", err)
+			return fmt.Errorf("watching whether the store of the API server is restored from a backup: %w", err)
 		}
 	}
 	if base.state.host != nil {
