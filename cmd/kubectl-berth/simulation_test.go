@@ -1098,7 +1098,7 @@ func TestMoving(t *testing.T) {
 		t.Errorf("output %s, error %v, want %s", stdout, err, want)
 	}
 	for object, want := range map[string]string{
-		"deploy/web":    "\n  Berth moved the object to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy moving reports that the object runs in its new clusters; the move fails at 2026-01-01T12:10:00Z\n",
+		"deploy/web":    "\n  Berth moved the object to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy moving reports that the object runs in its new clusters; without such a report, the move fails at 2026-01-01T12:10:00Z\n",
 		"deploy/nobody": "\n  the API server refused the last patch of the object: denied\\n::error::forged\n",
 	} {
 		if stdout, _, err = command(t, "explain", object, "-n", "shop", from); err != nil || !strings.Contains(stdout, want) {
@@ -1210,7 +1210,7 @@ func TestBadInput(t *testing.T) {
 		"whatif --set nodes/n1":                         `--set: "nodes/n1" is not TYPE/[NAMESPACE/]NAME:PATH=VALUE`,
 		"whatif --set nodes/n1:a['b=c":                  "brackets hold a name in quotes, as in metadata.labels['a.b/c']",
 		"whatif --set nodes/n1:a[0].b=c":                "to change an item of a list, use --filename",
-		"whatif --set nodes/n1:metadata.labels.a.b/c=d": `a key with dots is in brackets: metadata.labels['a.b/c']`,
+		"whatif --set nodes/n1:metadata.labels.a.b/c=d": `write a key with dots in brackets: metadata.labels['a.b/c']`,
 		"whatif --set nodes/n1:a..b=c":                  `--set: "a..b": a name is empty`,
 		"violations none":                               `there is no PlacementPolicy "none"`,
 		"violations -o xml":                             `--output: "xml" is not one of json, yaml, or wide`,

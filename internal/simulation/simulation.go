@@ -243,7 +243,7 @@ func (f fixedPolicies) Begin() (index *match.Index[*placement.Policy], end func(
 type RemoteError struct{ URL string }
 
 func (e *RemoteError) Error() string {
-	return "the remote engine at " + e.URL + " decides this policy, and is not queried here"
+	return "the remote engine at " + e.URL + " decides for this policy, and a simulation does not query it"
 }
 
 // load loads the objects that policies and predicates read.

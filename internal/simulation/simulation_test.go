@@ -169,7 +169,7 @@ spec: {template: {spec: {containers: [{name: main, image: web}]}}}`)[0]
 func TestPoliciesThatCannotDecide(t *testing.T) {
 	for name, test := range map[string]struct{ spec, want string }{
 		"does not compile": {"rego: \"package p\\n\\nclusters contains x if true\\n\"", "var x is unsafe"},
-		"remote":           {"remote: {url: \"https://opa.example/v1/data/p\"}", "the remote engine at https://opa.example/v1/data/p decides this policy"},
+		"remote":           {"remote: {url: \"https://opa.example/v1/data/p\"}", "the remote engine at https://opa.example/v1/data/p decides for this policy"},
 		"type not served":  {"rego: \"package p\\n\\nwarnings contains \\\"x\\\" if data.kubernetes.gadgets.a.b\\n\"", "gadgets"},
 		"no predicates":    {"rego: \"package p\\n\\nwarnings contains \\\"x\\\" if count(berth.nodes.feasible(input)) > 0\\n\"", ""},
 	} {

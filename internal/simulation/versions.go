@@ -118,7 +118,7 @@ type RevisionError struct {
 }
 
 func (e *RevisionError) Error() string {
-	return fmt.Sprintf("revision %d of the policy decides here, and %s", e.Revision, e.Reason)
+	return fmt.Sprintf("revision %d of the policy is in force, and %s", e.Revision, e.Reason)
 }
 
 // prepare compiles and binds a revision of a policy, sets out.Module and out.Binding, and returns the evaluator.

@@ -141,7 +141,7 @@ func decided(t *testing.T, cluster simulation.Cluster) map[string]string {
 // TestRollout checks that the version decides that the status of the policy assigns to the namespace.
 func TestRollout(t *testing.T) {
 	stored := map[int64]string{2: "gold", 3: "bronze"}
-	const missing = "revision 2 of the policy decides here, and the namespace berth-system has no ControllerRevision "
+	const missing = "revision 2 of the policy is in force, and the namespace berth-system has no ControllerRevision "
 	for name, tc := range map[string]struct {
 		change func(*placementv1.PlacementPolicy)
 		stored map[int64]string

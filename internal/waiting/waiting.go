@@ -108,7 +108,7 @@ func (w Wait) phrase() string {
 	case Running:
 		text := fmt.Sprintf("until a system of spec.delivery of %s reports that the object runs in its new clusters", of)
 		if !w.Until.IsZero() {
-			text += "; the move fails at " + w.Until.UTC().Format(time.RFC3339)
+			text += "; without such a report, the move fails at " + w.Until.UTC().Format(time.RFC3339)
 		}
 		return text
 	case Soak:

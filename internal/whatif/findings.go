@@ -67,7 +67,7 @@ func (q *question) changeFindings(ctx context.Context, resource schema.GroupVers
 		return append(found, q.stages(ctx, q.after.Policy(name.Name))...), err
 	case resource.Group == placementv1.GroupVersion.Group && resource.Resource == "limitedresources":
 		return []Finding{{simulation.Describe(cmp.Or(c.after, c.before)), false,
-			"this report does not say which requests would need a quota that does not exist"}}, nil
+			"this report does not say which requests the LimitedResource denies because no quota covers them"}}, nil
 	case resource.Group == placementv1.GroupVersion.Group:
 		return nil, nil
 	}

@@ -94,7 +94,7 @@ func ParseAssignment(ctx context.Context, cluster simulation.Cluster, text strin
 		return Assignment{}, err
 	}
 	if inLabels(out.Path) && len(out.Path) > 3 {
-		return Assignment{}, fmt.Errorf("%q: a key with dots is in brackets: metadata.%s['%s']", text, out.Path[1], strings.Join(out.Path[2:], "."))
+		return Assignment{}, fmt.Errorf("%q: write a key with dots in brackets: metadata.%s['%s']", text, out.Path[1], strings.Join(out.Path[2:], "."))
 	}
 	if !hasValue {
 		return out, nil

@@ -147,7 +147,7 @@ func TestStages(t *testing.T) {
 		}},
 		"remediation only": {tiersPolicy(t, midst()), []*unstructured.Unstructured{storedTiers(t, 2, "silver", "gold")}, tiersPolicy(t, nil, "mode: Automatic", "mode: Automatic, evict: true"), 0, nil},
 		"revision not stored": {tiersPolicy(t, midst()), nil, tiersPolicy(t, nil, "mode: Automatic", "mode: Automatic, evict: true"), 0, []string{
-			"some objects are not decided: revision 2 of the policy decides here, and the namespace berth-system has no ControllerRevision " + policy.NumberedRevisionName("tiers", 2) +
+			"some objects are not decided: revision 2 of the policy is in force, and the namespace berth-system has no ControllerRevision " + policy.NumberedRevisionName("tiers", 2) +
 				" of the policy: set --berth-namespace to the namespace that Berth runs in, or add the ControllerRevision to the files",
 		}},
 	} {

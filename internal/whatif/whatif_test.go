@@ -501,8 +501,8 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 			recount: true, world: pod("a", "shop"),
 			apply: "apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: new, namespace: shop}\nspec: {hard: {podz: \"1\", example.com/gpu: \"1\", pods: \"5\"}}",
 			want: []string{
-				"finding ScopedQuota shop/new false spec.hard[example.com/gpu]: Berth counts nothing under this name, or the API server refuses it: kubectl apply says more",
-				"finding ScopedQuota shop/new false spec.hard[podz]: Berth counts nothing under this name, or the API server refuses it: kubectl apply says more", "unchanged 2",
+				"finding ScopedQuota shop/new false spec.hard[example.com/gpu]: Berth counts nothing under this name, or the API server refuses it: kubectl apply --dry-run=server says more",
+				"finding ScopedQuota shop/new false spec.hard[podz]: Berth counts nothing under this name, or the API server refuses it: kubectl apply --dry-run=server says more", "unchanged 2",
 			},
 		},
 		"a new quota in a snapshot": {
@@ -573,7 +573,7 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 		},
 		"a limit of quotas": {
 			apply: "apiVersion: placement.berth.dev/v1alpha1\nkind: LimitedResource\nmetadata: {name: gpus}\nspec: {resource: pods}",
-			want:  []string{"finding LimitedResource gpus false this report does not say which requests would need a quota that does not exist", "unchanged 2"},
+			want:  []string{"finding LimitedResource gpus false this report does not say which requests the LimitedResource denies because no quota covers them", "unchanged 2"},
 		},
 		"a resource rule that matches nothing": {
 			apply: strings.Replace(region, "[deployments]", "[deployments, deploymentz]", 1),

@@ -238,7 +238,7 @@ var _ = Describe("A policy in the midst of a rollout", func() {
 		Eventually(func(ctx context.Context) (string, error) {
 			return f.Kubectl(ctx, "", "berth", "violations", name, "--kubeconfig", kubeconfig)
 		}).WithContext(ctx).Should(And(ContainSubstring("should be silver"), Not(ContainSubstring("should be gold")),
-			ContainSubstring("can't be decided: revision 1 of the policy decides here, and you may not read it: ask for the right to get controllerrevisions.apps in the namespace berth-system")))
+			ContainSubstring("can't be decided: revision 1 of the policy is in force, and you may not read it: ask for the right to get controllerrevisions.apps in the namespace berth-system")))
 
 		By("rolling back")
 		f.MustKubectl(ctx, "", "patch", "plpol", name, "--type=merge", "-p", `{"spec":{"rollout":{"revision":1}}}`)
