@@ -74,8 +74,8 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 			"that lasts, see whether the system reaches the cluster, or delete the workload there", progress, r.Remaining, subject(r.FirstRemaining),
 			r.FirstRemaining.Run.Message))
 	case r.FirstSurging != nil:
-		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d keep clusters that they leave until they run in their new ones and "+
-			"what they contain has left, the first is %s: it keeps %s", progress, r.Surging, subject(r.FirstSurging),
+		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d stay in clusters that they have to leave, until they run in their new "+
+			"clusters and the objects that they contain have left, the first is %s: it stays in %s", progress, r.Surging, subject(r.FirstSurging),
 			firstNames(strings.Split(r.FirstSurging.Kept, ","))))
 	case r.FirstAbsent != nil:
 		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are not in all of their clusters, the first is %s: %s; if that lasts, "+
@@ -137,7 +137,7 @@ func (s *setter) asDelivered(compliant *metav1.Condition, f Facts) *metav1.Condi
 	if compliant.Status == metav1.ConditionFalse && compliant.Reason != placementv1.ReasonNotDelivered {
 		return compliant
 	}
-	return isFalse(placementv1.ReasonNotDelivered, "workloads may run in clusters that were not decided, or not in those that were: "+delivered.Message)
+	return isFalse(placementv1.ReasonNotDelivered, "workloads may run in clusters that were not decided, or may not run in clusters that were: "+delivered.Message)
 }
 
 // subject returns an object's name for a message, such as "deployments.apps shop/web".

@@ -38,7 +38,7 @@ func TestKeptClustersAreAbridged(t *testing.T) {
 	facts.State.Policy.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
 	facts.Delivery, facts.DeliverySettled = account.Report("p"), true
 	got := meta.FindStatusCondition(status.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionDelivered)
-	if want := "it keeps a, b, c and 2 more"; got == nil || !strings.HasSuffix(got.Message, want) {
+	if want := "it stays in a, b, c and 2 more"; got == nil || !strings.HasSuffix(got.Message, want) {
 		t.Errorf("Delivered is %v, want a message that ends with %q", got, want)
 	}
 }
@@ -257,7 +257,7 @@ func TestCompliantAsDelivered(t *testing.T) {
 	const (
 		compliant    = "True Compliant"
 		notDelivered = "False NotDelivered"
-		text         = "workloads may run in clusters that were not decided, or not in those that were: 0 of 1 placed objects are delivered"
+		text         = "workloads may run in clusters that were not decided, or may not run in clusters that were: 0 of 1 placed objects are delivered"
 	)
 	remains := delivery.Result{Run: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster b", Remains: true}}
 	failed := delivery.Result{Failure: &delivery.Failure{Reason: placementv1.ReasonForeignObject, Message: "written by rival; delete it"}}
@@ -278,7 +278,7 @@ func TestCompliantAsDelivered(t *testing.T) {
 			result: delivery.Result{Run: delivery.Run{State: delivery.NotRunning, Message: "cluster a: Karmada has not applied the object yet", Absent: true}}, want: notDelivered,
 			message: text + "; 1 are not in all of their clusters, the first is deployments.apps shop/web: cluster a: Karmada has not applied the object yet; if that lasts, see what keeps the system from bringing it there, or have the policy decide another cluster",
 		},
-		"in a cluster that it keeps": {result: delivery.Result{Kept: "b"}, want: notDelivered, message: text + "; 1 keep clusters that they leave until they run in their new ones and what they contain has left, the first is deployments.apps shop/web: it keeps b"},
+		"in a cluster that it keeps": {result: delivery.Result{Kept: "b"}, want: notDelivered, message: text + "; 1 stay in clusters that they have to leave, until they run in their new clusters and the objects that they contain have left, the first is deployments.apps shop/web: it stays in b"},
 		"failed":                     {result: failed, want: notDelivered, message: text + "; 1 failed, the first is deployments.apps shop/web: written by rival; delete it"},
 		"pending":                    {result: delivery.Result{Pending: true}, want: notDelivered, message: text},
 		"not enforced":               {result: remains, change: func(f *status.Facts) { f.State.Policy.Mode = placementv1.ModeDryRun }, want: compliant},

@@ -61,8 +61,8 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 	}
 	was, is = conditionOf(before, placementv1.ConditionReplicated), conditionOf(after, placementv1.ConditionReplicated)
 	if is.Reason == placementv1.ReasonAmbiguousClusters && (was.Reason != is.Reason || was.Message != is.Message) {
-		out = append(out, Notification{events.ClustersAmbiguous, "several objects of the inventories have the name of one cluster, so that no " +
-			"object gets this cluster; the condition Replicated names them"})
+		out = append(out, Notification{events.ClustersAmbiguous, "several objects of the inventories have the same cluster name, so the " +
+			"policy places nothing in this cluster; the condition Replicated names them"})
 	}
 	return slices.Concat(out, rolled(before.Rollout, after.Rollout), planned(before.Plan, after.Plan), approved(before.Plan, after.Plan),
 		unapproved(before, after), undelivered(before, after))

@@ -178,10 +178,11 @@ func (f Facts) compiles() *metav1.Condition {
 	return isFalse(reason, consequence+": "+f.State.Err.Error())
 }
 
-// undecided returns what happens to requests that a policy with a failurePolicy can't decide: "denied" or "admitted without it".
+// undecided returns what happens to requests that a policy with a failurePolicy can't decide: "denied" or "admitted without the
+// policy's decision".
 func undecided(p placementv1.FailurePolicy) string {
 	if p == placementv1.FailurePolicyIgnore {
-		return "admitted without it"
+		return "admitted without the policy's decision"
 	}
 	return "denied"
 }
@@ -467,8 +468,8 @@ func (f Facts) limits() (reason string, out []string) {
 	}
 	if len(f.Report.Conflicts) > 0 {
 		reason = placementv1.ReasonConflict
-		out = append(out, fmt.Sprintf("%s set a key of the same object to a different value; the higher priority wins, and among equals the "+
-			"name that sorts first", firstNames(f.Report.Conflicts)))
+		out = append(out, fmt.Sprintf("other PlacementPolicies set keys of the same objects to other values (%s); the higher spec.priority wins, "+
+			"and among equals the name that sorts first", firstNames(f.Report.Conflicts)))
 	}
 	return reason, out
 }
@@ -739,8 +740,8 @@ func (f Facts) waitingText(unapproved int) string {
 			out += fmt.Sprintf(", counting the objects and bounds of all policies of spec.remediation.budget.group %s", group)
 		}
 		if n := w.Late; n > 0 {
-			out += fmt.Sprintf("; %d objects that do not run in their new clusters count as being moved in their namespaces, until they run or are "+
-				"deleted: see status.failures", n)
+			out += fmt.Sprintf("; %d objects that did not run in their new clusters in time still count as being moved in their namespaces, until "+
+				"they run there or are deleted: see status.moving and status.failures", n)
 		}
 	}
 	if w.Settling > 0 {

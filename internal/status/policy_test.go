@@ -155,7 +155,7 @@ func TestCompute(t *testing.T) {
 				f.State.Policy.FailurePolicy = placementv1.FailurePolicyIgnore
 			},
 			want:    map[string]string{"Ready": "False CompileFailed", "Compiled": "False CompileFailed", "Stalled": "True InvalidPolicy", "Replicated": "Unknown CompileFailed"},
-			message: map[string]string{"Compiled": "is admitted without it"},
+			message: map[string]string{"Compiled": "is admitted without the policy's decision"},
 		},
 		"LastGood": {
 			change: func(f *status.Facts) {
@@ -291,7 +291,7 @@ func TestCompute(t *testing.T) {
 				f.Report.Failed, f.State.Policy.FailurePolicy = 1, placementv1.FailurePolicyIgnore
 			},
 			want:    map[string]string{"Compliant": "False EvaluationFailed", "Ready": "False ObjectsUndecided"},
-			message: map[string]string{"Ready": "a request for such an object is admitted without it"},
+			message: map[string]string{"Ready": "a request for such an object is admitted without the policy's decision"},
 		},
 		"EvaluationFailedAndOff": {
 			change: func(f *status.Facts) {
@@ -359,7 +359,7 @@ func TestCompute(t *testing.T) {
 			change: func(f *status.Facts) { f.Report.Conflicts = []string{"q", "r"} },
 			want:   map[string]string{"Enforced": "True Conflict"},
 			message: map[string]string{
-				"Enforced": "q, r set a key",
+				"Enforced": "to other values (q, r)",
 				"Ready":    "generation 4 decides what the policy matches; see the Enforced condition: other policies set keys of the same objects to other values",
 			},
 		},
@@ -368,7 +368,7 @@ func TestCompute(t *testing.T) {
 				f.State.Policy.Mode, f.Report.Conflicts = placementv1.ModeWarn, []string{"q", "r"}
 			},
 			want:    map[string]string{"Enforced": "False WarnMode"},
-			message: map[string]string{"Enforced": "denies nothing; q, r set a key of the same object to a different value; the higher priority wins"},
+			message: map[string]string{"Enforced": "denies nothing; other PlacementPolicies set keys of the same objects to other values (q, r); the higher spec.priority wins"},
 		},
 	}
 	base := map[string]string{
@@ -685,8 +685,8 @@ func TestBudgetInStatus(t *testing.T) {
 
 	facts.State.Policy.Budget.Group, facts.Waiting.Late, facts.Waiting.UnavailableFor = "moves", 2, "other"
 	told := meta.FindStatusCondition(status.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionCompliant).Message
-	if part := "moved at the same time, counting the objects and bounds of all policies of spec.remediation.budget.group moves; 2 objects that do not run in their new clusters count as " +
-		"being moved in their namespaces, until they run or are deleted: see status.failures; 2 of them wait because 5 objects are unavailable, and " +
+	if part := "moved at the same time, counting the objects and bounds of all policies of spec.remediation.budget.group moves; 2 objects that did not run in their new clusters in time still " +
+		"count as being moved in their namespaces, until they run there or are deleted: see status.moving and status.failures; 2 of them wait because 5 objects are unavailable, and " +
 		"spec.remediation.budget.maxUnavailable of policy other, which also decides them, allows 4: the first is"; !strings.Contains(told, part) {
 		t.Errorf("%q does not say %q", told, part)
 	}
@@ -871,7 +871,7 @@ func TestChanges(t *testing.T) {
 			}
 		})
 	}
-	named := []status.Notification{{Kind: events.ClustersAmbiguous, Message: "several objects of the inventories have the name of one cluster, so that no object gets this cluster; the condition Replicated names them"}}
+	named := []status.Notification{{Kind: events.ClustersAmbiguous, Message: "several objects of the inventories have the same cluster name, so the policy places nothing in this cluster; the condition Replicated names them"}}
 	tests := map[string]struct {
 		before, after placementv1.PlacementPolicyStatus
 		want          []status.Notification

@@ -237,7 +237,7 @@ func (f QuotaFacts) exceeded() *metav1.Condition {
 		used, hard := f.Recount.Used[name], f.Quota.QuotaSpec().Hard[name]
 		texts[i] = fmt.Sprintf("%s: %s of %s", name, used.String(), hard.String())
 	}
-	consequence := ", and nothing more is admitted"
+	consequence := ", so requests for more are denied"
 	if mode := f.Quota.QuotaSpec().Mode; mode == placementv1.ModeWarn || mode == placementv1.ModeDryRun {
 		consequence = ""
 	}

@@ -88,7 +88,7 @@ func trouble(h placement.RemoteHealth) (reason, what string) {
 		case engine.FaultIncomplete:
 			return placementv1.ReasonNotAnswering, "the engine lost what Berth pushed"
 		case engine.FaultUndefined, engine.FaultRefused:
-			return placementv1.ReasonNotAnswering, "the engine does not decide this policy"
+			return placementv1.ReasonNotAnswering, "the engine returns no decision for this policy"
 		}
 	}
 	return placementv1.ReasonNotAnswering, "the engine gives no answer, or none that can be read"

@@ -112,7 +112,7 @@ func TestComputeRemote(t *testing.T) {
 				f.State.Policy.FailurePolicy = placementv1.FailurePolicyIgnore
 			},
 			want:    map[string]string{"Ready": "False Unauthorized", "Replicated": "False Unauthorized"},
-			message: map[string]string{"Replicated": "a request for what the policy matches is admitted without it"},
+			message: map[string]string{"Replicated": "a request for what the policy matches is admitted without the policy's decision"},
 		},
 		"NoSecret": {
 			change:  health(failing(engine.FaultCredentials, "reading Secret berth-system/opa: not found")),
@@ -146,7 +146,7 @@ func TestComputeRemote(t *testing.T) {
 		"Undefined": {
 			change:  health(failing(engine.FaultUndefined, "it has no result")),
 			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
-			message: map[string]string{"Replicated": "the engine does not decide this policy; a request for what the policy matches is denied: "},
+			message: map[string]string{"Replicated": "the engine returns no decision for this policy; a request for what the policy matches is denied: "},
 		},
 		"NeverAnswered": {
 			change: func(f *status.Facts) {

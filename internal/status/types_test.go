@@ -51,7 +51,7 @@ func TestTypeChecked(t *testing.T) {
 		"NotCheckedYet": {want: placementv1.ReasonCompiled, ready: placementv1.ReasonInForce},
 		"Sound":         {types: &status.TypeState{}, want: placementv1.ReasonTypeChecked, ready: placementv1.ReasonInForce},
 		"Findings":      {types: &status.TypeState{Result: found}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonInForce, findings: 12, says: []string{"12 probable mistakes (status.findings, such as rego:3:7: input.spek is undefined)"}},
-		"Impossible":    {types: &status.TypeState{Result: fatal}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonTypeErrors, findings: 12, says: []string{"annotations can never have a value", "12 probable mistakes (status.findings, such as rego:3:7: input.spek is undefined)"}},
+		"Impossible":    {types: &status.TypeState{Result: fatal}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonTypeErrors, findings: 12, says: []string{"the policy's rules for annotations can never have a value", "12 probable mistakes (status.findings, such as rego:3:7: input.spek is undefined)"}},
 		"NoSchemas":     {types: &status.TypeState{Err: errors.New("down")}, want: placementv1.ReasonSchemasUnavailable, ready: placementv1.ReasonInForce},
 		"TooMuchWorkAndMistake": {
 			types: &status.TypeState{Result: typecheck.Result{Unchecked: "too large"}, Others: []findings.Finding{{Message: "wrong"}}},

@@ -293,7 +293,7 @@ var _ = Describe("A delivered Namespace", func() {
 		Eventually(fleetClusters).WithContext(ctx).WithArguments(of.GetName(), "web").Should(Equal(fl.clusters("a", "b")))
 		Eventually(inKubeFleet.clustersOf).WithContext(ctx).WithArguments(of.GetName()).Should(Equal(fl.clusters("a", "b")))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(wide.Name).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "it keeps "+fl.cluster("a")))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "it stays in "+fl.cluster("a")))
 
 		By("while KubeFleet has not removed the workload")
 		reportPlaced(ctx, of.GetName(), "web", fl.clusters("a", "b")...)

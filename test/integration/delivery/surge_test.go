@@ -150,8 +150,8 @@ var _ = Describe("A move to other clusters", func() {
 		fl.move(ctx, "a", "us")
 		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "1 keep clusters that they leave until they run in their new ones", "web: it keeps "+fl.cluster("a")))
-		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, "web: it keeps "+fl.cluster("a")))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "1 stay in clusters that they have to leave, until they run in their new clusters", "web: it stays in "+fl.cluster("a")))
+		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, "web: it stays in "+fl.cluster("a")))
 		Eventually(f.Get).WithContext(ctx).WithArguments(framework.Deployment, namespace, "web").
 			Should(HaveField("GetAnnotations()", HaveKeyWithValue(placementv1.ClustersAnnotation, fmt.Sprintf("[%q]", fl.cluster("b")))))
 
