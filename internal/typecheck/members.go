@@ -163,7 +163,7 @@ func (m *memberships) ofScalar(asked membership, collection types.Type, expressi
 	}) {
 		return ""
 	}
-	text, name := fmt.Sprintf("%s is never true: in looks at the members of an array, a set, or an object", expression), "the right side"
+	text, name := fmt.Sprintf("%s is never true: the operator in looks at the members of an array, a set, or an object", expression), "the right side"
 	if ref := m.asWritten(m.source(asked.collection)); ref != nil {
 		name = ref.String()
 	}

@@ -368,7 +368,7 @@ func (sinkStore) Resync() error { return nil }
 func as[T any](obj any) (T, error) {
 	o, ok := obj.(T)
 	if !ok {
-		return o, fmt.Errorf("object of type %T", obj)
+		return o, fmt.Errorf("object of an unexpected type %T", obj)
 	}
 	return o, nil
 }

@@ -39,7 +39,7 @@ type ClientCertificates struct {
 func NewClientCertificates(file string, names []string) (*ClientCertificates, error) {
 	authorities, err := dynamiccertificates.NewDynamicCAContentFromFile("webhook-clients", file)
 	if err != nil {
-		return nil, fmt.Errorf("reading the authorities of the webhooks' clients: %w", err)
+		return nil, fmt.Errorf("reading --webhook-client-ca-file: %w", err)
 	}
 	return &ClientCertificates{authorities: authorities, names: names}, nil
 }
@@ -68,7 +68,7 @@ func (c *ClientCertificates) verify(state tls.ConnectionState) error {
 	}
 	leaf := state.VerifiedChains[0][0]
 	if len(c.names) > 0 && !slices.ContainsFunc(namesOf(leaf), func(name string) bool { return slices.Contains(c.names, name) }) {
-		return fmt.Errorf("the client certificate is for %q, which is not in --webhook-client-names", leaf.Subject.CommonName)
+		return fmt.Errorf("the client certificate has the names %q, of which none is in --webhook-client-names", namesOf(leaf))
 	}
 	return nil
 }

@@ -185,7 +185,7 @@ func (t *Tokens) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	have, err := decode(secret.Data)
 	if err != nil {
 		// The leader will write a new token.
-		ctrllog.FromContext(ctx).Error(err, "Accepting the tokens of the webhook configurations alone")
+		ctrllog.FromContext(ctx).Error(err, "Accepting only the tokens of the webhook configurations until the leader has replaced those in the Secret")
 	}
 	t.accept(slices.Concat(have.tokens, used))
 	exposed := time.Unix(0, t.exposed.Load())
@@ -316,7 +316,7 @@ func decode(data map[string][]byte) (stored, error) {
 	}
 	if json.Unmarshal(data[tokensKey], &out.tokens) != nil {
 		// Don't wrap the decoder's error, because it quotes the input.
-		return stored{}, errors.New("the tokens in Secret " + SecretName + " can't be read; delete the Secret, and the leader creates a new one")
+		return stored{}, errors.New("the tokens in Secret " + SecretName + " can't be read")
 	}
 	out.introduced, _ = time.Parse(time.RFC3339Nano, string(data[introducedKey]))
 	out.exposed, _ = time.Parse(time.RFC3339Nano, string(data[exposedKey]))

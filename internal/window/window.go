@@ -57,7 +57,7 @@ func Parse(w placementv1.RemediationWindow) (_ Window, field string, _ error) {
 		return Window{}, "timeZone", fmt.Errorf("%w: the name of a time zone in the IANA database is expected, such as Europe/Berlin", err)
 	}
 	if w.TimeZone == "Local" {
-		return Window{}, "timeZone", errors.New("the time zone of the manager is not known: use a name such as Europe/Berlin")
+		return Window{}, "timeZone", errors.New("must not depend on where the manager runs: use a name such as Europe/Berlin")
 	}
 	if w.Duration.Duration <= 0 {
 		return Window{}, "duration", errors.New("the window ends before it starts: the duration must be greater than 0")
