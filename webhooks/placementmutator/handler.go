@@ -210,7 +210,7 @@ func (h *Handler) decideCurrent(ctx context.Context, decide decideFunc, request 
 // newest policies or labels. It returns an error if the policies are not the newest ones.
 func (h *Handler) decideLive(ctx context.Context, decide decideFunc, request placement.Request) (*placement.Outcome, error) {
 	if err := h.Confirm(ctx); err != nil {
-		return nil, fmt.Errorf("no policy of this replica matches the object: %w", err)
+		return nil, fmt.Errorf("no policy that this replica knows matches the object, and it could not confirm that it knows the newest policies: %w", err)
 	}
 	live := *h.Decider
 	live.Namespaces = h.LiveNamespaces
@@ -282,8 +282,8 @@ func notTaken(obj *unstructured.Unstructured, changes []placement.Change) []stri
 		if value, there := obj.GetAnnotations()[placementv1.AsWrittenAnnotation]; there {
 			mistaken = fmt.Sprintf(", not %q", value)
 		}
-		out = append(out, fmt.Sprintf("%s: the value %s is not taken: a policy set it earlier, so it counts as the policy's, and not as requested. "+
-			"To request it, set it and the object's annotation %s: \"true\"%s, in one update", c.Subject(), *c.To,
+		out = append(out, fmt.Sprintf("%s: the object does not get the value %s: a policy set it earlier, so it counts as the policy's, and not as "+
+			"requested. To request it, set it and the object's annotation %s: \"true\"%s, in one update", c.Subject(), *c.To,
 			placementv1.AsWrittenAnnotation, mistaken))
 	}
 	return out

@@ -43,8 +43,8 @@ func (h *Handler) refuseHolder(decoded *objects, outcome *placement.Outcome) str
 			if holder == "" || !h.Decider.Decided(outcome.Object, outcome.Object.GetNamespace()) {
 				continue
 			}
-			return fmt.Sprintf("PlacementPolicy %q delivers the object, so that %s can't hold it in %s: remove the labels and annotations by "+
-				"which %[2]s gets the object, or exclude the object from spec.match of the PlacementPolicy", v.Policy.Name, holder, system.Title)
+			return fmt.Sprintf("PlacementPolicy %q delivers the object, so that %s can't deliver it in %s, too: remove the labels and annotations "+
+				"by which %[2]s claims the object, or exclude the object from spec.match of the PlacementPolicy", v.Policy.Name, holder, system.Title)
 		}
 	}
 	return ""

@@ -101,7 +101,7 @@ func warnOfSuperseded(old, obj *placementv1.PlacementPolicy, path *field.Path) a
 	if s.PreviousRevision == 0 {
 		return admission.Warnings{text + ": until a stage is reached again, the policy matches nothing in the stage's namespaces"}
 	}
-	return admission.Warnings{fmt.Sprintf("%s, unless this is revision %d again: until a stage is reached again, revision %[2]d decides in "+
+	return admission.Warnings{fmt.Sprintf("%s, unless this change restores revision %d: until a stage is reached again, revision %[2]d decides in "+
 		"the stage's namespaces", text, s.PreviousRevision)}
 }
 

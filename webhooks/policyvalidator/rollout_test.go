@@ -241,10 +241,10 @@ func TestWarnOfSuperseded(t *testing.T) {
 		want   []string
 	}{
 		"Version": {change: func(s *placementv1.PlacementPolicySpec) { s.Priority++ },
-			want: []string{ends + ", unless this is revision 3 again: until a stage is reached again, revision 3 decides in the stage's namespaces"}},
+			want: []string{ends + ", unless this change restores revision 3: until a stage is reached again, revision 3 decides in the stage's namespaces"}},
 		"NoVersionBefore": {func(s *placementv1.RolloutStatus) { s.PreviousRevision = 0 }, func(s *placementv1.PlacementPolicySpec) { s.Priority++ },
 			[]string{ends + ": until a stage is reached again, the policy matches nothing in the stage's namespaces"}},
-		"Stages": {change: func(s *placementv1.PlacementPolicySpec) { s.Rollout.Stages[0].Name = "b" }, want: []string{ends + ", unless this is revision 3 again: until a stage is reached again, revision 3 decides in the stage's namespaces"}},
+		"Stages": {change: func(s *placementv1.PlacementPolicySpec) { s.Rollout.Stages[0].Name = "b" }, want: []string{ends + ", unless this change restores revision 3: until a stage is reached again, revision 3 decides in the stage's namespaces"}},
 		"Soak": {change: func(s *placementv1.PlacementPolicySpec) {
 			s.Rollout.Stages[0].Soak = &metav1.Duration{Duration: time.Hour}
 		}},

@@ -85,7 +85,7 @@ func (r rival) release(ctx context.Context, o *unstructured.Unstructured) error 
 
 var _ = Describe("A policy of Karmada that also selects an object", func() {
 	beRefused := func(holder string) OmegaMatcher {
-		return And(WithTransform(apierrors.IsForbidden, BeTrue()), MatchError(ContainSubstring("delivers the object, so that "+holder+" can't hold it in Karmada")))
+		return And(WithTransform(apierrors.IsForbidden, BeTrue()), MatchError(ContainSubstring("delivers the object, so that "+holder+" can't deliver it in Karmada, too")))
 	}
 
 	DescribeTable("never becomes the holder of an object that Berth delivers", func(ctx SpecContext, cluster bool) {

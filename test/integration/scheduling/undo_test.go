@@ -162,7 +162,7 @@ var _ = Describe("A value that Berth set before", func() {
 		expect(ctx, gvk, "red", "default-scheduler", nil, `["ap-1","eu-1","us-1"]`)
 		patch := `{"metadata":{"annotations":{%q:%q}},"spec":{"template":{"spec":{"nodeSelector":{"pool":"blue"}}}}}`
 		Expect(f.MustKubectl(ctx, "", "patch", "statefulset", "web", "-n", namespace, "-p", fmt.Sprintf(patch, placementv1.AsWrittenAnnotation, "false"))).
-			To(ContainSubstring(`Warning: nodeSelector pool: the value blue is not taken: a policy set it earlier, so it counts as the policy's, and not as requested. ` +
+			To(ContainSubstring(`Warning: nodeSelector pool: the object does not get the value blue: a policy set it earlier, so it counts as the policy's, and not as requested. ` +
 				`To request it, set it and the object's annotation placement.berth.dev/as-written: "true", not "false", in one update`))
 		expect(ctx, gvk, "red", "default-scheduler", nil, `["ap-1","eu-1","us-1"]`)
 		Expect(f.MustKubectl(ctx, "", "patch", "statefulset", "web", "-n", namespace, "-p", fmt.Sprintf(patch, placementv1.AsWrittenAnnotation, "true"))).
