@@ -184,7 +184,8 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.IntVar(&o.TracingSamplingPerMillion, "tracing-sampling-rate-per-million", 10000, "How many of a million traces that begin in Berth "+
 		"are recorded. Traces that begin in the API server are recorded if it samples them.")
 	f.StringVar(&o.DecisionLog, "decision-log", DecisionLogOff, "Where Berth writes each decision that changes an object, at admission "+
-		"or later: stdout, as lines of JSON; the address of an OpenTelemetry collector that accepts logs over gRPC, such as http://collector.observability:4317; or off.")
+		"or later: stdout, as lines of JSON; the address of an OpenTelemetry collector that accepts logs over gRPC, such as "+
+		"http://collector.observability:4317; or off.")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false,
 		"Elect a leader among the replicas. If false, each replica acts as the leader, so run only one.")
 	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second,
