@@ -71,7 +71,8 @@ func newApprove(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	}
 	cmd.ValidArgsFunction = (&simulationFlags{IOStreams: streams, flags: flags}).completePolicies
 	f := cmd.Flags()
-	f.StringVar(&o.id, "id", "", "Approve only this: the digest of the plan (status.plan.digest), or the ID of the stage (status.rollout.approvalID).")
+	f.StringVar(&o.id, "id", "", "Approve only the plan with this digest (status.plan.digest), or the stage with this ID "+
+		"(status.rollout.approvalID). Without it, the stage if one waits, otherwise the plan.")
 	f.BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
 	return cmd
 }
@@ -134,24 +135,24 @@ func (o *approveOptions) choose(policy *placementv1.PlacementPolicy) (awaited, e
 		}
 	}
 	if len(waiting) > 0 {
-		return awaited{}, fmt.Errorf("placementPolicy %s does not wait for an approval of %s, but of %s: look at the latter with kubectl berth plan "+
-			"%s, and approve it", policy.Name, o.id, waiting[0].id, policy.Name)
+		return awaited{}, fmt.Errorf("PlacementPolicy %s does not wait for an approval of %s, but of %s: run kubectl berth approve %s without --id, "+
+			"which shows what waits, and asks", policy.Name, o.id, waiting[0].id, policy.Name)
 	}
-	return awaited{}, fmt.Errorf("placementPolicy %s does not wait for an approval: %s", policy.Name, notWaiting(policy))
+	return awaited{}, fmt.Errorf("PlacementPolicy %s does not wait for an approval: %s", policy.Name, notWaiting(policy))
 }
 
 // waitingIn returns the next stage of a policy's rollout, and the policy's plan, as far as they wait for an approval.
 func waitingIn(policy *placementv1.PlacementPolicy) (out []awaited) {
 	if r := policy.Status.Rollout; r != nil && r.State == placementv1.RolloutWaitingForApproval && r.ApprovalID != "" {
 		out = append(out, awaited{placementv1.ApproveStageAnnotation, r.ApprovalID, []string{
-			fmt.Sprintf("PlacementPolicy %s: revision %d comes into force in the next stage.", policy.Name, r.Revision), r.Message,
+			fmt.Sprintf("PlacementPolicy %s: after the approval, revision %d comes into force in the next stage.", policy.Name, r.Revision), r.Message,
 		}})
 	}
 	plan := policy.Status.Plan
 	if plan == nil || plan.State != placementv1.PlanWaitingForApproval {
 		return out
 	}
-	lines := []string{fmt.Sprintf("Plan %s of PlacementPolicy %s: %s to patch, because %s", plan.Digest, policy.Name, objects(int(plan.Moves)),
+	lines := []string{fmt.Sprintf("Plan %s of PlacementPolicy %s: %s, because %s", plan.Digest, policy.Name, toRemediate(int(plan.Moves), policy),
 		cmp.Or(plan.Message, "they differ from what the policy decides"))}
 	for _, cause := range plan.Causes {
 		lines = append(lines, "  Cause: "+cause)

@@ -98,7 +98,7 @@ func newCheck(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with policies and quotas.")
 	f.BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
-	f.BoolVar(&o.live, "live", false, "Check against the cluster that the kubeconfig names.")
+	f.BoolVar(&o.live, "live", false, "Compare with the types and objects of the cluster that the kubeconfig names.")
 	f.BoolVar(&o.strict, "strict", false, "Treat warnings as errors.")
 	f.StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
 	cmd.MarkFlagsMutuallyExclusive("live", "from")

@@ -96,9 +96,10 @@ func newCleanup(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	f.BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
 	f.BoolVar(&o.force, "force", false, "Run although Berth's webhook for placements is registered. Objects that a policy still matches fail.")
 	f.BoolVar(&o.unverified, "unverified", false,
-		"Trust all records, when the key that they are signed with was deleted. A user who may write an object may have forged its record: look at --dry-run first.")
+		"Restore values from records without verifying their signatures, if the key was deleted. A user who may write an object may have "+
+			"forged its record: look at --dry-run first.")
 	f.BoolVar(&o.dropUntrusted, "drop-untrusted", false,
-		"Remove records that are not signed by Berth's key, and leave all values. What such a record restores can't be restored later.")
+		"Remove records that are not signed by Berth's key, and leave the current values. The requested values in such records are lost.")
 	f.StringVar(&o.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace, which has the Secret "+certs.KeySecretName+".")
 	f.StringVar(&o.config, "config", "", "The manager's configuration file, for its podTemplates and placements.")
 	return cmd
@@ -192,7 +193,7 @@ const maxPasses = 3
 func (o *cleanupOptions) checkWebhooks(ctx context.Context, c *clients) error {
 	list, err := c.typed.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{LabelSelector: managed})
 	if err != nil {
-		o.warn("could not see whether Berth still places objects: %v", err)
+		o.warn("it is not known whether Berth still places objects, because its webhook configurations can't be listed: %v", err)
 		return nil
 	}
 	if len(list.Items) == 0 {
@@ -200,7 +201,7 @@ func (o *cleanupOptions) checkWebhooks(ctx context.Context, c *clients) error {
 	}
 	if !o.force {
 		return fmt.Errorf("mutatingwebhookconfiguration/%s is registered, so Berth would place the objects again: "+
-			"delete the policies, wait until it is gone, and run the command again; or pass --force", list.Items[0].Name)
+			"delete the policies, wait until Berth has deleted this configuration, and run the command again; or pass --force", list.Items[0].Name)
 	}
 	o.warn("mutatingwebhookconfiguration/%s is registered: Berth places objects again if a policy matches them", list.Items[0].Name)
 	return nil
@@ -234,7 +235,7 @@ func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Clea
 	}
 	secret, err := c.typed.CoreV1().Secrets(o.berthNamespace).Get(ctx, certs.KeySecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("secret %s/%s has the key that verifies the records, and is gone: name Berth's namespace by --berth-namespace, "+
+		return nil, fmt.Errorf("secret %s/%s, which has the key that verifies the records, does not exist: name Berth's namespace by --berth-namespace, "+
 			"or, if Berth was uninstalled, look at the changes with --unverified --dry-run and pass --unverified", o.berthNamespace, certs.KeySecretName)
 	}
 	if err != nil {

@@ -176,7 +176,7 @@ func clustersWait(s *simulation.Simulation, object simulation.Object, verdicts [
 		}
 		if v.Policy.Mode == placementv1.ModeEnforce && v.Err == nil && slices.ContainsFunc(v.Changes, changes) {
 			if text := s.Waits(v.Policy, object.Namespace).String(); text != "" {
-				return "; it waits " + text
+				return "; the object waits " + text
 			}
 		}
 	}

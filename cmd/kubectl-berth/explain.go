@@ -76,8 +76,8 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	cmd.ValidArgsFunction = o.completeObjects
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
-	cmd.Flags().StringVar(&o.whyNot, "why-not", "", "The name of the only cluster or node to explain.")
-	cmd.Flags().IntVar(&o.limit, "limit", 20, "For how many clusters, and how many nodes, that are not chosen to find the reasons.")
+	cmd.Flags().StringVar(&o.whyNot, "why-not", "", "Explain only the cluster or node with this name.")
+	cmd.Flags().IntVar(&o.limit, "limit", 20, "Find the reasons for at most this many clusters, and this many nodes, that are not chosen.")
 	return cmd
 }
 
@@ -198,7 +198,7 @@ func printPolicy(p *printer, policy explain.Policy) {
 	}
 	printDecision(p, policy.Decision)
 	if policy.Follows != "" {
-		p.line("  keeps the clusters that it has from its controller, %s", policy.Follows)
+		p.line("  the object has the clusters of %s, which controls it", policy.Follows)
 	} else if policy.Decision.Empty() {
 		p.line("  decides nothing for the object")
 	}
@@ -275,7 +275,7 @@ func printPresence(p *printer, c explain.Candidate) {
 func rankOf(c explain.Candidate) string {
 	texts := make([]string, len(c.Ranks))
 	for i, r := range c.Ranks {
-		texts[i] = fmt.Sprintf("%s: rank %d of %d in rule %s, score %d, level %d", r.Policy, r.Rank, r.Of, r.Rule, r.Score, r.Level)
+		texts[i] = fmt.Sprintf("%s: rank %d of %d in rule %s, score %d, level %d (0 is the best)", r.Policy, r.Rank, r.Of, r.Rule, r.Score, r.Level)
 	}
 	if len(texts) == 0 {
 		return ""

@@ -90,10 +90,12 @@ func newMigrateConfigMaps(flags *genericclioptions.ConfigFlags, streams generici
 	f.BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
 	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Read the ConfigMaps of all namespaces, as kube-mgmt does with --namespaces=*.")
 	f.StringVarP(&o.selector, "selector", "l", migration.DefaultPolicySelector,
-		"Labels of ConfigMaps that have modules. Empty for all that have no data, as in a namespace that kube-mgmt reads without asking for labels.")
-	f.StringVar(&o.dataSelector, "data-selector", migration.DefaultDataSelector, "Labels of ConfigMaps that have data.")
+		"Label selector of ConfigMaps with Rego modules. Empty for all that --data-selector does not select, as in a namespace of which "+
+			"kube-mgmt reads ConfigMaps with any labels.")
+	f.StringVar(&o.dataSelector, "data-selector", migration.DefaultDataSelector,
+		"Label selector of ConfigMaps with documents for the data of the policies. Empty for none.")
 	f.StringSliceVar(&o.packages, "package", nil,
-		"Packages that OPA is asked for, such as kubernetes.placement. Without it, every package that defines annotations, labels, errors, "+
+		"Rego packages to turn into policies, such as kubernetes.placement. Without it, every package that defines annotations, labels, errors, "+
 			"or warnings becomes a policy.")
 	f.StringSliceVar(&o.resources, "resource", []string{defaultResource},
 		"Types that the policies match, as <plural>.<group>/<version>, or <plural>/<version> of the core group.")
@@ -126,7 +128,7 @@ func (o *migrateOptions) run() error {
 		return err
 	}
 	if n := result.LeftOut(); n > 0 && !o.allowPartial {
-		return fmt.Errorf("nothing is printed since something was left out (%d, see above): change it, or pass --allow-partial to go on without", n)
+		return fmt.Errorf("nothing is printed, because something was left out (%d, see above): correct it, or pass --allow-partial to print the rest", n)
 	}
 	return printPolicies(o.Out, result.Policies)
 }

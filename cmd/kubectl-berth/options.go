@@ -68,7 +68,7 @@ func (f *simulationFlags) addFlags(flags *pflag.FlagSet) {
 // addSettings adds the flags for the manager's settings.
 func (f *simulationFlags) addSettings(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config, "config", "", "The manager's configuration file, for its inventories, podTemplates, placements, and predicates.")
-	flags.StringSliceVar(&f.predicates, "predicates", nil, "The manager's --predicates. Without it, the manager's default.")
+	flags.StringSliceVar(&f.predicates, "predicates", nil, "The value of the manager's flag --predicates. Without it, its default.")
 	flags.StringVar(&f.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace. Policies match nothing in it.")
 }
 
@@ -324,14 +324,14 @@ type objectFlags struct {
 
 func (f *objectFlags) addFlags(flags *pflag.FlagSet) {
 	f.simulationFlags.addFlags(flags)
-	flags.StringSliceVarP(&f.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that need not exist.")
+	flags.StringSliceVarP(&f.files.Filenames, "filename", "f", nil, "Files, directories or - with manifests of objects, which need not exist in the cluster.")
 	flags.BoolVarP(&f.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
 }
 
 // selected returns the selected objects, and the simulation that decides them.
 func (f *objectFlags) selected(ctx context.Context, args []string) (*simulation.Simulation, []*unstructured.Unstructured, error) {
 	if (len(args) == 0) == (len(f.files.Filenames) == 0) {
-		return nil, nil, errors.New("name an object, for example deployment/web, or a file with -f")
+		return nil, nil, errors.New("name either an object, for example deployment/web, or a file with -f")
 	}
 	s, err := f.simulate(ctx)
 	if err != nil {

@@ -77,7 +77,7 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	if len(plan.Moves) == 0 {
 		p.line("No object has to be patched for PlacementPolicy %s.", policy)
 	} else {
-		p.line("Plan %s of PlacementPolicy %s: %s to patch", plan.Digest, policy, objects(len(plan.Moves)))
+		p.line("Plan %s of PlacementPolicy %s: %s", plan.Digest, policy, toRemediate(len(plan.Moves), s.Policy(policy).Object))
 		for _, cause := range plan.Causes {
 			p.line("Cause: %s", cause)
 		}
@@ -122,6 +122,14 @@ func printLeftAlone(p *printer, plan *whatif.Plan) {
 			p.line("%s are left alone: %s", objects(left.objects), left.several)
 		}
 	}
+}
+
+// toRemediate says how many objects the plan of a policy has, and what Berth does to them, such as "3 objects to patch".
+func toRemediate(moves int, policy *placementv1.PlacementPolicy) string {
+	if policy.Spec.Remediation.Evict {
+		return objects(moves) + " to patch or evict"
+	}
+	return objects(moves) + " to patch"
 }
 
 // printMoves writes each object that Berth has to patch or evict, with a line for each change.

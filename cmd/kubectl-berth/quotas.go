@@ -155,7 +155,7 @@ func (n *namespaceQuotas) read(ctx context.Context, client dynamic.Interface, ow
 		return err
 	}
 	if match.IsProtectedNamespace(n.Namespace, own) {
-		n.Missing = append(n.Missing, fmt.Sprintf("No ClusterScopedQuota limits namespace %s: it could stop parts of Kubernetes that the cluster needs.",
+		n.Missing = append(n.Missing, fmt.Sprintf("No ClusterScopedQuota limits namespace %s: a limit could stop parts of Kubernetes that the cluster needs.",
 			n.Namespace))
 		return nil
 	}

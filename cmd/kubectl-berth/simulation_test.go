@@ -632,7 +632,7 @@ Kept: 1 object
     annotation a/clusters: stays x, and no longer waits to become y (pci)
 
 namespace shop: 1 moved, 1 pending, 3 replanned, 1 kept
-2 more objects wait already, and stay the same
+2 more objects already wait for new values, which the changes do not affect
 7 objects unchanged
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" || p.err != nil {
@@ -1195,7 +1195,7 @@ func TestCompletion(t *testing.T) {
 // TestBadInput checks that each error is one sentence that says what to do.
 func TestBadInput(t *testing.T) {
 	for args, want := range map[string]string{
-		"explain":                                       "name an object, for example deployment/web, or a file with -f",
+		"explain":                                       "name either an object, for example deployment/web, or a file with -f",
 		"explain deployment/none -n shop":               `deployments.apps "none" is not in --from: name its namespace by -n, or explain a manifest of it by kubectl berth explain -f`,
 		"explain deploymnet/web":                        "the type \"deploymnet\" is not known (did you mean deployments?)",
 		"explain web":                                   `"web" does not name an object: write TYPE/NAME, for example deployment/web`,
@@ -1218,7 +1218,7 @@ func TestBadInput(t *testing.T) {
 		"plan none":                                     `there is no PlacementPolicy "none"`,
 		"deps none":                                     `there is no PlacementPolicy "none"`,
 		"snapshot":                                      "name the file to write with -o, for example -o cluster.json.gz",
-		"snapshot -o x.json":                            "a snapshot is of a live cluster: leave out --from",
+		"snapshot -o x.json":                            "a snapshot records a live cluster: leave out --from",
 	} {
 		_, _, err := command(t, append(strings.Fields(args), from)...)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

@@ -65,8 +65,8 @@ func newSnapshot(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "The file to write. It is compressed if its name ends with .gz. - stands for the standard output.")
 	cmd.Flags().BoolVar(&o.redact, "redact", false,
-		"Replace the names, labels, and annotations of objects that policies match by hashes, as far as no policy reads them. Namespaces and "+
-			"what policies read stay readable.")
+		"Replace by hashes the names of objects that policies match, and the values of their labels and annotations, unless a policy reads, "+
+			"selects by, or may set them. Namespaces and the objects that policies read stay readable.")
 	return cmd
 }
 
@@ -80,7 +80,7 @@ func (o *snapshotOptions) run(ctx context.Context) error {
 	}
 	live, ok := s.Cluster().(*simulation.Live)
 	if !ok {
-		return errors.New("a snapshot is of a live cluster: leave out --from")
+		return errors.New("a snapshot records a live cluster: leave out --from")
 	}
 	served, err := live.Discovery()
 	if err != nil {

@@ -93,7 +93,8 @@ func newWhatif(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 		"namespace, the name must be unique.")
 	f.StringArrayVar(&o.assignments, "set", nil, "A field that is set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE. Names with dots are in "+
 		"brackets, as in metadata.labels['a.b/c']=d. Without =VALUE the field is removed.")
-	f.IntVar(&o.maxMoves, "max-moves", 0, "The most objects that may get other values at once. If more do, the exit code is 3.")
+	f.IntVar(&o.maxMoves, "max-moves", 0, "How many objects may get other values without an approval, and without an update by "+
+		"another client. If more would, the exit code is 3. Without this flag, any number may.")
 	f.StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
 	return cmd
 }
@@ -215,9 +216,9 @@ func printReport(p *printer, r *whatif.Report) {
 	printRules(p, r.Rules)
 	switch {
 	case r.Waiting == 1:
-		p.line("1 more object waits already, and stays the same")
+		p.line("1 more object already waits for new values, which the changes do not affect")
 	case r.Waiting > 1:
-		p.line("%d more objects wait already, and stay the same", r.Waiting)
+		p.line("%d more objects already wait for new values, which the changes do not affect", r.Waiting)
 	}
 	p.line("%s unchanged", objects(r.Unchanged))
 }

@@ -167,7 +167,7 @@ var _ = Describe("What a controller makes of a workload", func() {
 		By("saying so")
 		newest, err := f.Kubectl(ctx, "", "get", "replicaset", "-n", namespace, "--sort-by=.metadata.creationTimestamp", "-o", "jsonpath={.items[-1:].metadata.name}")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(f.MustKubectl(ctx, "", "berth", "explain", "-n", namespace, "replicaset/"+newest)).To(ContainSubstring("keeps the clusters that it has from its controller, Deployment web"))
+		Expect(f.MustKubectl(ctx, "", "berth", "explain", "-n", namespace, "replicaset/"+newest)).To(ContainSubstring("the object has the clusters of Deployment web, which controls it"))
 
 		By("keeping the record that the controller copies, so that it need not write it again")
 		stored, err := f.Get(ctx, framework.Deployment, namespace, "web")

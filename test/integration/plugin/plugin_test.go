@@ -135,7 +135,7 @@ clusters contains name if {
 		Expect(strings.Split(strings.TrimSpace(out), "\n")).To(HaveLen(1))
 		Expect(out).To(ContainSubstring(want))
 	},
-		Entry("without an object", "name an object, for example deployment/web, or a file with -f"),
+		Entry("without an object", "name either an object, for example deployment/web, or a file with -f"),
 		Entry("for an unknown type", `the server doesn't have a resource type "gadget"`, "gadget/a"),
 		Entry("for an object that is not there", `"nothing" not found`, "deployment/nothing"),
 		Entry("for a file that is not there", "no-such.yaml", "-f", "no-such.yaml"),
