@@ -340,7 +340,8 @@ func (c *Controller) matching(ctx context.Context, versions []placedVersion) (ma
 func (c *Controller) leave(p *placement.Policy, kind schema.GroupKind, why string, n *need) {
 	for _, system := range delivery.SystemsOf(p, kind) {
 		n.keep(system)
-		n.fail(placementv1.ReasonDeliveryFailed, "PlacementPolicy %s may deliver the object, but %s: correct the policy", p.Name, why)
+		n.fail(placementv1.ReasonDeliveryFailed, "it is not known whether PlacementPolicy %s delivers the object, because %s: correct the policy; "+
+			"until then, Berth leaves the delivered objects as they are", p.Name, why)
 	}
 }
 
@@ -381,8 +382,8 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	}
 	placed := delivery.ObjectOf(object)
 	if holder := system.HeldBy(placed); holder != "" {
-		n.fail(placementv1.ReasonDeliveryFailed, "%s holds the placed object in %s, so that Berth's object has no effect: delete %[1]s, or "+
-			"change it so that it no longer selects this object", holder, system.Title)
+		n.fail(placementv1.ReasonDeliveryFailed, "%s holds the placed object in %s, so that the object that Berth delivers has no effect: "+
+			"delete %[1]s, or change it so that it no longer selects the placed object", holder, system.Title)
 	}
 	if unread == nil {
 		c.awaitTaking(system, placed, live, n)

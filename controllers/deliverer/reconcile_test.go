@@ -617,7 +617,7 @@ func TestNothingIsDeletedWhileTheNeedIsUnknown(t *testing.T) {
 		undecided, kept     bool
 		message             string
 	}{
-		"a policy that does not compile":  {clusters: `["a"]`, broken: true, kept: true, message: "PlacementPolicy deliver may deliver the object, but the policy does not compile"},
+		"a policy that does not compile":  {clusters: `["a"]`, broken: true, kept: true, message: "whether PlacementPolicy deliver delivers the object, because the policy does not compile"},
 		"a condition that fails":          {clusters: `["a"]`, condition: "object.spec.missing == 1", kept: true, message: "the policy's match conditions can't be evaluated for the object"},
 		"an annotation that is no list":   {clusters: `a`, undecided: true, kept: true},
 		"clusters of the developer":       {clusters: `["b"]`, undecided: true, kept: true},

@@ -557,7 +557,7 @@ var _ = Describe("Delivery", func() {
 		isHeld := func(by string) {
 			GinkgoHelper()
 			Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
-				Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, by+" holds the placed object in Karmada, so that Berth's object has no effect"))
+				Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, by+" holds the placed object in Karmada, so that the object that Berth delivers has no effect"))
 		}
 		isHeld("deployments.apps " + namespace + "/by-kind: ClusterPropagationPolicy catch-all")
 		Expect(rival{name: "catch-all"}.release(ctx, byKind)).To(Succeed())
