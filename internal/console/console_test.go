@@ -495,9 +495,14 @@ func TestWorkload(t *testing.T) {
 			}
 		})
 	}
-	for _, query := range []string{"resource=deployments.apps&namespace=shop&name=none", "resource=nothing&name=web"} {
-		if status, text := b.do(t, http.MethodGet, b.guard.URL()+"api/workload?"+query, "", nil); status != http.StatusNotFound {
-			t.Errorf("%s: %d: %s", query, status, text)
+	for query, want := range map[string]string{
+		"resource=deployments.apps&namespace=shop&name=none": `there is no object \"none\" of deployments.apps in the namespace \"shop\": it may have been deleted`,
+		"resource=clusters.cluster.karmada.io&name=none":     `there is no object \"none\" of clusters.cluster.karmada.io: it may have been deleted`,
+		"resource=nothing&name=web":                          "nothing",
+	} {
+		status, text := b.do(t, http.MethodGet, b.guard.URL()+"api/workload?"+query, "", nil)
+		if status != http.StatusNotFound || !strings.Contains(text, want) {
+			t.Errorf("%s: %d: %s, want %s", query, status, text, want)
 		}
 	}
 }

@@ -92,7 +92,10 @@ func (s *state) content(r *http.Request) (*unstructured.Unstructured, error) {
 	}
 	content, err := s.cached.Get(r.Context(), found.GroupVersionResource, query.Get("namespace"), query.Get("name"))
 	if err == nil && content == nil {
-		text := fmt.Sprintf("there is no object %q of %s in the namespace %q", query.Get("name"), found.GroupResource(), query.Get("namespace"))
+		text := fmt.Sprintf("there is no object %q of %s", query.Get("name"), found.GroupResource())
+		if found.Namespaced {
+			text += fmt.Sprintf(" in the namespace %q", query.Get("namespace"))
+		}
 		err = problem{http.StatusNotFound, text + ": it may have been deleted; select Read again"}
 	}
 	return content, err
