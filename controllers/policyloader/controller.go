@@ -399,7 +399,7 @@ func (l *loading) compile(ctx context.Context, source policy.Revision) (*version
 	out.Spec = source.Spec.WithDefaults()
 	var err error
 	if out.module, err = l.Compiler.Compile(ctx, l.obj.Name, out.Spec); errors.Is(err, compilation.ErrBusy) {
-		err = policy.Unfinished(l.obj.Name, out.Spec, err.Error()+"; Berth tries again")
+		err = policy.Unfinished(l.obj.Name, out.Spec, "too many other policies are being compiled; Berth tries again")
 	}
 	if err != nil {
 		return nil, err
