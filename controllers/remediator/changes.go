@@ -367,7 +367,7 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	result := c.Ledger.ConcludeAssessments(c.Clock.Now())
 	for _, name := range result.Paused {
 		if pause := c.Ledger.Report(name).Pause; pause != nil {
-			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would harm too many objects", "policy", name,
+			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would leave too many objects denied, undecided, or without clusters", "policy", name,
 				"where", pause.Scope.String(), "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
 			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, pause.Message(name, false))
 		}

@@ -38,8 +38,8 @@ func (c *Controller) emit(s *scope, kind events.Kind, due remediation.Due, cause
 var sumTexts = map[events.Kind]string{
 	events.Remediated:         "%d more objects were patched",
 	events.Evicted:            "%d more Pods were evicted",
-	events.RemediationFailed:  "%d more patches failed, not all of them for the reasons in the Events on the first objects",
-	events.RemediationStopped: "%d more objects are not patched for now, not all of them for the reasons in the Events on the first objects",
+	events.RemediationFailed:  "%d more patches failed, possibly for other reasons than those in the Events on the first objects",
+	events.RemediationStopped: "%d more objects are not patched for now, possibly for other reasons than those in the Events on the first objects",
 }
 
 // emitSums emits sums of the events that emit did not emit: those that are due, or all of them. A sum is on the namespace of the objects.

@@ -71,7 +71,7 @@ func (c *Controller) lead(ctx context.Context) {
 			return false, nil
 		}
 		if left, err = c.restore(ctx); err != nil {
-			ctrllog.FromContext(ctx).Info("Reading what an earlier leader left failed; it is tried again", "reason", err.Error())
+			ctrllog.FromContext(ctx).Info("Reading the pauses and approved plans that an earlier leader stored failed; trying again", "reason", err.Error())
 		}
 		return err == nil, nil
 	})

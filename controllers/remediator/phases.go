@@ -471,7 +471,7 @@ func (c *Controller) schedule(ctx context.Context) {
 		c.changed(next.Changed)
 		for _, name := range next.Paused {
 			waiting := c.Scheduler.Waiting(c.Clock.Now(), name)
-			ctrllog.FromContext(ctx).Info("Remediation is paused: too many objects failed", "policy", name,
+			ctrllog.FromContext(ctx).Info("Remediation is paused: patches or rollouts of too many objects failed", "policy", name,
 				"where", waiting.PausedIn.String(), "objects", len(waiting.Failures))
 			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, waiting.PauseMessage(name, false))
 			c.Changed(name)

@@ -182,12 +182,12 @@ func (a *Adopter) Start(ctx context.Context) error {
 		found, err := a.adopt(ctx)
 		switch {
 		case err != nil:
-			log.Error(err, "Making the ClusterRoles of this version owners of the webhook configurations; trying again")
+			log.Error(err, "Making the ClusterRoles of this version owners of the webhook configurations failed; trying again")
 			return false, nil
 		case !found && tries < ownerTries:
 			return false, nil
 		case !found:
-			log.Info("No ClusterRole has the labels of the ClusterServiceVersion that is said to have installed Berth", "labels", a.owners.Labels)
+			log.Info("No ClusterRole has the labels of the ClusterServiceVersion that --owner-cluster-service-version names", "labels", a.owners.Labels)
 		}
 		return true, nil
 	})

@@ -162,7 +162,7 @@ func (s *Source) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	}
 	var next time.Duration
 	if err := s.load(secret.Data); err != nil {
-		ctrllog.FromContext(ctx).Error(err, "Refusing the certificate in the Secret, and keeping to the one before if there is one")
+		ctrllog.FromContext(ctx).Error(err, "Refusing the certificate in the Secret; the earlier certificate stays in use, if there is one")
 		next = retry
 	}
 	if s.newest == nil {
