@@ -119,7 +119,7 @@ func match(function string, most int, values []ref.Val) ref.Val {
 }
 
 // errInvalidPattern replaces the errors of package regexp, which have the regular expression. It may be secret.
-var errInvalidPattern = errors.New("a text is not a valid regular expression")
+var errInvalidPattern = errors.New("an argument is not a valid regular expression")
 
 // recentPatterns has the compiled regular expressions of the last calls.
 var recentPatterns = lru.New(32)

@@ -85,5 +85,5 @@ func join(operands []ref.Val) ref.Val {
 
 // tooLong returns the error of a call whose result would be larger than maxText.
 func tooLong(function string) ref.Val {
-	return types.WrapErr(fmt.Errorf("%s() returns more than %d bytes: shorten what it is called with", function, maxText))
+	return types.WrapErr(fmt.Errorf("%s() returns more than %d bytes: shorten its arguments", function, maxText))
 }

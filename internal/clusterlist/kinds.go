@@ -43,7 +43,8 @@ type UnknownKindError struct {
 }
 
 func (e *UnknownKindError) Error() string {
-	return fmt.Sprintf("it is not known where objects of the kind %s list clusters: declare it in the manager's configuration, under placements", e.GroupKind)
+	return fmt.Sprintf("it is not known which field of objects of the kind %s lists clusters: declare its path in the manager's configuration, "+
+		"under placements", e.GroupKind)
 }
 
 // Kind describes where the objects of one kind list clusters. It is immutable.
