@@ -755,8 +755,8 @@ schedulerName: berth
 		"none is left":      {[]string{"-f", "web.yaml", "--from=fleet.yaml,web.yaml"}, "Deployment shop/web: no cluster is decided for the object, so nothing is delivered\n", ""},
 		"denied":            {[]string{"-f", "nobody.yaml", delivering}, "", "Deployment shop/nobody: PlacementPolicy region denies the object: no owner"},
 		"not possible":      {[]string{"-f", "role.yaml", "--from=roles.yaml,clusters.yaml"}, "", "ClusterRole wide: SIG Multicluster: ClusterRole wide is cluster-scoped"},
-		"nothing is named":  {nil, "", "name an object"},
-		"both are named":    {[]string{"deploy/web", "-f", "web.yaml"}, "", "name an object"},
+		"nothing is named":  {nil, "", "name either an object"},
+		"both are named":    {[]string{"deploy/web", "-f", "web.yaml"}, "", "name either an object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, err := render(test.args...)
