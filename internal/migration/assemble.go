@@ -177,7 +177,11 @@ type edit struct {
 // text returns the joined modules with one package and one list of imports.
 func (a *assembly) text() (string, error) {
 	var imports, bodies []string
-	aliases := map[ast.Var]*ast.Import{}
+	type alias struct {
+		path   *ast.Term
+		source Source
+	}
+	aliases := map[ast.Var]alias{}
 	for _, m := range a.draft.modules {
 		body, kept, err := a.body(m)
 		if err != nil {
@@ -185,11 +189,11 @@ func (a *assembly) text() (string, error) {
 		}
 		bodies = append(bodies, fmt.Sprintf("# From %s.\n\n%s\n", printable.Text(m.source.String()), body))
 		for _, i := range kept {
-			if other := aliases[i.Name()]; other != nil && !other.Path.Equal(i.Path) {
-				return "", fmt.Errorf("these modules have to be joined into one policy, but %s stands for %s in one and for %s in another: "+
-					"give one of the imports another name", i.Name(), other.Path, i.Path)
+			if other, taken := aliases[i.Name()]; taken && !other.path.Equal(i.Path) {
+				return "", fmt.Errorf("%s and %s have to be joined into one policy, but %s stands for %s in the first and for %s in the second: "+
+					"give one of the imports another name", other.source, m.source, i.Name(), other.path, i.Path)
 			}
-			aliases[i.Name()] = i
+			aliases[i.Name()] = alias{i.Path, m.source}
 			if line := i.String(); !slices.Contains(imports, line) {
 				imports = append(imports, line)
 			}
@@ -302,7 +306,8 @@ func (a *assembly) reference(m *module, parsed *ast.Module, ref ast.Ref, at *ast
 		end = len(m.text) - len(after)
 	}
 	if !known {
-		return nil, "", fmt.Errorf("%s:%d: the reference to %s can't be changed automatically: write it as %s", m.source, at.Row, ref, referenceTo(path[:parts]))
+		return nil, "", fmt.Errorf("%s:%d: to join the modules, %s has to be renamed, which is impossible in this form: write it as %s",
+			m.source, at.Row, ref, referenceTo(path[:parts]))
 	}
 	return &edit{at.Offset, end, name}, "", nil
 }

@@ -35,7 +35,8 @@ func (c *converter) hints(d *draft) []string {
 	kinds, clusters, missing := c.survey(d)
 	for _, kind := range kinds {
 		if resource := plural(kind); !c.matches(resource) {
-			out = append(out, fmt.Sprintf("the policy compares input.kind with %q, and no resource rule has %s: name the type by --resource", kind, resource))
+			out = append(out, fmt.Sprintf("the policy compares input.kind with %q, but does not match %s: add the type with --resource",
+				kind, resource))
 		}
 	}
 	if clusters {
@@ -43,18 +44,20 @@ func (c *converter) hints(d *draft) []string {
 			"inventory are at data.clusters[name]")
 	}
 	for _, path := range missing {
-		out = append(out, fmt.Sprintf("the policy reads %s, which no ConfigMap has: where else did OPA get data from? Add it to spec.data", path))
+		out = append(out, fmt.Sprintf("the policy reads %s, which no ConfigMap has: if OPA gets it from another source, add it to spec.data",
+			path))
 	}
 	for _, name := range language.ContractRules {
 		if d.pkg.rules[name] != nil && !slices.Contains(designRules, name) {
-			out = append(out, fmt.Sprintf("the policy defines %s, which OPA was not asked for and Berth takes for a part of the decision: rename it", name))
+			out = append(out, fmt.Sprintf("the policy defines the rule %s, which clients of OPA do not query, but Berth evaluates as a "+
+				"part of the decision: rename it", name))
 		}
 	}
 	if d.language == placementv1.RegoV0 {
 		for _, m := range d.modules {
 			if names := failures(m); len(names) > 0 {
 				out = append(out, fmt.Sprintf("the policy's denials call %s: where such a function fails, OPA from 0.5 on goes on without that denial, "+
-					"and Berth denies the object as OPA 0.4 did, by spec.failurePolicy", strings.Join(names, ", ")))
+					"and Berth denies the object as OPA 0.4 did, because of spec.failurePolicy: Fail", strings.Join(names, ", ")))
 			}
 		}
 	}
@@ -62,8 +65,8 @@ func (c *converter) hints(d *draft) []string {
 		if m.pkg == d.pkg || !m.pkg.definesAny(designRules) || len(c.options.Packages) > 0 {
 			continue
 		}
-		out = append(out, fmt.Sprintf("the policy reads the package %s, which becomes a policy too: if OPA was never asked for data.%s, leave it out "+
-			"by --package %s", m.pkg, m.pkg, d.pkg))
+		out = append(out, fmt.Sprintf("the policy reads the package %s, which becomes a policy too: if clients of OPA do not query data.%s, "+
+			"name only the packages that they query: --package %s", m.pkg, m.pkg, d.pkg))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

@@ -410,7 +410,7 @@ func (c *converter) accept(d *draft, object *placementv1.PlacementPolicy, used [
 	for i, m := range d.modules {
 		message := ""
 		if i >= len(d.pkg.modules) {
-			message = fmt.Sprintf("the package %s reads its package %s", d.pkg, m.pkg)
+			message = fmt.Sprintf("the package %s reads the module's package %s", d.pkg, m.pkg)
 		}
 		m.converted = true
 		c.result.Findings = append(c.result.Findings, Finding{Source: m.source, Outcome: Converted, Policy: d.name, Message: message})

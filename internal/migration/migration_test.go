@@ -266,7 +266,7 @@ errors contains "x" if input.y
 				`opa/colours/colours.json: not needed: no policy that was made reads data.opa.colours["colours.json"]`,
 				`opa/customers/customers.json: converted into PlacementPolicy "placement": as its data`,
 				"opa/customers/unread.json: not needed",
-				`opa/lib/regions.rego: converted into PlacementPolicy "placement": the package kubernetes.placement reads its package lib.regions`,
+				`opa/lib/regions.rego: converted into PlacementPolicy "placement": the package kubernetes.placement reads the module's package lib.regions`,
 				"opa/lib/unused.rego: left out: its package lib.regions defines none of annotations, labels, errors, warnings, and no policy reads it",
 				`opa/placement/errors.rego: converted into PlacementPolicy "placement"`,
 				"opa/placement/errors.rego: warning: the policy reads data.kubernetes.clusters",
@@ -287,7 +287,7 @@ labels := data.b.labels
 			findings: []string{
 				"left out: no module is of the package z",
 				`n/a/p.rego: converted into PlacementPolicy "a"`,
-				`n/b/p.rego: converted into PlacementPolicy "a": the package a reads its package b`,
+				`n/b/p.rego: converted into PlacementPolicy "a": the package a reads the module's package b`,
 				"n/c/p.rego: not needed: the package c is none of those in --package, and none of these reads that package",
 			},
 		},
@@ -302,7 +302,7 @@ labels := data.b.labels
 			policies: []string{"a v1 n/a/p.rego n/b/p.rego", "b v1 n/b/p.rego"},
 			findings: []string{
 				`n/a/p.rego: converted into PlacementPolicy "a"`,
-				"n/a/p.rego: warning: the policy reads the package b, which becomes a policy too: if OPA was never asked for data.b, leave it out by --package a",
+				"n/a/p.rego: warning: the policy reads the package b, which becomes a policy too: if clients of OPA do not query data.b, name only the packages that they query: --package a",
 				`n/b/p.rego: converted into PlacementPolicy "a"`,
 				`n/b/p.rego: converted into PlacementPolicy "b"`,
 			},
@@ -372,7 +372,7 @@ labels := data.kubernetes[input.kind]
 				"n/nothing: not needed: it is empty",
 				"n/roots/p.rego: left out: roots.rego:1:1: berth_contract_error: the package data.clusters.p is where Berth keeps cluster data",
 				`n/scheduling/p.rego: converted into PlacementPolicy "scheduling"`,
-				"n/scheduling/p.rego: warning: the policy defines scheduling, which OPA was not asked for and Berth takes for a part of the decision: rename it",
+				"n/scheduling/p.rego: warning: the policy defines the rule scheduling, which clients of OPA do not query, but Berth evaluates as a part of the decision: rename it",
 				"n/syntax/p.rego: left out: it is no Rego",
 				"n/unsafe/p.rego: left out: unsafe.rego:3:17: rego_unsafe_var_error",
 			},
@@ -446,7 +446,7 @@ import data.kubernetes.nodes as x
 labels.c := "b" if x.n
 `),
 			},
-			findings: []string{"n/p/a.rego: left out: these modules have to be joined into one policy, but x stands for data.kubernetes.pods in one and for data.kubernetes.nodes in another", "n/p/b.rego: left out"},
+			findings: []string{"n/p/a.rego: left out: n/p/a.rego and n/p/b.rego have to be joined into one policy, but x stands for data.kubernetes.pods in the first and for data.kubernetes.nodes in the second", "n/p/b.rego: left out"},
 		},
 		"ImportHidesRule": {
 			configMaps: []corev1.ConfigMap{
@@ -539,7 +539,7 @@ clusters contains "a"
 			},
 			policies: []string{"p v1 n/p/p.rego"},
 			findings: []string{
-				"n/p/p.rego: converted", "n/p/p.rego: warning: the policy defines clusters, which OPA was not asked for and Berth takes for a part of the decision: rename it",
+				"n/p/p.rego: converted", "n/p/p.rego: warning: the policy defines the rule clusters, which clients of OPA do not query, but Berth evaluates as a part of the decision: rename it",
 				"n/q/q.rego: left out: its package q defines none of annotations, labels, errors, warnings",
 			},
 		},
@@ -590,7 +590,7 @@ labels.a := "b" if input.kind == "ReplicaSet"
 labels.b := "b" if "Deployment" == input.kind
 `)},
 			policies: []string{"p v1 n/p/p.rego"},
-			findings: []string{"n/p/p.rego: converted", `n/p/p.rego: warning: the policy compares input.kind with "ReplicaSet", and no resource rule has replicasets: name the type by --resource`},
+			findings: []string{"n/p/p.rego: converted", `n/p/p.rego: warning: the policy compares input.kind with "ReplicaSet", but does not match replicasets: add the type with --resource`},
 		},
 		"HugeText": {
 			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"# "+strings.Repeat("x", 65536))},
