@@ -328,8 +328,8 @@ func (r *ruleText) renderDenial(require []requirement, repelled, repelling strin
 	}
 	few := `""`
 	if r.countsDomains() {
-		few = fmt.Sprintf("sprintf(%s, [count(%s)])", quote(fmt.Sprintf(" in %%d of at least %d domains by %s", max(r.rule.Spread.MinDomains, 1),
-			strings.ReplaceAll(spread.noun, "%", "%%"))), r.name("domains"))
+		few = fmt.Sprintf("sprintf(%s, [count(%s)])", quote(fmt.Sprintf(" in %%d of at least %d required domains by %s",
+			max(r.rule.Spread.MinDomains, 1), strings.ReplaceAll(spread.noun, "%", "%%"))), r.name("domains"))
 	}
 	shortage := fmt.Sprintf("%s(%s, %s, %s)", r.use("shortage"), r.name(partEligible), r.name(partLacks), few)
 	problem, isProblem := shortage, ""

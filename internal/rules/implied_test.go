@@ -26,7 +26,7 @@ func TestImplied(t *testing.T) {
 	two := func(first, second string) string { return "[{name: a, " + first + "}, {name: b, " + second + "}]" }
 	one := func(rest string) string { return "[{name: a, " + rest + "}]" }
 	const (
-		never    = "spec.rules[1]: rule b is never reached: rule a (spec.rules[0]) applies to each object to which it applies"
+		never    = "spec.rules[1]: rule b is never reached: rule a (spec.rules[0]) applies to each object to which rule b applies"
 		fallback = "spec.rules[1]: rule b finds no cluster: it gets only objects for which rule a (spec.rules[0]) finds none"
 		always   = "spec.rules[0].prefer[0]: has no effect: each eligible cluster meets this preference, because of spec.rules[0].require[0]"
 	)

@@ -176,12 +176,13 @@ func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 	}
 }
 
-// listed warns of a comparison with an annotation of Berth that has a list, which no value of a cluster equals.
+// listed warns of a comparison with an annotation of Berth whose value is JSON, which no value of a cluster equals.
 func (v *validator) listed(q placementv1.Requirement, path *field.Path) {
 	lists := []string{placementv1.ClustersAnnotation, placementv1.ClusterSharesAnnotation, placementv1.RequestedAnnotation}
 	if q.ValueFrom != nil && slices.Contains(lists, q.ValueFrom.Annotation) {
-		v.warn(path.Child("valueFrom", "annotation"), "no value of a cluster equals %s, which is a list in JSON. The clusters that a developer lists there "+
-			"narrow what policies allow, and need no requirement for that", q.ValueFrom.Annotation)
+		v.warn(path.Child("valueFrom", "annotation"), "no value of a cluster equals annotation %s, whose value is JSON. The clusters that a "+
+			"developer lists in annotation %s narrow what policies allow, and need no requirement for that",
+			q.ValueFrom.Annotation, placementv1.ClustersAnnotation)
 	}
 }
 

@@ -144,8 +144,8 @@ func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
 				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) has the same condition. Merge the two rules, or change a condition",
 					rule.Name, earlier.Name, path.Index(j))
 			case AppliesWithin(rule.When, earlier.When):
-				v.warn(path.Index(i), "rule %s is never reached: rule %s (%s) applies to each object to which it applies. Move it before that rule",
-					rule.Name, earlier.Name, path.Index(j))
+				v.warn(path.Index(i), "rule %[1]s is never reached: rule %[2]s (%[3]s) applies to each object to which rule %[1]s applies. Move rule "+
+					"%[1]s before rule %[2]s", rule.Name, earlier.Name, path.Index(j))
 			default:
 				continue
 			}

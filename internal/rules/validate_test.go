@@ -145,7 +145,7 @@ func TestWarnings(t *testing.T) {
 		"TrueAlone": {`[{name: a, when: {expression: "true"}, warn: w}, {name: b, warn: w}]`,
 			"spec.rules[0].when.expression: is true for every object: rule a applies to all objects, and the rules after it are never reached. Compare a field of object, as in object.metadata.name == 'shop'"},
 		"ListOfClusters": {`[{name: a, require: [{field: name, operator: In, valueFrom: {annotation: placement.berth.dev/clusters}}]}]`,
-			"spec.rules[0].require[0].valueFrom.annotation: no value of a cluster equals placement.berth.dev/clusters, which is a list in JSON. The clusters that a developer lists there narrow what policies allow, and need no requirement for that"},
+			"spec.rules[0].require[0].valueFrom.annotation: no value of a cluster equals annotation placement.berth.dev/clusters, whose value is JSON. The clusters that a developer lists in annotation placement.berth.dev/clusters narrow what policies allow, and need no requirement for that"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ import (
 func denial(rule *placementv1.Rule, object map[string]any, c choice) string {
 	text := beginOfDenial(rule, object) + fmt.Sprintf("%d/%d clusters are eligible", c.eligible, c.total)
 	if s := rule.Spread; s != nil && max(s.MinDomains, s.MinClusters) > 1 {
-		text += fmt.Sprintf(" in %d of at least %d domains by %s", c.domains, max(s.MinDomains, 1), noun(spreadSubject(s)))
+		text += fmt.Sprintf(" in %d of at least %d required domains by %s", c.domains, max(s.MinDomains, 1), noun(spreadSubject(s)))
 	}
 	if c.total == 0 && len(c.ambiguous) == 0 {
 		text += ": no inventory has a cluster"

@@ -54,7 +54,7 @@ lacks_racks[name] := found[0] if {
 }
 
 # spec.rules[0]: the denial of objects for which rule racks finds too few clusters.
-errors contains concat("", [concat("", ["rule racks: ", object_name, " needs two racks: "]), shortage(eligible_racks, lacks_racks, sprintf(" in %d of at least 2 domains by property rack", [count(domains_racks)]))]) if {
+errors contains concat("", [concat("", ["rule racks: ", object_name, " needs two racks: "]), shortage(eligible_racks, lacks_racks, sprintf(" in %d of at least 2 required domains by property rack", [count(domains_racks)]))]) if {
 	decides == "racks"
 	not count(chosen_racks) > 0
 }

@@ -60,7 +60,7 @@ lacks_regions[name] := found[0] if {
 }
 
 # spec.rules[0]: the denial of objects for which rule regions finds too few clusters.
-errors contains concat("", ["rule regions: ", shortage(eligible_regions, lacks_regions, sprintf(" in %d of at least 2 domains by region", [count(domains_regions)]))]) if {
+errors contains concat("", ["rule regions: ", shortage(eligible_regions, lacks_regions, sprintf(" in %d of at least 2 required domains by region", [count(domains_regions)]))]) if {
 	decides == "regions"
 	not count(chosen_regions) > 0
 }
