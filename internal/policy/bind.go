@@ -299,7 +299,8 @@ func NewNotServedCompileError(name string, missing []analysis.Read, meant func(p
 		if read.Plural != "" {
 			text += meant(read.Plural)
 		}
-		d := diagnostic(name+".rego", nil, codeNotServed, text+": the policy could not decide any more. Install the type first, or correct its name")
+		d := diagnostic(name+".rego", nil, codeNotServed, text+": this version of the policy could decide nothing. Install the type "+
+			"first, or correct its name")
 		d.Row, d.Col = read.Row, read.Col
 		if read.Row == 0 {
 			d.Field = "spec.replicate"

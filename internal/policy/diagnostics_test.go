@@ -101,8 +101,8 @@ labels[x] = "a" { y := 1 }
 errors contains "x" if {
 	not startswith(input.spec.containers[_].image, "a/")
 }
-`), []string{"p.rego:3:2: rego_unsafe_var_error: var _ is unsafe: not takes no member of input.spec.containers by itself: write some c in input.spec.containers " +
-			"before it for any member, or every c in input.spec.containers { not ... } for all of them, and c in place of input.spec.containers[_]"}},
+`), []string{"p.rego:3:2: rego_unsafe_var_error: var _ is unsafe: not does not iterate over input.spec.containers: for any member, write some c in input.spec.containers " +
+			"before the expression; for all members, write every c in input.spec.containers { not ... }; and write c in place of input.spec.containers[_]"}},
 		"UnsafeWildcardWithoutNot": {policytest.SpecOf(v1, `package p
 errors contains "x" if startswith(_, "a/")
 `), []string{"p.rego:2:24: rego_unsafe_var_error: var _ is unsafe"}},

@@ -178,8 +178,8 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 		}
 		m.InputBytes = int(spec.Limits.MaxInputBytes())
 		if m.Remote.secretsOf(spec.Match); m.Remote.MatchesSecrets {
-			m.Warnings = append(m.Warnings, "the policy matches secrets: the engine gets Secrets without data, stringData, and the annotation "+
-				corev1.LastAppliedConfigAnnotation)
+			m.Warnings = append(m.Warnings, "the policy matches secrets: the remote engine gets Secrets without data, stringData, and the "+
+				"annotation "+corev1.LastAppliedConfigAnnotation)
 		}
 		return m, nil
 	}
@@ -435,8 +435,8 @@ func explainUnsafe(wrong *CompileError, parsed *ast.Module) *CompileError {
 			d.Message += fmt.Sprintf(": a name with slashes or hyphens needs brackets: write %s", meant)
 		}
 		if collection := lint.NegatedWildcard(parsed, d.Row, d.Col); name == "_" && collection != nil {
-			d.Message += fmt.Sprintf(": not takes no member of %[1]s by itself: write some c in %[1]s before it for any member, or "+
-				"every c in %[1]s { not ... } for all of them, and c in place of %[1]s[_]", collection)
+			d.Message += fmt.Sprintf(": not does not iterate over %[1]s: for any member, write some c in %[1]s before the expression; for all "+
+				"members, write every c in %[1]s { not ... }; and write c in place of %[1]s[_]", collection)
 		}
 	}
 	return wrong

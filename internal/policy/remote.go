@@ -122,8 +122,9 @@ func (m *Module) CheckSecrets() error {
 	if m.Remote == nil || !m.Remote.NamesSecrets {
 		return nil
 	}
-	return &CompileError{Diagnostics: []Diagnostic{remoteError("url", "the policy matches or replicates secrets, and a remote engine gets none: "+
-		"remove secrets from spec.match and spec.remote.replicate, decide them in spec.rego, or have the manager run with --allow-remote-secrets")}}
+	return &CompileError{Diagnostics: []Diagnostic{remoteError("url", "the policy matches or replicates secrets, which the manager does not "+
+		"send to a remote engine: remove secrets from spec.match and spec.remote.replicate, decide them in spec.rego, or have the manager run "+
+		"with --allow-remote-secrets")}}
 }
 
 const codeRemote = "berth_remote_error"
@@ -304,7 +305,7 @@ func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []
 	rules := 0
 	for file, module := range modules {
 		if rules += len(module.Rules); checkBounds(file, module, maxRules) != nil || rules > maxRules {
-			return []string{"the modules are too large to be compiled here: only the engine can tell whether they compile"}, nil
+			return []string{"the modules are too large for Berth to compile: only the remote engine can tell whether they compile"}, nil
 		}
 	}
 	capabilities := ast.CapabilitiesForThisVersion()
@@ -313,7 +314,7 @@ func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []
 	compiler.Compile(modules)
 	for _, e := range compiler.Errors {
 		if e.Code == ast.TypeErr && strings.HasPrefix(e.Message, "undefined function ") {
-			warnings = append(warnings, "the modules do not compile unless the engine has what they lack: "+e.Error())
+			warnings = append(warnings, "the modules do not compile unless the remote engine has what they lack: "+e.Error())
 		} else {
 			wrong = append(wrong, e)
 		}

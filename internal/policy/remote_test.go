@@ -209,11 +209,11 @@ func TestRemoteModulesThatOthersMayKnow(t *testing.T) {
 		"Effects":      {modules: []string{"main", "package p\n\nx := http.send({\"method\": \"get\", \"url\": \"https://x.example\"})"}},
 		"UnknownFunction": {
 			modules: []string{"main", "package p\n\nx := acme.lookup(input)"},
-			want:    []string{"the modules do not compile unless the engine has what they lack: main.rego:3: rego_type_error: undefined function acme.lookup"},
+			want:    []string{"the modules do not compile unless the remote engine has what they lack: main.rego:3: rego_type_error: undefined function acme.lookup"},
 		},
 		"TooManyRules": {
 			modules: []string{"main", "package p\n" + strings.Repeat("x contains 1\n", 300), "other", "package q\n" + strings.Repeat("x contains 1\n", 300)},
-			want:    []string{"the modules are too large to be compiled here: only the engine can tell whether they compile"},
+			want:    []string{"the modules are too large for Berth to compile: only the remote engine can tell whether they compile"},
 		},
 	}
 	for name, tc := range tests {

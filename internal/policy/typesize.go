@@ -67,7 +67,7 @@ func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
 		}
 		if s.rule(rule); s.spent > maxTypeWork {
 			return ast.NewError(codeSize, rule.Location, "the types of the values here take more than %d steps to check: "+
-				"values that hold other values several times double in each step; build large values in fewer steps, "+
+				"a value that holds another value twice takes twice as many; build large values in fewer steps, "+
 				"or keep tables in spec.data", maxTypeWork)
 		}
 	}

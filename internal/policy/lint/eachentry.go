@@ -233,9 +233,9 @@ func (n *names) mismatch(expr *ast.Expr, entry int) (c eachEntry, ok bool) {
 	if !n.ofObject(subject, map[ast.Var]bool{}) {
 		return c, false
 	}
-	c.message = "If one matching entry is enough, write a rule such as ok(x) if { some entry in ...; ... }, and not ok(x) here"
+	c.message = "To deny only if no entry matches, write a rule such as ok(x) if { some entry in ...; ... }, and not ok(x) here"
 	if expr.Operator().String() == ast.NotEqual.Name {
-		c.message = fmt.Sprintf("If one equal entry is enough, write not %s in the collection", subject)
+		c.message = fmt.Sprintf("To deny only if no entry is equal, write not %s in the collection", subject)
 	}
 	return c, true
 }

@@ -52,7 +52,8 @@ func findUnequalEntries(rule *ast.Rule, n *names, clauses []eachEntry) []eachEnt
 					continue
 				}
 				out = append(out, eachEntry{collection: collection, at: expr.Location, message: fmt.Sprintf(
-					"%s is always true, because nothing equals all of %s: one entry that differs is enough. To exclude each of them, write not %s in the collection",
+					"%s is always true, because nothing equals all of %s: one entry that differs is enough. "+
+						"For an expression that is true only if no entry is equal, write not %s in the collection",
 					source(expr), brief(collection), brief(subject))})
 			}
 		}

@@ -28,7 +28,7 @@ func TestUnequalEntries(t *testing.T) {
 	)
 	clusters := func(conditions string) string { return "clusters contains name if { " + of + conditions + " }" }
 	testLogic(t, map[string]logicTest{
-		"Rule":          {text: forbidden + clusters("some f in forbidden; cluster.region != f"), want: []string{`cluster.region != f ` + always + `["us", "sa"]: one entry that differs is enough. To exclude each of them, write not cluster.region in the collection`}},
+		"Rule":          {text: forbidden + clusters("some f in forbidden; cluster.region != f"), want: []string{`cluster.region != f ` + always + `["us", "sa"]: one entry that differs is enough. For an expression that is true only if no entry is equal, write not cluster.region in the collection`}},
 		"Constant":      {text: clusters(`cluster.region != {"us", "sa"}[_]`), want: []string{`cluster.region != {"us", "sa"}[_] ` + always}},
 		"Turned":        {text: forbidden + clusters("forbidden[_] != cluster.region"), want: []string{"write not cluster.region in the collection"}},
 		"Not":           {text: forbidden + clusters("some f in forbidden; not cluster.region == f"), want: []string{"not cluster.region == f " + always}},

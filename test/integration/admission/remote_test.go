@@ -132,7 +132,7 @@ remote:
 		Entry("a type that is not served", `remote: {url: "https://opa.example/v1/data/p", replicate: [{apiGroup: sea.example.com, resource: buoys}]}`,
 			`the policy reads buoys.sea.example.com, which the API server does not serve`),
 		Entry("a function that OPA does not have", `remote: {url: "https://opa.example/v1/data/p", modules: [{name: a, rego: "package a\n\nx := acme.lookup(input)"}]}`,
-			"the modules do not compile unless the engine has what they lack: a.rego:3: rego_type_error: undefined function acme.lookup"),
+			"the modules do not compile unless the remote engine has what they lack: a.rego:3: rego_type_error: undefined function acme.lookup"),
 		Entry("a meaning of undefined that nobody decided", `remote: {url: "https://opa.example/v1/data/p"}`, "spec.remote.undefined is not set: an engine that does not have the policy"),
 		Entry("a Secret that is not there", `remote: {url: "https://opa.example/v1/data/p", tokenSecretRef: {name: nowhere}}`,
 			"spec.remote.tokenSecretRef: the Secret berth-system/nowhere does not exist; create it: kubectl --namespace berth-system create secret generic nowhere --from-file=token=FILE"),
