@@ -194,7 +194,7 @@ func TestExplainRecorded(t *testing.T) {
 		"WhyNot":     {args: []string{"deployment/web", "--why-not", "eu-1"}, want: []string{"--why-not and --limit have no effect here"}},
 		"Limit":      {args: []string{"deployment/web", "--limit", "20"}, want: []string{"--why-not and --limit have no effect here"}},
 		"Undeclared": {
-			args: []string{"training/web"}, want: []string{"scheduling schedulerName: unknown: it is not known where objects of kind Training have their pod spec: the manager's configuration says it, under podTemplates", "name the file by --config"},
+			args: []string{"training/web"}, want: []string{"scheduling schedulerName: unknown: it is not known where objects of kind Training have their pod spec: the manager's configuration has to say it, under podTemplates", "name the file by --config"},
 		},
 		"NoSuch": {args: []string{"deployment/wbe"}, err: `"wbe" not found`},
 		"Hidden": {args: []string{"deployment/hidden"}, err: noPolicies},

@@ -76,7 +76,7 @@ func Quantity(text string) (resource.Quantity, error) {
 }
 
 // ErrTooLong is the error for a number with more than MaxDigits digits.
-var ErrTooLong = fmt.Errorf("the number has more than %d digits, with those that its exponent stands for", MaxDigits)
+var ErrTooLong = fmt.Errorf("the number has more than %d digits, counting those that its exponent stands for", MaxDigits)
 
 // FromUnstructured converts the content of an object to a typed one, as runtime.DefaultUnstructuredConverter does. It returns an
 // error with the field's path if a quantity has more than MaxDigits digits. The typed object is a pointer to a struct.

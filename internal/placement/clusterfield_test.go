@@ -216,7 +216,7 @@ func TestManyTerms(t *testing.T) {
 	if err := unstructured.SetNestedMap(obj.Object, map[string]any{"clusterAffinities": terms}, "spec", "placement"); err != nil {
 		t.Fatal(err)
 	}
-	const want = "spec.placement.clusterAffinities has 70000 terms that get all of the 500 allowed clusters, more than 65536 names: use fewer terms, or list the clusters that you want"
+	const want = "spec.placement.clusterAffinities has 70000 terms that get all of the 500 allowed clusters, together more than 65536 names: use fewer terms, or list the clusters that you want"
 	for name, change := range map[string]func(*placement.Policy){"Narrow": func(*placement.Policy) {}, "Override": overrides, "PolicyClusters": keepsPolicy} {
 		out := decideAs(t, propagations, obj, nil, with(anywhere(t, "a", many...), change))
 		if got := out.Verdicts[0].Decision.Errors; !cmp.Equal([]string{want}, got) {

@@ -458,8 +458,8 @@ func (a askedClusters) narrow(own clusterlist.Names, allowed []string, narrows b
 		}
 	}
 	if open > 1 && open > maxListed/max(len(allowed), 1) {
-		return clusterlist.Names{}, fmt.Errorf("%s has %d terms that get all of the %d allowed clusters, more than %d names: use fewer terms, "+
-			"or list the clusters that you want",
+		return clusterlist.Names{}, fmt.Errorf("%s has %d terms that get all of the %d allowed clusters, together more than %d names: use fewer "+
+			"terms, or list the clusters that you want",
 			a.subject(), open, len(allowed), maxListed)
 	}
 	out := clusterlist.Names{Several: own.Several, Terms: make([][]string, len(own.Terms))}
@@ -581,7 +581,7 @@ func (a askedClusters) allowances(lists []policyAllowance, i int) string {
 		}
 		allows := "allows"
 		if s.kept {
-			allows = "allowed"
+			allows = "last allowed"
 		}
 		parts = append(parts, fmt.Sprintf("PlacementPolicy %q %s %s", s.verdict.Policy.Name, allows, firstNames(s.names, nil)))
 	}

@@ -108,13 +108,15 @@ func (i *intent) recordedValue(r *record, field, key string, entry overwritten) 
 func (i *intent) unreadable(r *record, field, key string) error {
 	switch {
 	case field == fieldScheduling && len(i.pods.path) == 0:
-		return fmt.Errorf("it is not known where objects of kind %s have their pod spec: the manager's configuration says it, under podTemplates", i.object.GetKind())
+		return fmt.Errorf("it is not known where objects of kind %s have their pod spec: the manager's configuration has to say it, under "+
+			"podTemplates", i.object.GetKind())
 	case field == fieldScheduling:
 		return i.pods.err
 	case field != fieldAnnotations || key != placementv1.ClustersAnnotation:
 		return nil
 	case i.clusters == nil && r.Form != "":
-		return fmt.Errorf("it is not known where objects of kind %s list clusters: the manager's configuration says it, under placements", i.object.GetKind())
+		return fmt.Errorf("it is not known where objects of kind %s list clusters: the manager's configuration has to say it, under "+
+			"placements", i.object.GetKind())
 	case i.clusters == nil:
 		return nil
 	}

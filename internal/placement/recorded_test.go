@@ -108,7 +108,7 @@ spec: {template: {spec: {nodeSelector: {pool: fast}, containers: [{name: a, imag
 			"{kind: Training}", recordOf(t, record{Scheduling: map[string]overwritten{"schedulerName": set("p", "x", new("y"))}}), nil,
 			ObjectRecord{Values: []Recorded{{
 				Field: "scheduling", Key: "schedulerName", Policy: "p", Requested: new("y"),
-				Unknown: "it is not known where objects of kind Training have their pod spec: the manager's configuration says it, under podTemplates",
+				Unknown: "it is not known where objects of kind Training have their pod spec: the manager's configuration has to say it, under podTemplates",
 			}}},
 		},
 		"InvalidPods": {
@@ -174,7 +174,7 @@ func TestRecordedAffinity(t *testing.T) {
 	}{
 		"Added":   {string(both), pods, Recorded{Current: new(added), Requested: new(own)}},
 		"Removed": {own, pods, Recorded{Requested: new(own), Changed: true}},
-		"Unknown": {string(both), nil, Recorded{Requested: new(own), Unknown: "it is not known where objects of kind Deployment have their pod spec: the manager's configuration says it, under podTemplates"}},
+		"Unknown": {string(both), nil, Recorded{Requested: new(own), Unknown: "it is not known where objects of kind Deployment have their pod spec: the manager's configuration has to say it, under podTemplates"}},
 	} {
 		obj := object(test.affinity)
 		obj.SetAnnotations(map[string]string{placementv1.RequestedAnnotation: annotation})
@@ -212,7 +212,7 @@ func TestRecordedClusters(t *testing.T) {
 		}},
 		"Undeclared": {"{clusterAffinity: {clusterNames: [eu-1]}}", nil, Recorded{
 			Field: "annotations", Key: placementv1.ClustersAnnotation, Requested: new(`["eu-1","us-1"]`),
-			Unknown: "it is not known where objects of kind PropagationPolicy list clusters: the manager's configuration says it, under placements",
+			Unknown: "it is not known where objects of kind PropagationPolicy list clusters: the manager's configuration has to say it, under placements",
 		}},
 	} {
 		test.want.Policy = "eu"
