@@ -349,7 +349,7 @@ func TestLostRevisions(t *testing.T) {
 		"before, in the midst": {
 			prepare: func(s *store) { s.set(2, stagesOf("0", "1")); s.progress(1, 2, 1) },
 			want:    []int{2, failClosed, failClosed, failClosed}, next: []int{2, 2, failClosed, failClosed}, stored: []int{2, 2, 1, 1},
-			message: "revision 1: the revision is not stored; that revision decides in the stages that the rollout has not reached: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout",
+			message: "revision 1: the revision is not stored; that revision has to decide in the stages that the rollout has not reached: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout",
 		},
 		"before, does not compile any more": {
 			prepare: func(s *store) { s.set(2, stagesOf("0", "1")); s.progress(1, 2, 1) }, lost: broken(1),

@@ -197,8 +197,8 @@ func (f *ChoiceFacts) inStages(target Ref, reason error) Choice {
 		out.Before = before
 		return out
 	}
-	out.Err = both(reason, fmt.Errorf("%w; that revision decides in the stages that the rollout has not reached: set spec.rollout.revision to one of "+
-		"status.rollout.revisions, or remove spec.rollout", err))
+	out.Err = both(reason, fmt.Errorf("%w; that revision has to decide in the stages that the rollout has not reached: set "+
+		"spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout", err))
 	if f.Kept.Exists && !f.Kept.Lost && f.Kept.InForce.Digest != f.Position.Digest {
 		return f.everywhere(Kept, out.Err)
 	}

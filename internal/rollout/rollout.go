@@ -310,7 +310,8 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 			mistaken = fmt.Sprintf(" (the present value %.64q of the annotation approves nothing)", f.Approved)
 		}
 		s.State = placementv1.RolloutWaitingForApproval
-		s.Message = fmt.Sprintf("%s: set the annotation %s to %s%s%s", next.waits, placementv1.ApproveStageAnnotation, s.ApprovalID, mistaken, f.after(reached))
+		s.Message = fmt.Sprintf("%s: set the policy's annotation %s to %s%s%s",
+			next.waits, placementv1.ApproveStageAnnotation, s.ApprovalID, mistaken, f.after(reached))
 		return time.Time{}
 	}
 	if reached == len(s.Stages) {

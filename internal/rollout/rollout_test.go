@@ -274,37 +274,37 @@ func TestNext(t *testing.T) {
 
 		"waits for approval": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, want: []func(*status){counted, moved, func(s *status) {
 			s.ApprovalID = "2-rest-moqm5mp4"
-		}, waits(placementv1.RolloutWaitingForApproval, "stage rest waits for its approval: set the annotation placement.berth.dev/approve-stage to 2-rest-moqm5mp4")}},
+		}, waits(placementv1.RolloutWaitingForApproval, "stage rest waits for its approval: set the policy's annotation placement.berth.dev/approve-stage to 2-rest-moqm5mp4")}},
 		"approved before it waits": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, facts: func(f *rollout.Facts) { f.Approved = "2-rest-moqm5mp4" }, want: []func(*status){counted, moved, func(s *status) {
 			s.ApprovalID = "2-rest-moqm5mp4"
-		}, waits(placementv1.RolloutWaitingForApproval, "stage rest waits for its approval: set the annotation placement.berth.dev/approve-stage to 2-rest-moqm5mp4")}},
+		}, waits(placementv1.RolloutWaitingForApproval, "stage rest waits for its approval: set the policy's annotation placement.berth.dev/approve-stage to 2-rest-moqm5mp4")}},
 		"approved with the ID of another wait": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status {
 			out := at(r, 1)
 			out.ApprovalID = "2-rest-x"
 			return out
 		}, facts: func(f *rollout.Facts) { f.Approved = "2-rest-y" }, want: []func(*status){counted, moved,
-			waits(placementv1.RolloutWaitingForApproval, "stage rest waits for its approval: set the annotation placement.berth.dev/approve-stage to 2-rest-x")}},
+			waits(placementv1.RolloutWaitingForApproval, "stage rest waits for its approval: set the policy's annotation placement.berth.dev/approve-stage to 2-rest-x")}},
 		"a value that is the ID of no wait": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status {
 			out := at(r, 1)
 			out.ApprovalID = "2-rest-x"
 			return out
 		}, facts: func(f *rollout.Facts) { f.Approved = "rest" }, want: []func(*status){counted, moved,
-			waits(placementv1.RolloutWaitingForApproval, "stage rest waits for its approval: set the annotation placement.berth.dev/approve-stage to 2-rest-x (the present value \"rest\" of the annotation approves nothing)")}},
+			waits(placementv1.RolloutWaitingForApproval, "stage rest waits for its approval: set the policy's annotation placement.berth.dev/approve-stage to 2-rest-x (the present value \"rest\" of the annotation approves nothing)")}},
 		"a value that is the ID of no wait, of the rest": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status { return at(r, 2) }, facts: func(f *rollout.Facts) {
 			f.Counts[1], f.Rest, f.Approved = rollout.Counts{Matched: 6, Moved: 5}, "cluster-scoped objects", "true"
 		}, want: []func(*status){counted, func(s *status) {
 			s.ApprovalID, s.Stages[1].MovedTime = "2-_rest-moqm5mp4", new(then)
-		}, waits(placementv1.RolloutWaitingForApproval, "cluster-scoped objects wait for an approval of their own: set the annotation placement.berth.dev/approve-stage to 2-_rest-moqm5mp4 (the present value \"true\" of the annotation approves nothing)")}},
+		}, waits(placementv1.RolloutWaitingForApproval, "cluster-scoped objects wait for an approval of their own: set the policy's annotation placement.berth.dev/approve-stage to 2-_rest-moqm5mp4 (the present value \"true\" of the annotation approves nothing)")}},
 		"waits for the approval of the rest": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status { return at(r, 2) }, facts: func(f *rollout.Facts) {
 			f.Counts[1], f.Rest = rollout.Counts{Matched: 6, Moved: 5}, rollout.DescribeRest(2, "shop", true)
 		}, want: []func(*status){counted, func(s *status) {
 			s.ApprovalID, s.Stages[1].MovedTime = "2-_rest-moqm5mp4", new(then)
-		}, waits(placementv1.RolloutWaitingForApproval, "namespaces of no stage (2, such as shop) and cluster-scoped objects wait for an approval of their own: set the annotation placement.berth.dev/approve-stage to 2-_rest-moqm5mp4")}},
+		}, waits(placementv1.RolloutWaitingForApproval, "namespaces of no stage (2, such as shop) and cluster-scoped objects wait for an approval of their own: set the policy's annotation placement.berth.dev/approve-stage to 2-_rest-moqm5mp4")}},
 		"the approval of the last stage is not that of the rest": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status { return at(r, 2) }, facts: func(f *rollout.Facts) {
 			f.Counts[1], f.Rest, f.Approved = rollout.Counts{Matched: 6, Moved: 5}, "cluster-scoped objects", "2-rest-x"
 		}, want: []func(*status){counted, func(s *status) {
 			s.ApprovalID, s.Stages[1].MovedTime = "2-_rest-moqm5mp4", new(then)
-		}, waits(placementv1.RolloutWaitingForApproval, "cluster-scoped objects wait for an approval of their own: set the annotation placement.berth.dev/approve-stage to 2-_rest-moqm5mp4")}},
+		}, waits(placementv1.RolloutWaitingForApproval, "cluster-scoped objects wait for an approval of their own: set the policy's annotation placement.berth.dev/approve-stage to 2-_rest-moqm5mp4")}},
 		"the rest is approved": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status {
 			out := at(r, 2)
 			out.ApprovalID = "2-_rest-x"
