@@ -106,7 +106,7 @@ func TestQualifyEvictions(t *testing.T) {
 		"Mirror":      {pod: func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, reason: none + "the Pod is a static Pod"},
 		"Succeeded":   {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, reason: none + "the Pod has finished"},
 		"Failed":      {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, reason: none + "the Pod has finished"},
-		"Unbound":     {pod: func(p *corev1.Pod) { p.Spec.NodeName = "" }, reason: none + "the Pod does not run yet"},
+		"Unbound":     {pod: func(p *corev1.Pod) { p.Spec.NodeName = "" }, reason: none + "the Pod is not bound to a node yet"},
 		"Gated": {
 			pod: func(p *corev1.Pod) {
 				p.Spec.NodeName, p.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: "example.com/wait"}}

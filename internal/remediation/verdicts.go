@@ -239,7 +239,7 @@ func notEvicted(pod *unstructured.Unstructured) string {
 	case gated(pod):
 		return "the Pod has scheduling gates"
 	case node == "":
-		return "the Pod does not run yet"
+		return "the Pod is not bound to a node yet"
 	case static || owner != nil && owner.Kind == "Node":
 		return "the Pod is a static Pod"
 	case owner == nil:

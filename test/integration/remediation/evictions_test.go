@@ -203,7 +203,7 @@ var _ = Describe("Running Pods whose scheduling violates a decision", func() {
 			"daemon":  HaveSuffix("(not evicted: the Pod's DaemonSet might create no other Pod, or only one on the same node)"),
 			"failed":  HaveSuffix("(not evicted: the Pod has finished)"),
 			"gated":   HaveSuffix("(not evicted: the Pod has scheduling gates)"),
-			"pending": HaveSuffix("(not evicted: the Pod does not run yet)"),
+			"pending": HaveSuffix("(not evicted: the Pod is not bound to a node yet)"),
 		}
 		Eventually(sample).WithContext(ctx).Should(MatchAllKeys(first))
 		Consistently(kept).WithContext(ctx).Should(ConsistOf("bare", "daemon", "succeeded", "failed", "gated", "pending"))
