@@ -144,7 +144,8 @@ func CheckLimit(spec, before *placementv1.LimitedResourceSpec) field.ErrorList {
 			continue
 		}
 		return field.ErrorList{field.Invalid(field.NewPath("spec", "matchScopes"), r.ScopeName,
-			"only pods have the scopes of pods, only persistentvolumeclaims have VolumeAttributesClass, and nothing else has scopes")}
+			"objects of spec.resource do not have this scope: persistentvolumeclaims have VolumeAttributesClass, pods have all other scopes, and "+
+				"no other resource has a scope")}
 	}
 	return nil
 }
