@@ -336,7 +336,7 @@ func TestPluginsFail(t *testing.T) {
 				return predicate("Mine", func(string) *fwk.Status { h.ClientSet(); return nil }).New(ctx, nil, nil)
 			},
 			"predicate Mine: it panicked: runtime error: invalid memory address or nil pointer dereference; " +
-				"the plugin may use something of the scheduler other than nodes, their pods, and namespaces, which Berth does not offer"},
+				"Berth offers plugins only nodes, their pods, and namespaces: the plugin may use something else of the scheduler"},
 		"Make": {"A plugin may panic when it is made.",
 			func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) { panic("oh") },
 			"predicate Mine: it panicked: oh"},

@@ -181,7 +181,7 @@ func failure(predicate string, recovered any) error {
 	}
 	hint := ""
 	if nilCalled := (goruntime.Error)(nil); errors.As(err, &nilCalled) {
-		hint = "; the plugin may use something of the scheduler other than nodes, their pods, and namespaces, which Berth does not offer"
+		hint = "; Berth offers plugins only nodes, their pods, and namespaces: the plugin may use something else of the scheduler"
 	}
 	return &PluginError{Predicate: predicate, Err: fmt.Errorf("it panicked: %w%s", err, hint)}
 }

@@ -288,7 +288,7 @@ func TestPreFilter(t *testing.T) {
 				h.SharedInformerFactory().Core().V1().ConfigMaps()
 				return nil, nil
 			}}, "", nil, "predicate P0: it panicked: runtime error: invalid memory address or nil pointer dereference; " +
-				"the plugin may use something of the scheduler other than nodes, their pods, and namespaces, which Berth does not offer"},
+				"Berth offers plugins only nodes, their pods, and namespaces: the plugin may use something else of the scheduler"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -391,8 +391,8 @@ func TestVolumes(t *testing.T) {
 		"None":    {"A pod that has none runs anywhere.", all, "volumes: []", "q", "1/1 nodes fit"},
 		"Mounted": {"A disk is mounted once.", all[:1], disk, "q", "0/1 nodes fit: 1 node(s) had no available disk"},
 		"Limits": {"Nobody knows how many disks a node may have.", all[1:2], disk, "q", "predicate NodeVolumeLimits: it panicked: runtime error: " +
-			"invalid memory address or nil pointer dereference; the plugin may use something of the scheduler other than nodes, their pods, and " +
-			"namespaces, which Berth does not offer"},
+			"invalid memory address or nil pointer dereference; Berth offers plugins only nodes, their pods, and namespaces: " +
+			"the plugin may use something else of the scheduler"},
 		"Template":  {"A template's are not judged.", all, claim + ", " + "hostname: h", "", "1/1 nodes fit"},
 		"Claim":     {"Nobody knows of claims.", all, claim, "q", "predicate VolumeRestrictions: " + errClaims.Error()},
 		"Zone":      {"Nobody knows of claims.", all[3:], claim, "q", "predicate VolumeZone: " + errClaims.Error()},
