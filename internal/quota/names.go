@@ -48,7 +48,8 @@ func CheckSpec(spec, before *placementv1.QuotaSpec, served *match.ServedTypes) f
 		case strings.Contains(string(name), "/") || name == "":
 			out = append(out, errs[:1]...)
 		default:
-			out = append(out, field.Invalid(at, name, "is no resource for quotas, such as pods or requests.cpu: "+meantResource(string(name), served)))
+			out = append(out, field.Invalid(at, name, "is not a resource name for quotas, as pods and requests.cpu are: "+
+				meantResource(string(name), served)))
 		}
 	}
 	if before != nil && sameScoping(spec, before) {

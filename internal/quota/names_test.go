@@ -55,7 +55,7 @@ func texts(errs field.ErrorList) []string {
 // TestCheckSpec checks which names and scopes are refused, in which words, and that mistakes of the spec before an update may stay.
 func TestCheckSpec(t *testing.T) {
 	type names = []corev1.ResourceName
-	const noResource = "is no resource for quotas, such as pods or requests.cpu: "
+	const noResource = "is not a resource name for quotas, as pods and requests.cpu are: "
 	for name, tc := range map[string]struct {
 		spec, before *placementv1.QuotaSpec
 		want         []string
