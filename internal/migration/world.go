@@ -72,7 +72,7 @@ func parse(source Source, text string, version placementv1.RegoVersion) (*module
 		}
 		parsed, err := ast.ParseModuleWithOpts(source.String(), text, ast.ParserOptions{RegoVersion: parserVersions[l]})
 		if err == nil && parsed == nil {
-			err = errors.New("the text has no package")
+			err = errors.New("the Rego has no package declaration")
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("as Rego %s: %w", l, err))

@@ -273,7 +273,7 @@ func parseRemote(m placementv1.RemoteModule) (*ast.Module, error) {
 			return nil, compileError(file, err)
 		}
 		if module == nil {
-			return nil, oneError(file, nil, ast.ParseErr, "the text has no package")
+			return nil, oneError(file, nil, ast.ParseErr, "the Rego has no package declaration")
 		}
 		return module, nil
 	}

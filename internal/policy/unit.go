@@ -78,7 +78,7 @@ func newCompilation(regoVersion placementv1.RegoVersion, text string, listed boo
 		return nil, otherLanguage(regoVersion, text, wrong)
 	}
 	if parsed == nil {
-		return nil, oneError(textFile, nil, ast.ParseErr, "the text has no package")
+		return nil, oneError(textFile, nil, ast.ParseErr, "the Rego has no package declaration")
 	}
 	if err := checkBounds(textFile, parsed, most); err != nil {
 		return nil, err
