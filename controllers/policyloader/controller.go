@@ -53,7 +53,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
@@ -100,7 +99,7 @@ type Deps struct {
 	Revisions client.Reader
 	Namespace string
 	// Compiler compiles within a deadline. If it is nil, compilation has no deadline.
-	Compiler *compilation.Compiler
+	Compiler *policy.BoundedCompiler
 	Engine   Engine
 	Catalog  Catalog
 	Metrics  *metrics.Metrics
@@ -398,7 +397,7 @@ func (l *loading) compile(ctx context.Context, source policy.Revision) (*version
 	out := &version{Revision: source}
 	out.Spec = source.Spec.WithDefaults()
 	var err error
-	if out.module, err = l.Compiler.Compile(ctx, l.obj.Name, out.Spec); errors.Is(err, compilation.ErrBusy) {
+	if out.module, err = l.Compiler.Compile(ctx, l.obj.Name, out.Spec); errors.Is(err, policy.ErrBusy) {
 		err = policy.Unfinished(l.obj.Name, out.Spec, "too many other policies are being compiled; Berth tries again")
 	}
 	if err != nil {

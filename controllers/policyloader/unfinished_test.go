@@ -23,13 +23,12 @@ import (
 	"time"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
 // hanging returns a compiler of at most n compilations that do not end, before the channel is closed, for sources with the word hangs.
-func hanging(n int, end <-chan struct{}) *compilation.Compiler {
-	return compilation.New(n, compilation.Deadline, func(name string, spec placementv1.PlacementPolicySpec) (*policy.Module, error) {
+func hanging(n int, end <-chan struct{}) *policy.BoundedCompiler {
+	return policy.NewBoundedCompiler(n, policy.LoadDeadline, func(name string, spec placementv1.PlacementPolicySpec) (*policy.Module, error) {
 		if strings.Contains(spec.Rego, "hangs") {
 			<-end
 		}
@@ -43,7 +42,7 @@ func TestOnePolicyDoesNotHoldUpTheOthers(t *testing.T) {
 	for name, heal := range map[string]func(from *cluster, end chan struct{}){
 		"changed": func(from *cluster, _ chan struct{}) { from.change("policy-3", "policy-3", text(3)) },
 		"deleted": func(from *cluster, _ chan struct{}) { delete(from.policies, "policy-3") },
-		"ended":   func(_ *cluster, end chan struct{}) { close(end); <-time.After(compilation.RetryInterval + time.Second) },
+		"ended":   func(_ *cluster, end chan struct{}) { close(end); <-time.After(policy.UnfinishedInterval + time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ limitations under the License.
 
 // Package policy compiles placement policies and determines which cluster data they read.
 //
-// Compile returns a Module, the compiled and analysed policy. Package language defines what policies may use, package analysis
-// finds what a Module reads, and package lint finds probable mistakes. Bind resolves the resource types that a Module reads to
-// types that the API server serves. The package does no I/O: the interface Served describes the API server.
+// Compile returns a Module, the compiled and analysed policy, and BoundedCompiler calls it within a deadline. Package language defines what
+// policies may use, package analysis finds what a Module reads, and package lint finds probable mistakes. Bind resolves the resource types
+// that a Module reads to types that the API server serves. The package does no I/O: the interface Served describes the API server.
 package policy

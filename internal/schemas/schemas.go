@@ -33,7 +33,6 @@ import (
 	"k8s.io/client-go/openapi"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/typecheck"
@@ -54,7 +53,7 @@ type Catalog interface {
 type Checker struct {
 	catalog  Catalog
 	client   openapi.Client // client reads the OpenAPI documents; nil if there are none.
-	compiler *compilation.Compiler
+	compiler *policy.BoundedCompiler
 	// static reports whether the fields of the kinds of Kubernetes itself are known without documents.
 	static bool
 	// documents has the parsed OpenAPI documents, keyed by their URL in the index, which contains a hash of the document.
@@ -67,7 +66,7 @@ const maxChecks = 2
 // NewChecker returns a checker. catalog knows the types that the API server serves, and client reads the OpenAPI documents. If client is
 // nil, only what needs no schema is checked, such as the metadata of objects, and the fields of clusters.
 func NewChecker(catalog Catalog, client openapi.Client) *Checker {
-	return &Checker{catalog: catalog, client: client, compiler: compilation.New(maxChecks, compilation.RequestDeadline, policy.Compile)}
+	return &Checker{catalog: catalog, client: client, compiler: policy.NewBoundedCompiler(maxChecks, policy.RequestDeadline, policy.Compile)}
 }
 
 // NewStaticChecker returns a checker that knows no documents, and the fields of the kinds of Kubernetes in the version that Berth is built
@@ -174,7 +173,7 @@ func (c *Checker) Check(ctx context.Context, name string, spec placementv1.Place
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	report.Result, err = compilation.Do(ctx, c.compiler, name, spec, func() typecheck.Result { return typecheck.Check(in) })
+	report.Result, err = policy.RunBounded(ctx, c.compiler, name, spec, func() typecheck.Result { return typecheck.Check(in) })
 	if policy.IsUnfinished(err) {
 		// The same check would take as long again.
 		report.Result, err = typecheck.Result{Unchecked: err.Error()}, nil

@@ -37,7 +37,6 @@ import (
 	"github.com/berth-dev/berth/controllers/typecheck"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/controllers/writers"
-	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/metrics"
@@ -223,7 +222,7 @@ func newFinder(base *base, evaluation *evaluation, scales findings.Scales) *find
 		Nodes:    &watches.Nodes{Client: base.served.dynamic}, PriorityClasses: &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
 		ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters), Templates: base.settings.templates,
 		Policies: policiesOf(base.mgr.GetClient()), Quotas: &watches.Quotas{Cache: base.mgr.GetClient(), Live: base.mgr.GetAPIReader()},
-		Compiler: compilation.New(maxCompilations, compilation.RequestDeadline, policy.Compile),
+		Compiler: policy.NewBoundedCompiler(maxCompilations, policy.RequestDeadline, policy.Compile),
 	}
 }
 

@@ -25,7 +25,6 @@ import (
 	"github.com/berth-dev/berth/controllers/policyrevision"
 	"github.com/berth-dev/berth/controllers/replicator"
 	"github.com/berth-dev/berth/internal/certs"
-	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/freshness"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -54,7 +53,7 @@ func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loadi
 	policies := policyloader.New(policyloader.Deps{
 		Policies: base.mgr.GetClient(), Revisions: base.stateCluster().GetClient(), Namespace: base.options.Namespace,
 		// Some may exceed the deadline, and the workers go on with the others.
-		Compiler: compilation.New(2*policyloader.Workers(), compilation.Deadline, policy.Compile),
+		Compiler: policy.NewBoundedCompiler(2*policyloader.Workers(), policy.LoadDeadline, policy.Compile),
 		Engine:   evaluation.engines, Registry: evaluation.registry, Catalog: evaluation.catalog, Metrics: base.metrics,
 		Settled: func(binding *policy.Binding) bool {
 			return replication.SettledFor(binding) && evaluation.engines.remote.DataReady(binding)

@@ -30,7 +30,6 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
-	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/httpserver"
 	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/placement"
@@ -97,7 +96,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			Nodes:             &watches.Nodes{Client: base.served.dynamic},
 			PriorityClasses:   &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
 			ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters),
-			Compiler:          compilation.New(maxCompilations, compilation.RequestDeadline, policy.Compile),
+			Compiler:          policy.NewBoundedCompiler(maxCompilations, policy.RequestDeadline, policy.Compile),
 		}).Handler))
 	register(webhookconfiguration.PathApprovals, own(&planapproval.Handler{Clock: clock.RealClock{}}))
 	register(webhookconfiguration.PathQuotaSpecs, own(&quotaspec.Handler{

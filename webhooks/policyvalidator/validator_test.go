@@ -34,7 +34,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/replication"
@@ -673,7 +672,7 @@ func TestSubresourcesAreWarnedOf(t *testing.T) {
 func TestCompilationsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
-		v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows(), Compiler: compilation.New(1, compilation.RequestDeadline,
+		v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows(), Compiler: policy.NewBoundedCompiler(1, policy.RequestDeadline,
 			func(name string, spec placementv1.PlacementPolicySpec) (*policy.Module, error) {
 				if strings.Contains(spec.Rego, "hangs") {
 					<-end

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package compilation_test
+package policy_test
 
 import (
 	"context"
@@ -27,7 +27,6 @@ import (
 	"time"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
@@ -37,7 +36,7 @@ func sourceOf(n int) placementv1.PlacementPolicySpec {
 
 // slow is a compiler whose compilations end when they are told to.
 type slow struct {
-	*compilation.Compiler
+	*policy.BoundedCompiler
 	end chan struct{}
 
 	mu            sync.Mutex
@@ -54,7 +53,7 @@ func (s *slow) began() (n, most int) {
 
 func newSlow(n int) *slow {
 	s := &slow{end: make(chan struct{})}
-	s.Compiler = compilation.New(n, compilation.Deadline, func(string, placementv1.PlacementPolicySpec) (*policy.Module, error) {
+	s.BoundedCompiler = policy.NewBoundedCompiler(n, policy.LoadDeadline, func(string, placementv1.PlacementPolicySpec) (*policy.Module, error) {
 		s.count(1)
 		<-s.end
 		s.count(-1)
@@ -71,9 +70,9 @@ func (s *slow) count(n int) {
 	s.started += max(n, 0)
 }
 
-// TestDeadline checks that a compilation that does not end returns an error in time, that its source is not compiled again before a
-// while after it has ended, and that another source is.
-func TestDeadline(t *testing.T) {
+// TestCompilationDeadline checks that a compilation that does not end returns an error in time, that its source is not compiled again
+// before a while after it has ended, and that another source is.
+func TestCompilationDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(2)
 		compile := func(n int) (time.Duration, error) {
@@ -82,7 +81,7 @@ func TestDeadline(t *testing.T) {
 			return time.Since(began), err
 		}
 		took, err := compile(1)
-		if took != compilation.Deadline || !policy.IsUnfinished(err) || !strings.Contains(err.Error(), "p.rego: berth_time_error: the policy takes longer than 20s to compile") {
+		if took != policy.LoadDeadline || !policy.IsUnfinished(err) || !strings.Contains(err.Error(), "p.rego: berth_time_error: the policy takes longer than 20s to compile") {
 			t.Errorf("after %s: %v", took, err)
 		}
 		took, err = compile(1)
@@ -97,7 +96,7 @@ func TestDeadline(t *testing.T) {
 		if _, err := compile(1); !policy.IsUnfinished(err) {
 			t.Errorf("just after its end: %v", err)
 		}
-		<-time.After(compilation.RetryInterval + time.Second)
+		<-time.After(policy.UnfinishedInterval + time.Second)
 		_, err = compile(1)
 		if n, _ := s.began(); err != nil || n != 3 {
 			t.Errorf("a while later: %v; %d began", err, n)
@@ -105,8 +104,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// TestAtMost checks that at most n compilations run, and n that exceed the deadline, however many there are to run.
-func TestAtMost(t *testing.T) {
+// TestCompilationsAtOnce checks that at most n compilations run, and n that exceed the deadline, however many there are to run.
+func TestCompilationsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(3)
 		var all sync.WaitGroup
@@ -120,7 +119,7 @@ func TestAtMost(t *testing.T) {
 		all.Wait()
 		busy := 0
 		for range 50 {
-			if err := <-failed; errors.Is(err, compilation.ErrBusy) {
+			if err := <-failed; errors.Is(err, policy.ErrBusy) {
 				busy++
 			} else if !policy.IsUnfinished(err) {
 				t.Errorf("error %v", err)
@@ -137,8 +136,8 @@ func TestAtMost(t *testing.T) {
 	})
 }
 
-// TestCanceled checks that nothing is compiled for a caller that is gone.
-func TestCanceled(t *testing.T) {
+// TestCanceledCompilation checks that nothing is compiled for a caller that is gone.
+func TestCanceledCompilation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -150,9 +149,9 @@ func TestCanceled(t *testing.T) {
 	})
 }
 
-// TestPanic checks that a panic of the compiler reaches the caller, who may recover from it.
-func TestPanic(t *testing.T) {
-	c := compilation.New(1, compilation.Deadline, func(string, placementv1.PlacementPolicySpec) (*policy.Module, error) { panic("bug") })
+// TestPanicOfACompilation checks that a panic of the compiler reaches the caller, who may recover from it.
+func TestPanicOfACompilation(t *testing.T) {
+	c := policy.NewBoundedCompiler(1, policy.LoadDeadline, func(string, placementv1.PlacementPolicySpec) (*policy.Module, error) { panic("bug") })
 	for range 3 {
 		func() {
 			defer func() {
