@@ -14,9 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package policyloader provides the controller that loads PlacementPolicies into this replica. It compiles each policy on its
-// own, finds out what the policy reads, and puts it in force. It runs on every replica and writes nothing to the API
-// server. The leader's status controller reports the results.
+// Package policyloader provides the controllers that load PlacementPolicies, and store their versions for later loads.
+//
+// Controller loads policies into this replica. It compiles each policy on its own, finds out what the policy reads, and puts it in force.
+// It runs on every replica and writes nothing to the API server. On the leader, RevisionStore stores versions, and the status controller
+// reports the results.
 package policyloader
 
 import (

@@ -42,7 +42,7 @@ import (
 // changing is an API server that serves types of the given plural names in the given groups; carts, if there are none. refresh is the error
 // of its discovery.
 type changing struct {
-	*cluster
+	*policyCluster
 	plurals []string
 	groups  []string
 	refresh error
@@ -82,7 +82,7 @@ const carts = "package p\n\nlabels[\"carts\"] := \"x\" if count(data.kubernetes.
 func TestUpdatesThatReadWhatIsNotServed(t *testing.T) {
 	from := policiesOf(1, text)
 	c, registry := newController(t, from)
-	world := &changing{cluster: from}
+	world := &changing{policyCluster: from}
 	c.Catalog = world
 	load(t, c, "policy-0")
 	first := registry.Get("policy-0")
@@ -120,7 +120,7 @@ func TestUpdatesThatReadWhatIsNotServed(t *testing.T) {
 func TestVersionsThatLackTypes(t *testing.T) {
 	from := policiesOf(1, func(int) string { return carts })
 	c, registry := newController(t, from)
-	world := &changing{cluster: from, groups: []string{"a.example"}}
+	world := &changing{policyCluster: from, groups: []string{"a.example"}}
 	c.Catalog = world
 	load(t, c, "policy-0")
 	world.groups = nil
@@ -158,7 +158,7 @@ func TestStoredVersionThatCannotBeBoundYet(t *testing.T) {
 	obj := from.policies["policy-0"]
 	obj.Generation = 2
 	c, registry := newController(t, from)
-	world := &changing{cluster: from, refresh: errors.New("down")}
+	world := &changing{policyCluster: from, refresh: errors.New("down")}
 	c.Catalog = world
 	spec := *obj.Spec.DeepCopy()
 	spec.Rego = carts
@@ -207,7 +207,7 @@ func TestRestartsKeepBindings(t *testing.T) {
 			obj := from.policies["policy-0"]
 			obj.Generation = 2
 			c, registry := newController(t, from)
-			c.Catalog = &changing{cluster: from, groups: tc.groups}
+			c.Catalog = &changing{policyCluster: from, groups: tc.groups}
 			revision := &policy.Revision{UID: obj.UID, Generation: 2, Spec: *obj.Spec.DeepCopy(), Bindings: policy.Bindings{"carts": "a.example"}}
 			if tc.revision != nil {
 				tc.revision(revision)
@@ -236,7 +236,7 @@ func TestFallingBackKeepsBindings(t *testing.T) {
 	obj := from.policies["policy-0"]
 	obj.Generation = 2
 	c, registry := newController(t, from)
-	c.Catalog = &changing{cluster: from, groups: []string{"a.example", "b.example"}}
+	c.Catalog = &changing{policyCluster: from, groups: []string{"a.example", "b.example"}}
 	spec := *obj.Spec.DeepCopy()
 	spec.Rego = carts
 	c.Revisions = kept{revision: &policy.Revision{UID: obj.UID, Generation: 1, Spec: spec, Bindings: policy.Bindings{"carts": "b.example"}}}
@@ -251,7 +251,7 @@ func TestFallingBackKeepsBindings(t *testing.T) {
 func TestUpdatesKeepBindings(t *testing.T) {
 	from := policiesOf(1, func(int) string { return carts })
 	c, registry := newController(t, from)
-	world := &changing{cluster: from, groups: []string{"a.example"}}
+	world := &changing{policyCluster: from, groups: []string{"a.example"}}
 	c.Catalog = world
 	load(t, c, "policy-0")
 	world.groups = []string{"0.example", "a.example"}
@@ -275,7 +275,7 @@ func TestUpdatesKeepBindings(t *testing.T) {
 }
 
 // inStages returns a policy with two stages of which one is reached.
-func inStages(from *cluster) *placementv1.PlacementPolicy {
+func inStages(from *policyCluster) *placementv1.PlacementPolicy {
 	obj := from.policies["policy-0"]
 	obj.Generation = 2
 	obj.Spec.Rollout = &placementv1.PolicyRollout{Stages: []placementv1.RolloutStage{{Name: "canary"}, {Name: "rest"}}}

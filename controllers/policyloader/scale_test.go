@@ -46,13 +46,13 @@ import (
 	"github.com/berth-dev/berth/test/growth"
 )
 
-// cluster is a cache of policies, and an API server that serves one inventory.
-type cluster struct {
+// policyCluster is a cache of policies, and an API server that serves one inventory.
+type policyCluster struct {
 	client.Reader
 	policies map[string]*placementv1.PlacementPolicy
 }
 
-func (c *cluster) Get(_ context.Context, key client.ObjectKey, out client.Object, _ ...client.GetOption) error {
+func (c *policyCluster) Get(_ context.Context, key client.ObjectKey, out client.Object, _ ...client.GetOption) error {
 	obj, ok := c.policies[key.Name]
 	into, isPolicy := out.(*placementv1.PlacementPolicy)
 	if !ok || !isPolicy {
@@ -62,7 +62,7 @@ func (c *cluster) Get(_ context.Context, key client.ObjectKey, out client.Object
 	return nil
 }
 
-func (c *cluster) List(_ context.Context, out client.ObjectList, _ ...client.ListOption) error {
+func (c *policyCluster) List(_ context.Context, out client.ObjectList, _ ...client.ListOption) error {
 	list := out.(*placementv1.PlacementPolicyList)
 	for _, obj := range c.policies {
 		list.Items = append(list.Items, *obj)
@@ -73,17 +73,17 @@ func (c *cluster) List(_ context.Context, out client.ObjectList, _ ...client.Lis
 // profiles is the type that the cluster serves.
 var profiles = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
 
-func (*cluster) ByPlural(string) []policy.Resource { return nil }
+func (*policyCluster) ByPlural(string) []policy.Resource { return nil }
 
-func (*cluster) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
+func (*policyCluster) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
 	return policy.Resource{GroupVersionResource: r, Namespaced: true}, r == profiles
 }
 
-func (*cluster) Inventories() *replication.Inventories { return replication.Known() }
+func (*policyCluster) Inventories() *replication.Inventories { return replication.Known() }
 
-func (*cluster) Refresh(context.Context) error { return nil }
-func (*cluster) Invalidate()                   {}
-func (*cluster) Subscribe(func())              {}
+func (*policyCluster) Refresh(context.Context) error { return nil }
+func (*policyCluster) Invalidate()                   {}
+func (*policyCluster) Subscribe(func())              {}
 
 // text returns a realistic source of a policy. Sources with different numbers differ.
 func text(n int) string {
@@ -115,8 +115,8 @@ func newPolicy(name, team, rego string) *placementv1.PlacementPolicy {
 	}
 }
 
-func policiesOf(n int, rego func(i int) string) *cluster {
-	c := &cluster{policies: map[string]*placementv1.PlacementPolicy{}}
+func policiesOf(n int, rego func(i int) string) *policyCluster {
+	c := &policyCluster{policies: map[string]*placementv1.PlacementPolicy{}}
 	for i := range n {
 		name := fmt.Sprintf("policy-%d", i)
 		c.policies[name] = newPolicy(name, name, rego(i))
@@ -124,7 +124,7 @@ func policiesOf(n int, rego func(i int) string) *cluster {
 	return c
 }
 
-func newController(t testing.TB, c *cluster) (*Controller, *placement.Registry) {
+func newController(t testing.TB, c *policyCluster) (*Controller, *placement.Registry) {
 	t.Helper()
 	m, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {
@@ -147,7 +147,7 @@ func load(t testing.TB, c *Controller, name string) {
 }
 
 // loadAll loads all policies, as a replica does at its start.
-func loadAll(t testing.TB, c *Controller, from *cluster) {
+func loadAll(t testing.TB, c *Controller, from *policyCluster) {
 	t.Helper()
 	names := make(chan string, len(from.policies))
 	for name := range from.policies {
@@ -169,7 +169,7 @@ func loadAll(t testing.TB, c *Controller, from *cluster) {
 }
 
 // change gives a policy another source.
-func (c *cluster) change(name, team, rego string) {
+func (c *policyCluster) change(name, team, rego string) {
 	next := newPolicy(name, team, rego)
 	next.Generation = c.policies[name].Generation + 1
 	c.policies[name] = next

@@ -34,11 +34,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	crcluster "sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/controllers/policyrevision"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -138,12 +137,11 @@ func (c *cache) Delete(_ context.Context, object client.Object, _ ...client.Dele
 
 // stateCluster is the cluster of the revisions.
 type stateCluster struct {
-	crcluster.Cluster
-	cache *cache
+	cluster.Cluster
+	client client.Client
 }
 
-func (s stateCluster) GetClient() client.Client   { return s.cache }
-func (s stateCluster) GetScheme() *runtime.Scheme { return nil }
+func (s stateCluster) GetClient() client.Client { return s.client }
 
 // noEngine prepares versions that are never evaluated.
 type noEngine struct{}
@@ -161,14 +159,14 @@ type replica struct {
 	*cache
 	loader    *Controller
 	registry  *placement.Registry
-	revisions *policyrevision.Controller
+	revisions *RevisionStore
 }
 
 func newReplica(t testing.TB, s *store, m *metrics.Metrics) *replica {
 	t.Helper()
 	r := &replica{cache: &cache{store: s, policy: len(s.policies) - 1, revision: len(s.revisions) - 1}, registry: placement.NewRegistry()}
-	r.loader = New(Deps{Policies: r.cache, Revisions: r.cache, Namespace: "berth-system", Registry: r.registry, Catalog: &cluster{}, Metrics: m, Engine: noEngine{}})
-	r.revisions = &policyrevision.Controller{Policies: r.cache, State: stateCluster{cache: r.cache}, Registry: r.registry, Namespace: "berth-system"}
+	r.loader = New(Deps{Policies: r.cache, Revisions: r.cache, Namespace: "berth-system", Registry: r.registry, Catalog: &policyCluster{}, Metrics: m, Engine: noEngine{}})
+	r.revisions = &RevisionStore{Policies: r.cache, State: stateCluster{client: r.cache}, Registry: r.registry, Namespace: "berth-system"}
 	return r
 }
 

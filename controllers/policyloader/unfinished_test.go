@@ -39,10 +39,13 @@ func hanging(n int, end <-chan struct{}) *policy.BoundedCompiler {
 // TestOnePolicyDoesNotHoldUpTheOthers checks that all other policies decide, and that the replica is ready, if the compilation of one
 // does not end, and that a change or the deletion of that one heals it.
 func TestOnePolicyDoesNotHoldUpTheOthers(t *testing.T) {
-	for name, heal := range map[string]func(from *cluster, end chan struct{}){
-		"changed": func(from *cluster, _ chan struct{}) { from.change("policy-3", "policy-3", text(3)) },
-		"deleted": func(from *cluster, _ chan struct{}) { delete(from.policies, "policy-3") },
-		"ended":   func(_ *cluster, end chan struct{}) { close(end); <-time.After(policy.UnfinishedInterval + time.Second) },
+	for name, heal := range map[string]func(from *policyCluster, end chan struct{}){
+		"changed": func(from *policyCluster, _ chan struct{}) { from.change("policy-3", "policy-3", text(3)) },
+		"deleted": func(from *policyCluster, _ chan struct{}) { delete(from.policies, "policy-3") },
+		"ended": func(_ *policyCluster, end chan struct{}) {
+			close(end)
+			<-time.After(policy.UnfinishedInterval + time.Second)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,6 @@ import (
 
 	"github.com/berth-dev/berth/controllers/enginepusher"
 	"github.com/berth-dev/berth/controllers/policyloader"
-	"github.com/berth-dev/berth/controllers/policyrevision"
 	"github.com/berth-dev/berth/controllers/replicator"
 	"github.com/berth-dev/berth/internal/certs"
 	"github.com/berth-dev/berth/internal/freshness"
@@ -34,10 +33,10 @@ import (
 
 // loading has the controllers that load policies and their data, and the decider that decides by them.
 type loading struct {
-	replication *replicator.Controller     // replicates the objects that policies read
-	policies    *policyloader.Controller   // loads policies into the registry
-	revisions   *policyrevision.Controller // stores versions of policies in ControllerRevisions
-	pusher      *enginepusher.Controller   // pushes data and modules to remote engines
+	replication *replicator.Controller      // replicates the objects that policies read
+	policies    *policyloader.Controller    // loads policies into the registry
+	revisions   *policyloader.RevisionStore // stores versions of policies in ControllerRevisions
+	pusher      *enginepusher.Controller    // pushes data and modules to remote engines
 	// freshness confirms that this replica has loaded the policies that the API server has.
 	freshness *freshness.Monitor
 	decider   *placement.Decider // decides objects by the policies in force
@@ -66,7 +65,7 @@ func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loadi
 	return &loading{
 		replication: replication,
 		policies:    policies,
-		revisions: &policyrevision.Controller{
+		revisions: &policyloader.RevisionStore{
 			Policies: base.mgr.GetClient(), Registry: evaluation.registry,
 			State: base.stateCluster(), Namespace: base.options.Namespace, Owned: base.state.host == nil,
 		},

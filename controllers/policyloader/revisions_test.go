@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package policyrevision
+package policyloader
 
 import (
 	"context"
@@ -30,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -39,28 +38,20 @@ import (
 	"github.com/berth-dev/berth/internal/rollout"
 )
 
-const namespace, name = "berth-system", "p"
+// revised is the name of the policy of these tests.
+const revised = "p"
 
-// state is the cluster of the revisions. Each change of one is an event, like those of the watch.
-type state struct {
-	cluster.Cluster
-	client client.Client
-}
-
-func (s state) GetClient() client.Client   { return s.client }
-func (s state) GetScheme() *runtime.Scheme { return s.client.Scheme() }
-
-// fixture is a controller with one policy, which is loaded in the version and as far as a test says.
-type fixture struct {
+// revisionFixture is a RevisionStore with one policy, which is loaded in the version and as far as a test says.
+type revisionFixture struct {
 	*testing.T
-	*Controller
+	*RevisionStore
 
 	policies client.Client
 	obj      *placementv1.PlacementPolicy
 	writes   []string
 }
 
-func newFixture(t *testing.T) *fixture {
+func newRevisionFixture(t *testing.T) *revisionFixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{placementv1.AddToScheme, appsv1.AddToScheme} {
@@ -68,11 +59,11 @@ func newFixture(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	f := &fixture{T: t, policies: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&placementv1.PlacementPolicy{}).Build()}
+	f := &revisionFixture{T: t, policies: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&placementv1.PlacementPolicy{}).Build()}
 	changed := func(object client.Object) {
 		f.writes = append(f.writes, object.GetName())
 	}
-	revisions := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&appsv1.ControllerRevision{}, annotationPolicy, policiesOf).WithInterceptorFuncs(interceptor.Funcs{
+	revisions := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&appsv1.ControllerRevision{}, annotationPolicy, policyOfRevision).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.CreateOption) error {
 			// The fake client sets no UIDs.
 			object.SetUID(types.UID(fmt.Sprint("revision-", len(f.writes))))
@@ -88,15 +79,15 @@ func newFixture(t *testing.T) *fixture {
 			return err
 		},
 	}).Build()
-	f.Controller = &Controller{Policies: f.policies, State: state{client: revisions}, Registry: placement.NewRegistry(), Namespace: namespace}
+	f.RevisionStore = &RevisionStore{Policies: f.policies, State: stateCluster{client: revisions}, Registry: placement.NewRegistry(), Namespace: "berth-system"}
 	f.create("uid")
 	return f
 }
 
 // create creates the policy.
-func (f *fixture) create(uid types.UID) {
+func (f *revisionFixture) create(uid types.UID) {
 	f.Helper()
-	f.obj = &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid, Generation: 1}}
+	f.obj = &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: revised, UID: uid, Generation: 1}}
 	f.obj.Spec.Rego = "package a"
 	if err := f.policies.Create(f.Context(), f.obj); err != nil {
 		f.Fatal(err)
@@ -104,7 +95,7 @@ func (f *fixture) create(uid types.UID) {
 }
 
 // change changes the policy's spec, in the next generation.
-func (f *fixture) change(change func(*placementv1.PlacementPolicySpec)) {
+func (f *revisionFixture) change(change func(*placementv1.PlacementPolicySpec)) {
 	f.Helper()
 	change(&f.obj.Spec)
 	f.obj.Generation++
@@ -113,17 +104,17 @@ func (f *fixture) change(change func(*placementv1.PlacementPolicySpec)) {
 	}
 }
 
-func (f *fixture) version(v string) {
+func (f *revisionFixture) version(v string) {
 	f.Helper()
 	f.change(func(s *placementv1.PlacementPolicySpec) { s.Rego = "package " + v })
 }
 
-func (f *fixture) stages(s *placementv1.PlacementPolicySpec) {
+func (f *revisionFixture) stages(s *placementv1.PlacementPolicySpec) {
 	s.Rollout = &placementv1.PolicyRollout{Stages: []placementv1.RolloutStage{{Name: "canary", Percent: 10}}}
 }
 
 // rollOut writes a status in which the version in the spec is rolled out.
-func (f *fixture) rollOut(s placementv1.RolloutState, revision, previous int64) {
+func (f *revisionFixture) rollOut(s placementv1.RolloutState, revision, previous int64) {
 	f.Helper()
 	f.obj.Status.Rollout = &placementv1.RolloutStatus{State: s, Digest: rollout.Digest(f.obj.Spec), Revision: revision, PreviousRevision: previous, Reached: new(int32(0))}
 	if err := f.policies.Status().Update(f.Context(), f.obj); err != nil {
@@ -132,7 +123,7 @@ func (f *fixture) rollOut(s placementv1.RolloutState, revision, previous int64) 
 }
 
 // load loads the newest version, in force as far as the status says, and reconciles until nothing changes.
-func (f *fixture) load() {
+func (f *revisionFixture) load() {
 	f.Helper()
 	newest := &policy.Revision{UID: f.obj.UID, Generation: f.obj.Generation, Spec: *f.obj.Spec.DeepCopy()}
 	s := &placement.PolicyState{Last: newest}
@@ -146,28 +137,28 @@ func (f *fixture) load() {
 }
 
 // set sets the registry's entry of the version in the spec, and reconciles until nothing changes.
-func (f *fixture) set(s *placement.PolicyState) {
+func (f *revisionFixture) set(s *placement.PolicyState) {
 	f.Helper()
-	s.Policy, s.Loaded = &placement.Policy{Name: name}, placement.LoadedVersion{UID: f.obj.UID, Generation: f.obj.Generation}
-	f.Registry.Set(name, s)
+	s.Policy, s.Loaded = &placement.Policy{Name: revised}, placement.LoadedVersion{UID: f.obj.UID, Generation: f.obj.Generation}
+	f.Registry.Set(revised, s)
 	f.reconcile()
 }
 
-func (f *fixture) reconcile() {
+func (f *revisionFixture) reconcile() {
 	f.Helper()
 	for writes := -1; writes != len(f.writes); {
 		writes = len(f.writes)
-		if _, err := f.Reconcile(f.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}); err != nil {
+		if _, err := f.Reconcile(f.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: revised}}); err != nil {
 			f.Fatal(err)
 		}
 	}
 }
 
 // stored compares the stored objects: the last version in force as "last", and numbered ones by their numbers.
-func (f *fixture) stored(want map[string]string) {
+func (f *revisionFixture) stored(want map[string]string) {
 	f.Helper()
 	list := &appsv1.ControllerRevisionList{}
-	if err := f.State.GetClient().List(f.Context(), list, client.InNamespace(namespace)); err != nil {
+	if err := f.State.GetClient().List(f.Context(), list, client.InNamespace(f.Namespace)); err != nil {
 		f.Fatal(err)
 	}
 	got := map[string]string{}
@@ -177,9 +168,9 @@ func (f *fixture) stored(want map[string]string) {
 			f.Fatal(err)
 		}
 		key := "last"
-		if r.Name != policy.RevisionName(name) {
+		if r.Name != policy.RevisionName(revised) {
 			key = fmt.Sprint(r.Revision)
-			if r.Name != policy.NumberedRevisionName(name, r.Revision) || r.Annotations[annotationVersion] != rollout.VersionDigest(revision.Spec) || revision.Generation != r.Revision {
+			if r.Name != policy.NumberedRevisionName(revised, r.Revision) || r.Annotations[annotationVersion] != rollout.VersionDigest(revision.Spec) || revision.Generation != r.Revision {
 				f.Errorf("revision %s: name %s, annotations %v", key, r.Name, r.Annotations)
 			}
 		}
@@ -191,7 +182,7 @@ func (f *fixture) stored(want map[string]string) {
 }
 
 // numbers compares the numbers that Numbered returns.
-func (f *fixture) numbers(want ...int64) {
+func (f *revisionFixture) numbers(want ...int64) {
 	f.Helper()
 	numbered, _, err := f.Numbered(f.Context(), f.obj)
 	if err != nil {
@@ -208,12 +199,12 @@ func (f *fixture) numbers(want ...int64) {
 
 // TestEachVersionIsStoredOnce follows a policy from one without stages to one with two versions, and back.
 func TestEachVersionIsStoredOnce(t *testing.T) {
-	f := newFixture(t)
+	f := newRevisionFixture(t)
 	f.load()
 	f.stored(map[string]string{"last": "1 uid package a"})
 
 	// The version in force gets a number, once.
-	first := f.Registry.Get(name).Last
+	first := f.Registry.Get(revised).Last
 	f.change(f.stages)
 	f.set(&placement.PolicyState{Numbered: []*policy.Revision{first, {UID: f.obj.UID, Generation: 2, Spec: f.obj.Spec}}})
 	f.numbers(1)
@@ -255,11 +246,11 @@ func TestEachVersionIsStoredOnce(t *testing.T) {
 
 // TestAnotherSpecIsNotStored checks that nothing is stored of an entry of the registry that is that of another spec, or of another policy.
 func TestAnotherSpecIsNotStored(t *testing.T) {
-	f := newFixture(t)
+	f := newRevisionFixture(t)
 	f.change(f.stages)
 	for _, loaded := range []placement.LoadedVersion{{}, {UID: "uid", Generation: 1}, {UID: "another", Generation: 2}} {
 		revision := &policy.Revision{UID: loaded.UID, Generation: loaded.Generation}
-		f.Registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Loaded: loaded, Last: revision, Numbered: []*policy.Revision{revision}})
+		f.Registry.Set(revised, &placement.PolicyState{Policy: &placement.Policy{Name: revised}, Loaded: loaded, Last: revision, Numbered: []*policy.Revision{revision}})
 		f.reconcile()
 		f.stored(map[string]string{})
 	}
@@ -267,7 +258,7 @@ func TestAnotherSpecIsNotStored(t *testing.T) {
 
 // TestPrune checks that ten revisions are kept, and those that decide or that spec.rollout.revision selects.
 func TestPrune(t *testing.T) {
-	f := newFixture(t)
+	f := newRevisionFixture(t)
 	f.change(f.stages)
 	f.load()
 	f.rollOut(placementv1.RolloutComplete, 2, 0)
@@ -291,7 +282,7 @@ func TestPrune(t *testing.T) {
 // TestRemovedWithThePolicy checks that the revisions of a policy are removed with it, even if it was deleted before this process
 // started, and that another policy of the same name does not get them.
 func TestRemovedWithThePolicy(t *testing.T) {
-	f := newFixture(t)
+	f := newRevisionFixture(t)
 	f.change(f.stages)
 	f.load()
 	f.rollOut(placementv1.RolloutComplete, 2, 0)
@@ -299,7 +290,7 @@ func TestRemovedWithThePolicy(t *testing.T) {
 	if err := f.policies.Delete(t.Context(), f.obj); err != nil {
 		t.Fatal(err)
 	}
-	f.Registry.Remove(name)
+	f.Registry.Remove(revised)
 
 	// A policy of the same name does not use them, and replaces them.
 	f.create("another")
@@ -316,12 +307,12 @@ func TestRemovedWithThePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The initial list of the watch has the revisions.
-	list, err := f.Controller.stored(t.Context(), name)
+	list, err := f.RevisionStore.stored(t.Context(), revised)
 	if err != nil || len(list) != 2 {
 		t.Fatalf("revisions %v, error %v", list, err)
 	}
 	for _, r := range list {
-		if got := policiesOf(&r); !slices.Equal(got, []string{name}) {
+		if got := policyOfRevision(&r); !slices.Equal(got, []string{revised}) {
 			t.Errorf("a revision enqueues %v", got)
 		}
 	}
@@ -332,7 +323,7 @@ func TestRemovedWithThePolicy(t *testing.T) {
 // TestAnotherVersionUnderTheSameNumber checks that a version replaces another one of its number, as after a restore of the policies from
 // a backup while the revisions are in another cluster.
 func TestAnotherVersionUnderTheSameNumber(t *testing.T) {
-	f := newFixture(t)
+	f := newRevisionFixture(t)
 	f.change(f.stages)
 	f.load()
 	f.rollOut(placementv1.RolloutComplete, 2, 0)
@@ -354,11 +345,11 @@ func TestAnotherVersionUnderTheSameNumber(t *testing.T) {
 // TestOtherObjects checks that other ControllerRevisions in the namespace enqueue no policy.
 func TestOtherObjects(t *testing.T) {
 	for _, object := range []metav1.ObjectMeta{
-		{Name: policy.RevisionName(name)},
-		{Name: "another", Annotations: map[string]string{annotationPolicy: name}},
-		{Name: policy.NumberedRevisionName("another", 1), Annotations: map[string]string{annotationPolicy: name}},
+		{Name: policy.RevisionName(revised)},
+		{Name: "another", Annotations: map[string]string{annotationPolicy: revised}},
+		{Name: policy.NumberedRevisionName("another", 1), Annotations: map[string]string{annotationPolicy: revised}},
 	} {
-		if got := policiesOf(&appsv1.ControllerRevision{ObjectMeta: object}); len(got) > 0 {
+		if got := policyOfRevision(&appsv1.ControllerRevision{ObjectMeta: object}); len(got) > 0 {
 			t.Errorf("%s enqueues %v", object.Name, got)
 		}
 	}

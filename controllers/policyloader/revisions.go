@@ -14,10 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package policyrevision provides the controller that stores versions of policies as ControllerRevisions in Berth's own namespace, which
-// may be in another cluster than the policies. It runs on the leader, and stores what rollout.ChoiceFacts.Stores says. The policy
-// controller on every replica reads the revisions.
-package policyrevision
+package policyloader
 
 import (
 	"bytes"
@@ -57,8 +54,10 @@ const (
 	annotationVersion = "placement.berth.dev/version"
 )
 
-// Controller stores the revisions of policies: ControllerRevisions. All fields must be set before SetupWithManager.
-type Controller struct {
+// RevisionStore is the controller that stores versions of policies as ControllerRevisions in Berth's own namespace, which may be in another
+// cluster than the policies. It runs on the leader, and stores what rollout.ChoiceFacts.Stores says. On every replica, Controller reads the
+// revisions. All fields must be set before SetupWithManager.
+type RevisionStore struct {
 	Policies client.Reader // Reads PlacementPolicies.
 	Registry *placement.Registry
 	// State is the cluster in which the revisions are stored, and Namespace the namespace there.
@@ -73,12 +72,12 @@ type Controller struct {
 }
 
 // Subscribe registers f, which is called with each policy whose numbered revisions may have changed.
-func (c *Controller) Subscribe(f func(policy string)) { c.changed.Subscribe(f) }
+func (s *RevisionStore) Subscribe(f func(policy string)) { s.changed.Subscribe(f) }
 
 // Numbered returns the stored revisions of a policy that have numbers, the newest first, and the version that was last in force everywhere;
 // the zero value if there is none.
-func (c *Controller) Numbered(ctx context.Context, obj *placementv1.PlacementPolicy) (numbered []rollout.Revision, last rollout.Revision, err error) {
-	stored, err := c.stored(ctx, obj.Name)
+func (s *RevisionStore) Numbered(ctx context.Context, obj *placementv1.PlacementPolicy) (numbered []rollout.Revision, last rollout.Revision, err error) {
+	stored, err := s.stored(ctx, obj.Name)
 	for _, r := range stored {
 		switch revision := (rollout.Revision{Number: r.Revision, Version: r.Annotations[annotationVersion]}); {
 		case r.Annotations[annotationUID] != string(obj.UID):
@@ -92,29 +91,29 @@ func (c *Controller) Numbered(ctx context.Context, obj *placementv1.PlacementPol
 }
 
 // stored returns the revisions of the policy with a name and of deleted ones that had it, the newest first.
-func (c *Controller) stored(ctx context.Context, policyName string) ([]appsv1.ControllerRevision, error) {
+func (s *RevisionStore) stored(ctx context.Context, policyName string) ([]appsv1.ControllerRevision, error) {
 	list := &appsv1.ControllerRevisionList{}
-	err := c.State.GetClient().List(ctx, list, client.InNamespace(c.Namespace), client.MatchingFields{annotationPolicy: policyName})
+	err := s.State.GetClient().List(ctx, list, client.InNamespace(s.Namespace), client.MatchingFields{annotationPolicy: policyName})
 	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(b.Revision, a.Revision) })
 	return list.Items, err
 }
 
 // SetupWithManager adds the controller to a manager.
-func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	if err := c.State.GetFieldIndexer().IndexField(context.Background(), &appsv1.ControllerRevision{}, annotationPolicy, policiesOf); err != nil {
+func (s *RevisionStore) SetupWithManager(mgr ctrl.Manager) error {
+	if err := s.State.GetFieldIndexer().IndexField(context.Background(), &appsv1.ControllerRevision{}, annotationPolicy, policyOfRevision); err != nil {
 		return err
 	}
 	request := func(name string) reconcile.Request {
 		return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 	}
 	enqueue := func(_ context.Context, revision client.Object) (out []reconcile.Request) {
-		for _, name := range policiesOf(revision) {
+		for _, name := range policyOfRevision(revision) {
 			out = append(out, request(name))
 		}
 		return out
 	}
 	subscribe := func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		c.Registry.Subscribe(func(change placement.PolicyChange) { queue.Add(request(change.Name)) })
+		s.Registry.Subscribe(func(change placement.PolicyChange) { queue.Add(request(change.Name)) })
 		return nil
 	}
 	return builder.ControllerManagedBy(mgr).
@@ -122,12 +121,12 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(subscribe)).
 		// The initial list enqueues the policies of all revisions, because policies may have been deleted while no leader ran.
-		WatchesRawSource(source.Kind[client.Object](c.State.GetCache(), &appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(enqueue))).
-		Complete(c)
+		WatchesRawSource(source.Kind[client.Object](s.State.GetCache(), &appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(enqueue))).
+		Complete(s)
 }
 
-// policiesOf returns the name of the policy of a ControllerRevision; none if that is not a revision of a policy.
-func policiesOf(revision client.Object) []string {
+// policyOfRevision returns the name of the policy of a ControllerRevision; none if that is not a revision of a policy.
+func policyOfRevision(revision client.Object) []string {
 	name, known := revision.GetAnnotations()[annotationPolicy]
 	if !known || !strings.HasPrefix(revision.GetName(), policy.RevisionName(name)) {
 		return nil
@@ -136,33 +135,33 @@ func policiesOf(revision client.Object) []string {
 }
 
 // Reconcile stores the versions in Last and Numbered of a policy's state in the registry. It deletes all revisions of a deleted policy.
-func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	stored, err := c.stored(ctx, req.Name)
+func (s *RevisionStore) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	stored, err := s.stored(ctx, req.Name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	obj := &placementv1.PlacementPolicy{}
-	if err := c.Policies.Get(ctx, req.NamespacedName, obj); apierrors.IsNotFound(err) {
-		return reconcile.Result{}, c.remove(ctx, stored...)
+	if err := s.Policies.Get(ctx, req.NamespacedName, obj); apierrors.IsNotFound(err) {
+		return reconcile.Result{}, s.remove(ctx, stored...)
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
-	state := c.Registry.Get(obj.Name)
+	state := s.Registry.Get(obj.Name)
 	if state == nil || state.Loaded != (placement.LoadedVersion{UID: obj.UID, Generation: obj.Generation}) {
 		// The registry sends an event when the version in the spec is loaded.
 		return reconcile.Result{}, nil
 	}
 	if state.Last != nil {
-		if err := c.store(ctx, obj, stored, policy.RevisionName(obj.Name), state.Last); err != nil {
+		if err := s.store(ctx, obj, stored, policy.RevisionName(obj.Name), state.Last); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	return reconcile.Result{}, c.storeNumbered(ctx, obj, stored, state.Numbered)
+	return reconcile.Result{}, s.storeNumbered(ctx, obj, stored, state.Numbered)
 }
 
 // storeNumbered stores versions of a policy under their generations, unless an equal version is stored. First, it deletes those that are no
 // longer needed: all of a policy without spec.rollout; otherwise all but the newest ones and those that the status or the spec names.
-func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.PlacementPolicy, stored []appsv1.ControllerRevision,
+func (s *RevisionStore) storeNumbered(ctx context.Context, obj *placementv1.PlacementPolicy, stored []appsv1.ControllerRevision,
 	versions []*policy.Revision) error {
 	var numbered []appsv1.ControllerRevision
 	digests, staged, position := sets.New[string](), obj.Spec.Rollout, rollout.PositionOf(obj.Status.Rollout)
@@ -176,28 +175,28 @@ func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.Placeme
 			numbered = append(numbered, r)
 			digests.Insert(r.Annotations[annotationVersion])
 		default:
-			if err := c.remove(ctx, r); err != nil {
+			if err := s.remove(ctx, r); err != nil {
 				return err
 			}
 		}
 	}
 	for _, r := range versions {
 		if version := rollout.VersionDigest(r.Spec); !digests.Has(version) {
-			if err := c.store(ctx, obj, numbered, policy.NumberedRevisionName(obj.Name, r.Generation), r); err != nil {
+			if err := s.store(ctx, obj, numbered, policy.NumberedRevisionName(obj.Name, r.Generation), r); err != nil {
 				return err
 			}
 			digests.Insert(version)
 		}
 	}
 	if staged != nil {
-		c.changed.Publish(obj.Name)
+		s.changed.Publish(obj.Name)
 	}
 	return nil
 }
 
 // store stores a version of a policy as a ControllerRevision with a name. Since the data of that are immutable, it deletes the one among
 // stored that has the name and other data.
-func (c *Controller) store(ctx context.Context, obj *placementv1.PlacementPolicy, stored []appsv1.ControllerRevision, name string,
+func (s *RevisionStore) store(ctx context.Context, obj *placementv1.PlacementPolicy, stored []appsv1.ControllerRevision, name string,
 	version *policy.Revision) error {
 	text, err := policy.EncodeRevision(*version)
 	if err != nil {
@@ -207,32 +206,32 @@ func (c *Controller) store(ctx context.Context, obj *placementv1.PlacementPolicy
 		if bytes.Equal(stored[i].Data.Raw, text) {
 			return nil
 		}
-		if err := c.remove(ctx, stored[i]); err != nil {
+		if err := s.remove(ctx, stored[i]); err != nil {
 			return err
 		}
 	}
 	revision := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.Namespace, Name: name,
+			Namespace: s.Namespace, Name: name,
 			Labels:      map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"},
 			Annotations: map[string]string{annotationPolicy: obj.Name, annotationUID: string(obj.UID), annotationVersion: rollout.VersionDigest(version.Spec)},
 		},
 		Revision: version.Generation,
 		Data:     runtime.RawExtension{Raw: text},
 	}
-	if c.Owned {
-		if err := controllerutil.SetOwnerReference(obj, revision, c.State.GetScheme()); err != nil {
+	if s.Owned {
+		if err := controllerutil.SetOwnerReference(obj, revision, s.State.GetScheme()); err != nil {
 			return err
 		}
 	}
 	// If the cache does not have a revision of the name yet, its event will enqueue the policy.
-	return client.IgnoreAlreadyExists(c.State.GetClient().Create(ctx, revision))
+	return client.IgnoreAlreadyExists(s.State.GetClient().Create(ctx, revision))
 }
 
 // remove deletes revisions. It ignores those that do not exist any more.
-func (c *Controller) remove(ctx context.Context, revisions ...appsv1.ControllerRevision) error {
+func (s *RevisionStore) remove(ctx context.Context, revisions ...appsv1.ControllerRevision) error {
 	for i := range revisions {
-		if err := c.State.GetClient().Delete(ctx, &revisions[i], client.Preconditions{UID: &revisions[i].UID}); client.IgnoreNotFound(err) != nil {
+		if err := s.State.GetClient().Delete(ctx, &revisions[i], client.Preconditions{UID: &revisions[i].UID}); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
