@@ -16,6 +16,9 @@ limitations under the License.
 
 // Package policystatus provides the controller that writes the status of PlacementPolicies. It is the only writer of
 // that status. It runs on the leader.
+//
+// The controller collects Facts. Compute returns a new status for them, and does not write it. Equal facts give an equal status, so the
+// controller skips writes that change nothing.
 package policystatus
 
 import (
@@ -332,7 +335,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	next := status.Compute(obj.Status, facts)
+	next := Compute(obj.Status, facts)
 	if facts.State != nil {
 		c.measure(obj, next, facts)
 	}
@@ -357,7 +360,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case err != nil:
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	for _, n := range status.Notifications(base.Status, next) {
+	for _, n := range Notifications(base.Status, next) {
 		c.Events.On(obj, n.Kind, n.Message)
 		if n.Kind == events.PlanCompleted {
 			c.Metrics.PlanCompleted(obj.Name, c.Clock.Since(next.Plan.StartTime.Time))
@@ -367,14 +370,14 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // measure sets the metrics of a policy by its next status and the facts.
-func (c *Controller) measure(obj *placementv1.PlacementPolicy, next placementv1.PlacementPolicyStatus, facts status.Facts) {
+func (c *Controller) measure(obj *placementv1.PlacementPolicy, next placementv1.PlacementPolicyStatus, facts Facts) {
 	c.Metrics.AmbiguousClusters(obj.Name, len(facts.Ambiguous))
 	c.Metrics.Violations(obj.Name, facts.Report.Violations)
 	before, now := objectsByRule(obj.Status.Rules), objectsByRule(next.Rules)
 	c.Metrics.Rules(obj.Name, slices.Collect(maps.Keys(before)), now)
 	c.Metrics.Paused(obj.Name, facts.Report.Pause.Everywhere() || facts.Waiting.Paused(), facts.PausedNamespaces())
 	c.Metrics.Waiting(obj.Name, objectsByReason(next))
-	moves, done := status.CarriedOut(next.Plan)
+	moves, done := CarriedOut(next.Plan)
 	c.Metrics.Plan(obj.Name, moves, done)
 	c.Metrics.Rollout(obj.Name, rolloutOf(next.Rollout))
 	switch {
@@ -419,7 +422,7 @@ func (c *Controller) forget(policy string) {
 var matchPath = field.NewPath("spec", "match")
 
 // coverage adds to the facts of the policy with a name which of the types that it names are served, and whether it selects a namespace.
-func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts) error {
+func (c *Controller) coverage(ctx context.Context, name string, f *Facts) error {
 	if f.State == nil {
 		return nil
 	}
@@ -459,8 +462,8 @@ func missing(s *placement.PolicyState) (out []analysis.Read) {
 }
 
 // facts returns what the status of a policy is computed from, without coverage and rollout.
-func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
-	f := status.Facts{
+func (c *Controller) facts(obj *placementv1.PlacementPolicy) Facts {
+	f := Facts{
 		Generation: obj.Generation, State: c.Registry.Get(obj.Name), Webhook: c.Webhooks.State(obj.Name), Resuming: c.Remediator.Resuming(),
 	}
 	if obj.Spec.Rollout != nil {
@@ -494,7 +497,7 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 }
 
 // loaded adds to f the facts that only a policy has whose state f.State is set.
-func (c *Controller) loaded(obj *placementv1.PlacementPolicy, f *status.Facts) {
+func (c *Controller) loaded(obj *placementv1.PlacementPolicy, f *Facts) {
 	f.Stale = c.Replication.Stale(f.State.Policy)
 	remote, isRemote := f.State.Policy.Remote()
 	if isRemote {
@@ -516,12 +519,12 @@ func (c *Controller) loaded(obj *placementv1.PlacementPolicy, f *status.Facts) {
 }
 
 // reads adds to f the replicas of the types that the policy with a name reads, or that are pushed to its engine.
-func (c *Controller) reads(name string, b *policy.Binding, f *status.Facts) {
-	replica := func(state watches.State, objects int) status.Replica {
-		return status.Replica{State: state, Objects: objects}
+func (c *Controller) reads(name string, b *policy.Binding, f *Facts) {
+	replica := func(state watches.State, objects int) Replica {
+		return Replica{State: state, Objects: objects}
 	}
-	f.Replicated, f.World, f.Pushed = map[schema.GroupVersionResource]status.Replica{}, map[schema.GroupVersionResource]status.Replica{},
-		map[schema.GroupVersionResource]status.Replica{}
+	f.Replicated, f.World, f.Pushed = map[schema.GroupVersionResource]Replica{}, map[schema.GroupVersionResource]Replica{},
+		map[schema.GroupVersionResource]Replica{}
 	for _, r := range b.Resources {
 		f.Replicated[r.GroupVersionResource] = replica(c.Replication.State(r.GroupVersionResource, b.Fields[r.GroupVersionResource]))
 	}

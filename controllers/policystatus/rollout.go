@@ -25,13 +25,12 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/rollout"
-	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
 )
 
 // rollOut sets Rollout and RolloutPending of the facts, by the next status of the policy's rollout. It returns after which time it has to
 // be called again although nothing changes; 0 for never.
-func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPolicy, f *status.Facts) (again time.Duration, err error) {
+func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPolicy, f *Facts) (again time.Duration, err error) {
 	if obj.Spec.Rollout == nil {
 		return 0, nil
 	}
@@ -65,7 +64,7 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 }
 
 // whyPaused returns why the rollout can't go on; "" if it can.
-func whyPaused(f *status.Facts) string {
+func whyPaused(f *Facts) string {
 	switch {
 	case f.Report.Pause.Everywhere() || f.Waiting.Paused():
 		return "the rollout waits, because remediation of the policy is paused; see the Paused condition"
@@ -79,7 +78,7 @@ func whyPaused(f *status.Facts) string {
 // stageCounts returns the numbers of existing objects that a policy matches in each stage. rest describes the namespaces and cluster-scoped
 // objects that it matches and no stage has; "" for none.
 func (c *Controller) stageCounts(ctx context.Context, p *placement.Policy, stages *rollout.Stages,
-	f *status.Facts) (counts []rollout.Counts, rest string, err error) {
+	f *Facts) (counts []rollout.Counts, rest string, err error) {
 	all, err := (&watches.Namespaces{Cached: c.Client}).All(ctx)
 	if err != nil {
 		return nil, "", err

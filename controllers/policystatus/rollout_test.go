@@ -31,7 +31,6 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/rollout"
-	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
 )
 
@@ -71,7 +70,7 @@ func TestAnotherSpecIsLoaded(t *testing.T) {
 		Clock: testclock.NewFakePassiveClock(time.Now()), Ledger: remediation.NewLedger(),
 		Revisions: noRevisions{}, Remediator: assessed{}, Catalog: unknownTypes{},
 	}}
-	facts := status.Facts{State: &placement.PolicyState{
+	facts := Facts{State: &placement.PolicyState{
 		Loaded: placement.LoadedVersion{UID: "p", Generation: 2},
 		Staged: &placement.StagedVersions{InForce: rollout.InForce{Digest: digest, Reached: 2}, Candidate: digest, Stages: compiled},
 	}}

@@ -434,7 +434,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	if err != nil {
 		return time.Time{}, err
 	}
-	return c.write(ctx, key, selected, status.QuotaFacts{
+	return c.write(ctx, key, selected, quotaFacts{
 		Reach: reach, Served: c.Catalog.Served(),
 		Quota: q, Rules: rules, Recount: counted, Untracked: c.untracked(q), Types: states,
 		Webhook: c.WebhookState(key), Exempt: key.Namespace != "" && key.Namespace == c.OwnNamespace,
@@ -442,8 +442,8 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 }
 
 // reach returns what a quota's spec refers to and does not exist, or can't match. selected are the namespaces that it counts.
-func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected sets.Set[string]) (*status.QuotaReach, error) {
-	out := &status.QuotaReach{}
+func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected sets.Set[string]) (*quotaReach, error) {
+	out := &quotaReach{}
 	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok && cluster.Spec.NamespaceSelector != nil {
 		if why := match.ReasonSelectsNone(cluster.Spec.NamespaceSelector.Upstream(), c.OwnNamespace); why != "" {
 			out.Impossible = "spec.namespaceSelector: " + why
@@ -493,7 +493,7 @@ func (c *Controller) unreached(ctx context.Context, q placementv1.Quota) ([]stri
 }
 
 // unknownClasses adds to out the classes that a quota names and that do not exist.
-func (c *Controller) unknownClasses(ctx context.Context, spec *placementv1.QuotaSpec, out *status.QuotaReach) error {
+func (c *Controller) unknownClasses(ctx context.Context, spec *placementv1.QuotaSpec, out *quotaReach) error {
 	var err error
 	if out.UnknownClasses, err = unknownNames(ctx, spec, c.Classes, priorityClasses); err != nil {
 		return err
@@ -627,12 +627,12 @@ func (c *Controller) untracked(q placementv1.Quota) []string {
 const settleInterval = time.Second
 
 // write updates the status of a quota if it changed. It returns when the quota has to be counted again; zero if fullRecount is enough.
-func (c *Controller) write(ctx context.Context, key quota.Key, selected sets.Set[string], facts status.QuotaFacts) (time.Time, error) {
+func (c *Controller) write(ctx context.Context, key quota.Key, selected sets.Set[string], facts quotaFacts) (time.Time, error) {
 	q, next := facts.Quota, facts.Recount.Next
 	before, _ := q.DeepCopyObject().(placementv1.Quota)
-	*q.QuotaStatus() = status.ComputeQuota(facts)
+	*q.QuotaStatus() = computeQuota(facts)
 	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok {
-		cluster.Status.Namespaces = status.ComputeNamespaces(facts.Recount)
+		cluster.Status.Namespaces = computeNamespaces(facts.Recount)
 		cluster.Status.SelectedNamespaces = new(int32(len(selected)))
 	}
 	if !equality.Semantic.DeepEqual(before, q) {
@@ -733,7 +733,7 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) (again t
 	never := match.NeverMatched(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	_, served := c.served(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	parts := slices.DeleteFunc(c.Evaluators.ExtendedParts(&limit.Spec), func(part string) bool { return part == "" })
-	next := status.ComputeLimit(limit, rules, c.WebhookState(key), status.LimitedType{
+	next := computeLimit(limit, rules, c.WebhookState(key), limitedType{
 		Never: never, Served: served, Impossible: c.Evaluators.CheckMatchContains(&limit.Spec).LimitsNothing,
 		AbsentResources: c.absentResources(ctx, parts, strings.Contains),
 	})

@@ -14,11 +14,14 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package status computes the status of policies, quotas, and limits from the facts that Berth's components report.
-//
-// Compute, ComputeQuota, and ComputeLimit return a new status. They do not write it. Equal facts give an equal status,
-// so the callers can skip writes that change nothing.
+// Package status has what several controllers that write the status of policies, quotas, and LimitedResources have in common: conditions,
+// their messages, and facts of which one controller tells others.
 package status
+
+import (
+	"github.com/berth-dev/berth/internal/findings"
+	"github.com/berth-dev/berth/internal/typecheck"
+)
 
 // WebhookState is the state in the webhook configuration of the rules of a policy, a quota, or a LimitedResource.
 type WebhookState struct {
@@ -26,4 +29,13 @@ type WebhookState struct {
 	Generation int64
 	// Rejected is the API server's error for the rules of that generation; empty if it accepted them.
 	Rejected string
+}
+
+// TypeState is the type checker's result for a policy.
+type TypeState struct {
+	typecheck.Result
+	// Others are the findings besides those of the type checker: in what the policy matches, names, and leaves open.
+	Others []findings.Finding
+	// Err is the reason why the types could not be checked; nil if they were checked.
+	Err error
 }

@@ -82,7 +82,8 @@ var _ = Describe("The runbook", func() {
 	// A spec can't make these states last, so it compares their messages with those in the code.
 	It("quotes the messages of what passes by itself, or what the API server alone can cause", func(ctx SpecContext) {
 		var sources strings.Builder
-		for _, file := range []string{"internal/status/policy.go", "internal/status/types.go", "internal/status/quota.go", "internal/status/delivery.go", "internal/engine/engine.go"} {
+		for _, file := range []string{"controllers/policystatus/status.go", "controllers/policystatus/types.go", "controllers/policystatus/delivery.go",
+			"controllers/quotausage/status.go", "internal/status/conditions.go", "internal/engine/engine.go"} {
 			sources.WriteString(read(file))
 		}
 		for _, reason := range unstaged {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status_test
+package policystatus_test
 
 import (
 	"fmt"
@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
@@ -36,18 +37,18 @@ import (
 // delivery, a few more are needed.
 func TestStatusFitsOnTwoScreens(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*status.Facts)
+		change func(*policystatus.Facts)
 		most   int
 	}{
-		"Quickstart": {func(f *status.Facts) { f.State.Policy.Rules = []string{"team", "zone"} }, 60},
+		"Quickstart": {func(f *policystatus.Facts) { f.State.Policy.Rules = []string{"team", "zone"} }, 60},
 		"Plan":       {withPlan, 100},
-		"Delivery":   {func(f *status.Facts) { withPlan(f); withDelivery(f) }, 120},
+		"Delivery":   {func(f *policystatus.Facts) { withPlan(f); withDelivery(f) }, 120},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := sound()
 			f.Types = &status.TypeState{}
 			tc.change(&f)
-			out := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+			out := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f)
 			text, err := yaml.Marshal(out)
 			if err != nil {
 				t.Fatal(err)
@@ -70,7 +71,7 @@ func web(i int) remediation.Key {
 }
 
 // withPlan makes the facts those of a policy with rules for clusters whose plan waits for an approval.
-func withPlan(f *status.Facts) {
+func withPlan(f *policystatus.Facts) {
 	f.State.Policy.Name, f.State.Policy.Remediation = "zones", placementv1.RemediationApproved
 	f.State.Policy.Rules, f.Report.Rules = []string{"eu", "us", "anywhere"}, map[string]int{"eu": 30, "us": 10}
 	f.Report.Matched, f.Report.Moved, f.Report.Violations = 40, 12, 12
@@ -90,7 +91,7 @@ func withPlan(f *status.Facts) {
 }
 
 // withDelivery makes the facts those of a policy that delivers objects, of which some are being moved.
-func withDelivery(f *status.Facts) {
+func withDelivery(f *policystatus.Facts) {
 	f.State.Policy.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
 	f.Delivery, f.DeliverySettled = delivery.Report{Placed: 40, Delivered: 40, Reported: 40, Running: 38, Systems: []string{"karmada"}}, true
 	f.Waiting.Moves = []remediation.Move{{Key: web(6), Since: since, Deadline: since.Add(time.Minute)}, {Key: web(7), Since: since, Deadline: since.Add(time.Minute)}}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status
+package policystatus
 
 import (
 	"errors"
@@ -28,6 +28,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/status"
 )
 
 // unreachable returns the condition Replicated for a remote engine that does not decide. data is the condition as far as it concerns data,
@@ -48,9 +49,9 @@ func (f Facts) unreachable(old placementv1.PlacementPolicyStatus, data *metav1.C
 		strings.HasPrefix(before.Message, message) {
 		// Keep the first error of an outage. Later ones differ only in port numbers or in the number of attempts,
 		// and each would be a new status.
-		return isFalse(reason, before.Message)
+		return status.False(reason, before.Message)
 	}
-	return isFalse(reason, message+fmt.Sprint(f.Health.Err))
+	return status.False(reason, message+fmt.Sprint(f.Health.Err))
 }
 
 // lacks reports whether the remote engine does not decide because it lacks what Berth pushes. reason is that of the condition which says

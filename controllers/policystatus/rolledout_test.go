@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status_test
+package policystatus_test
 
 import (
 	"strings"
@@ -25,8 +25,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/internal/events"
-	"github.com/berth-dev/berth/internal/status"
 )
 
 // rollout returns the status of a rollout of revision 7 in two stages.
@@ -65,7 +65,7 @@ func TestRolledOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			facts := sound()
 			facts.Rollout, facts.RolloutPending = tc.rollout, tc.pending
-			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 			c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionRolledOut)
 			switch {
 			case (c == nil) != (tc.reason == ""):
@@ -83,43 +83,43 @@ func TestRolledOut(t *testing.T) {
 func TestNotificationsOfRollouts(t *testing.T) {
 	next := rollout(placementv1.RolloutProgressing, 1, "")
 	next.Revision = 8
-	reached := status.Notification{Kind: events.StageReached, Message: "revision 7 decides in stage canary, 1 of 2"}
+	reached := policystatus.Notification{Kind: events.StageReached, Message: "revision 7 decides in stage canary, 1 of 2"}
 	tests := map[string]struct {
 		before, after *placementv1.RolloutStatus
-		want          []status.Notification
+		want          []policystatus.Notification
 	}{
 		"None":      {},
 		"Removed":   {before: rollout(placementv1.RolloutProgressing, 1, "")},
-		"Begun":     {after: rollout(placementv1.RolloutProgressing, 1, ""), want: []status.Notification{reached}},
+		"Begun":     {after: rollout(placementv1.RolloutProgressing, 1, ""), want: []policystatus.Notification{reached}},
 		"Unchanged": {before: rollout(placementv1.RolloutProgressing, 1, "a"), after: rollout(placementv1.RolloutProgressing, 1, "b")},
 		"NextStage": {
 			before: rollout(placementv1.RolloutSoaking, 1, ""), after: rollout(placementv1.RolloutProgressing, 2, ""),
-			want: []status.Notification{{Kind: events.StageReached, Message: "revision 7 decides in stage prod, 2 of 2"}},
+			want: []policystatus.Notification{{Kind: events.StageReached, Message: "revision 7 decides in stage prod, 2 of 2"}},
 		},
 		"Superseded": {
 			before: rollout(placementv1.RolloutSoaking, 1, ""), after: next,
-			want: []status.Notification{{Kind: events.StageReached, Message: "revision 8 decides in stage canary, 1 of 2"}},
+			want: []policystatus.Notification{{Kind: events.StageReached, Message: "revision 8 decides in stage canary, 1 of 2"}},
 		},
 		"Waits": {
 			before: rollout(placementv1.RolloutSoaking, 1, ""), after: rollout(placementv1.RolloutWaitingForApproval, 1, "approve"),
-			want: []status.Notification{{Kind: events.StageWaits, Message: "approve"}},
+			want: []policystatus.Notification{{Kind: events.StageWaits, Message: "approve"}},
 		},
 		"Paused": {
 			before: rollout(placementv1.RolloutProgressing, 1, ""), after: rollout(placementv1.RolloutPaused, 1, "failed"),
-			want: []status.Notification{{Kind: events.RolloutPaused, Message: "failed"}},
+			want: []policystatus.Notification{{Kind: events.RolloutPaused, Message: "failed"}},
 		},
 		"Completed": {
 			before: rollout(placementv1.RolloutSoaking, 2, ""), after: rollout(placementv1.RolloutComplete, 2, ""),
-			want: []status.Notification{{Kind: events.RolloutCompleted, Message: "revision 7 decides everywhere"}},
+			want: []policystatus.Notification{{Kind: events.RolloutCompleted, Message: "revision 7 decides everywhere"}},
 		},
 		"RolledBack": {
 			before: rollout(placementv1.RolloutPaused, 1, ""), after: rollout(placementv1.RolloutRolledBack, 0, ""),
-			want: []status.Notification{{Kind: events.RolledBack, Message: "revision 7 decides everywhere, because spec.rollout.revision says so"}},
+			want: []policystatus.Notification{{Kind: events.RolledBack, Message: "revision 7 decides everywhere, because spec.rollout.revision says so"}},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := status.Notifications(placementv1.PlacementPolicyStatus{Rollout: tc.before}, placementv1.PlacementPolicyStatus{Rollout: tc.after})
+			got := policystatus.Notifications(placementv1.PlacementPolicyStatus{Rollout: tc.before}, placementv1.PlacementPolicyStatus{Rollout: tc.after})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("notifications (-want +got):\n%s", diff)
 			}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status_test
+package policystatus_test
 
 import (
 	"fmt"
@@ -23,14 +23,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
-	"github.com/berth-dev/berth/internal/status"
 )
 
 func TestMatched(t *testing.T) {
@@ -51,7 +50,7 @@ func TestMatched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := sound()
 			f.Coverage, f.NoNamespaces = &tc.coverage, tc.noNamespaces
-			got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+			got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f)
 			of := func(conditionType string) string {
 				c := meta.FindStatusCondition(got.Conditions, conditionType)
 				if c == nil {
@@ -79,7 +78,7 @@ func TestReadyNamesTheMatchFirst(t *testing.T) {
 	f := sound()
 	f.Coverage = &match.Coverage{Covered: true, Impossible: "z"}
 	f.State.Binding.Missing = []analysis.Read{{Plural: "carts"}}
-	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+	got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f)
 	if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady); c.Status != metav1.ConditionFalse || c.Reason != placementv1.ReasonNothingMatched {
 		t.Errorf("Ready is %+v", c)
 	}
@@ -92,7 +91,7 @@ func TestWaitingForATypeIsNotStalled(t *testing.T) {
 	f.Generation, f.State.Generation = 5, 5
 	f.State.Err = &policy.NotServedError{Missing: []analysis.Read{{Plural: "configmap"}}}
 	f.Meant = map[string]string{"configmap": " (did you mean configmaps?)"}
-	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+	got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f)
 	ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady)
 	if ready.Reason != placementv1.ReasonNotServed || got.GenerationInForce != 4 || got.ObservedGeneration != 5 ||
 		!strings.Contains(ready.Message, "data.kubernetes.configmap (did you mean configmaps?); generation 4 stays in force") {
@@ -114,7 +113,7 @@ func TestFirstVersionWaitsForAType(t *testing.T) {
 	} {
 		f.State.Staged = &placement.StagedVersions{}
 		f.State.Staged.InForce.Reached = reached
-		got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+		got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f)
 		for condition, want := range map[string]string{
 			placementv1.ConditionReady: "False NotServed", placementv1.ConditionReplicated: "False NotServed", placementv1.ConditionCompiled: "True Compiled",
 		} {
@@ -126,39 +125,5 @@ func TestFirstVersionWaitsForAType(t *testing.T) {
 		if meta.IsStatusConditionTrue(got.Conditions, placementv1.ConditionStalled) {
 			t.Error("the policy is stalled")
 		}
-	}
-}
-
-func TestMatchedOfQuotas(t *testing.T) {
-	served := match.NewServedTypes([]match.ServedType{{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Kind: "Widget", Namespaced: true}})
-	widget := []schema.GroupResource{{Group: "example.com", Resource: "widget"}}
-	for name, tc := range map[string]struct {
-		reach          *status.QuotaReach
-		matched, ready string
-		message        string
-	}{
-		"not known":        {nil, "", "True InForce", ""},
-		"all":              {&status.QuotaReach{Served: true}, "True Matched", "True InForce", ""},
-		"nothing served":   {&status.QuotaReach{Unserved: widget}, "False NotServed", "False NotServed", "widget.example.com (did you mean widgets.example.com?)"},
-		"some served":      {&status.QuotaReach{Unserved: widget, Served: true}, "False PartlyServed", "False PartlyServed", "(did you mean widgets.example.com?)"},
-		"protected":        {&status.QuotaReach{Impossible: "why", NoNamespaces: true, Served: true}, "False NothingMatched", "False NothingMatched", "why"},
-		"no namespaces":    {&status.QuotaReach{NoNamespaces: true, Served: true}, "False NoNamespaces", "True InForce", "spec.namespaceSelector"},
-		"priority classes": {&status.QuotaReach{UnknownClasses: []string{"gold"}, Served: true}, "False UnknownClass", "True InForce", "gold"},
-		"device classes":   {&status.QuotaReach{UnknownDeviceClasses: []string{"gpus"}, Served: true}, "False UnknownClass", "True InForce", "gpus"},
-		"of no node":       {&status.QuotaReach{AbsentResources: []string{"nvidia.com/gpus"}, Served: true}, "True Matched", "True InForce", "what the quota names exists, but no node has nvidia.com/gpus now"},
-		"mistakes":         {&status.QuotaReach{Doubts: []string{"spec.hard[cpu]: why"}, Served: true}, "True Matched", "True InForce", "Probable mistakes: spec.hard[cpu]: why"},
-		"storage classes":  {&status.QuotaReach{UnknownStorageClasses: []string{"fast-ssd"}, Served: true}, "False UnknownClass", "True InForce", "fast-ssd"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := quotaInForce()
-			f.Reach, f.Served = tc.reach, served
-			got := status.ComputeQuota(f).Conditions
-			if of := brief(got); of[placementv1.ConditionMatched] != tc.matched || of[placementv1.ConditionReady] != tc.ready {
-				t.Errorf("got %v", of)
-			}
-			if c := meta.FindStatusCondition(got, placementv1.ConditionMatched); c != nil && !strings.Contains(c.Message, tc.message) {
-				t.Errorf("Matched says %q", c.Message)
-			}
-		})
 	}
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status
+package policystatus
 
 import (
 	"fmt"
@@ -28,17 +28,8 @@ import (
 	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/printable"
-	"github.com/berth-dev/berth/internal/typecheck"
+	"github.com/berth-dev/berth/internal/status"
 )
-
-// TypeState is the type checker's result for a policy.
-type TypeState struct {
-	typecheck.Result
-	// Others are the findings besides those of the type checker: in what the policy matches, names, and leaves open.
-	Others []findings.Finding
-	// Err is the reason why the types could not be checked; nil if they were checked.
-	Err error
-}
 
 // maxFindingMessage limits a finding's message. It equals the schema's limit.
 const maxFindingMessage = 512
@@ -57,9 +48,9 @@ func (s *setter) compiled(old placementv1.PlacementPolicyStatus, f Facts) *metav
 	case reason == "" || compiles.Status != metav1.ConditionTrue:
 		return compiles
 	case reason == placementv1.ReasonTypeChecked:
-		return isTrue(reason, compiles.Message+"; "+message)
+		return status.True(reason, compiles.Message+"; "+message)
 	default:
-		return isTrue(reason, message+"; "+compiles.Message)
+		return status.True(reason, message+"; "+compiles.Message)
 	}
 }
 
@@ -67,7 +58,7 @@ func (s *setter) compiled(old placementv1.PlacementPolicyStatus, f Facts) *metav
 // compiles. It keeps the findings of old.
 func (s *setter) checkedBefore(old placementv1.PlacementPolicyStatus, compiles *metav1.Condition) *metav1.Condition {
 	kept := meta.FindStatusCondition(old.Conditions, placementv1.ConditionCompiled)
-	if kept == nil || kept.ObservedGeneration != s.generation {
+	if kept == nil || kept.ObservedGeneration != s.Generation {
 		return compiles
 	}
 	s.out.Findings = old.Findings
@@ -112,7 +103,7 @@ func (s *setter) checked(old placementv1.PlacementPolicyStatus, f Facts) (reason
 
 // findings sets status.findings to the first maxFindings, mistakes first. It returns the number of all findings, the number of mistakes
 // among them, and the names of the contract rules that can never have a value.
-func (s *setter) findings(t *TypeState) (total, mistakes int, impossible []string) {
+func (s *setter) findings(t *status.TypeState) (total, mistakes int, impossible []string) {
 	add := func(at lint.Position, message string) {
 		if len(s.out.Findings) < maxFindings {
 			s.out.Findings = append(s.out.Findings, textOf(at, message))

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status_test
+package policystatus_test
 
 import (
 	"errors"
@@ -44,6 +44,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/findings"
@@ -66,10 +67,10 @@ var (
 // replicas has the watch states of replicated types.
 type replicas map[policy.Resource]watches.State
 
-func (r replicas) types() map[schema.GroupVersionResource]status.Replica {
-	out := map[schema.GroupVersionResource]status.Replica{}
+func (r replicas) types() map[schema.GroupVersionResource]policystatus.Replica {
+	out := map[schema.GroupVersionResource]policystatus.Replica{}
 	for resource, state := range r {
-		out[resource.GroupVersionResource] = status.Replica{State: state, Objects: 3}
+		out[resource.GroupVersionResource] = policystatus.Replica{State: state, Objects: 3}
 	}
 	return out
 }
@@ -85,7 +86,7 @@ func fields(names ...string) *projection.FieldSet {
 
 // TestFactsAreValues checks that no fact asks a live component when the status is computed.
 func TestFactsAreValues(t *testing.T) {
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[status.Facts]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[policystatus.Facts]()) {
 		if kind := f.Type.Kind(); kind == reflect.Func || kind == reflect.Chan || kind == reflect.Interface && f.Type != reflect.TypeFor[error]() {
 			t.Errorf("%s is a %s", f.Name, f.Type)
 		}
@@ -93,8 +94,8 @@ func TestFactsAreValues(t *testing.T) {
 }
 
 // sound returns the facts of a policy without problems.
-func sound() status.Facts {
-	return status.Facts{
+func sound() policystatus.Facts {
+	return policystatus.Facts{
 		Generation: 4,
 		State: &placement.PolicyState{
 			Policy:     &placement.Policy{Name: "p", Generation: 4, Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Remediation: placementv1.RemediationAutomatic},
@@ -111,7 +112,7 @@ func sound() status.Facts {
 }
 
 // asks adds predicates to the policy, which read nodes.
-func asks(f *status.Facts, state watches.State) {
+func asks(f *policystatus.Facts, state watches.State) {
 	f.State.Binding.PredicateReads = map[schema.GroupVersionResource]*projection.FieldSet{nodes.GroupVersionResource: fields("spec")}
 	f.World = replicas{nodes: state}.types()
 }
@@ -122,7 +123,7 @@ func forbidden() error {
 
 func TestCompute(t *testing.T) {
 	tests := map[string]struct {
-		change func(*status.Facts)
+		change func(*policystatus.Facts)
 		// want has the conditions that differ from those of a policy without problems, as type to "status reason".
 		want map[string]string
 		// message has a part of the message of each condition.
@@ -130,27 +131,27 @@ func TestCompute(t *testing.T) {
 	}{
 		"Sound": {},
 		"NotLoaded": {
-			change: func(f *status.Facts) { f.State = nil },
+			change: func(f *policystatus.Facts) { f.State = nil },
 			want:   map[string]string{"Ready": "Unknown NotInForce", "Compiled": "", "Replicated": "", "Enforced": "", "Compliant": ""},
 		},
 		"Warnings": {
-			change:  func(f *status.Facts) { f.State.Warnings = []string{"decides nothing"} },
+			change:  func(f *policystatus.Facts) { f.State.Warnings = []string{"decides nothing"} },
 			message: map[string]string{"Compiled": "decides nothing"},
 		},
 		"DecidesNothing": {
-			change:  func(f *status.Facts) { f.State.DecidesNothing = true },
+			change:  func(f *policystatus.Facts) { f.State.DecidesNothing = true },
 			want:    map[string]string{"Ready": "False NothingDecided", "Stalled": "True NothingDecided"},
 			message: map[string]string{"Ready": "the policy decides nothing: its package defines none of the rules annotations, labels"},
 		},
 		"Broken": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.State.Err, f.State.Broken, f.State.Binding = errors.New("p.rego:1:1: bad"), true, nil
 			},
 			want:    map[string]string{"Ready": "False CompileFailed", "Compiled": "False CompileFailed", "Stalled": "True InvalidPolicy", "Replicated": "Unknown CompileFailed"},
 			message: map[string]string{"Compiled": "a request for what the policy matches is denied: p.rego:1:1: bad", "Ready": "p.rego:1:1: bad"},
 		},
 		"BrokenAndIgnored": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.State.Err, f.State.Broken, f.State.Binding = errors.New("bad"), true, nil
 				f.State.Policy.FailurePolicy = placementv1.FailurePolicyIgnore
 			},
@@ -158,55 +159,59 @@ func TestCompute(t *testing.T) {
 			message: map[string]string{"Compiled": "is admitted without the policy's decision"},
 		},
 		"LastGood": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Generation, f.State.Generation, f.State.Err = 5, 5, errors.New("bad")
 			},
 			want:    map[string]string{"Ready": "False LastGoodInForce", "Compiled": "False LastGoodInForce", "Stalled": "True InvalidPolicy"},
 			message: map[string]string{"Compiled": "generation 4 stays in force: bad"},
 		},
 		"NoData": {
-			change: func(f *status.Facts) { f.State.Binding = &policy.Binding{} },
+			change: func(f *policystatus.Facts) { f.State.Binding = &policy.Binding{} },
 			want:   map[string]string{"Replicated": "True NoDataRead"},
 		},
 		"NotServed": {
-			change:  func(f *status.Facts) { f.State.Binding.Missing = []analysis.Read{{Plural: "carts"}, {Clusters: true}} },
+			change: func(f *policystatus.Facts) {
+				f.State.Binding.Missing = []analysis.Read{{Plural: "carts"}, {Clusters: true}}
+			},
 			want:    map[string]string{"Ready": "False NotServed", "Replicated": "False NotServed"},
 			message: map[string]string{"Replicated": "data.kubernetes.carts, data.clusters"},
 		},
 		"Replicating": {
-			change:  func(f *status.Facts) { f.Replicated = replicas{}.types() },
+			change:  func(f *policystatus.Facts) { f.Replicated = replicas{}.types() },
 			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
 			message: map[string]string{"Replicated": "waiting for clusterprofiles.multicluster.x-k8s.io"},
 		},
 		"Forbidden": {
-			change:  func(f *status.Facts) { f.Replicated = replicas{profiles: {Err: forbidden()}}.types() },
+			change:  func(f *policystatus.Facts) { f.Replicated = replicas{profiles: {Err: forbidden()}}.types() },
 			want:    map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
 			message: map[string]string{"Replicated": `{apiGroups: ["multicluster.x-k8s.io"], resources: ["clusterprofiles"], verbs: [get, list, watch]}`},
 		},
 		"Uninstalled": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Replicated = replicas{profiles: {Err: apierrors.NewNotFound(profiles.GroupResource(), "")}}.types()
 			},
 			want: map[string]string{"Ready": "False NotServed", "Replicated": "False NotServed"},
 		},
 		"WatchFailed": {
-			change: func(f *status.Facts) { f.Replicated = replicas{profiles: {Err: errors.New("broken pipe")}}.types() },
-			want:   map[string]string{"Ready": "False WatchFailed", "Replicated": "False WatchFailed"},
+			change: func(f *policystatus.Facts) {
+				f.Replicated = replicas{profiles: {Err: errors.New("broken pipe")}}.types()
+			},
+			want: map[string]string{"Ready": "False WatchFailed", "Replicated": "False WatchFailed"},
 		},
 		"WatchFailedAfterwards": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Replicated = replicas{profiles: {Synced: true, Err: errors.New("broken pipe")}}.types()
 			},
 		},
 		"SecondTypeFails": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.State.Binding.Resources = []policy.Resource{nodes, profiles}
 				f.Replicated = replicas{nodes: {}, profiles: {Err: forbidden()}}.types()
 			},
 			want: map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
 		},
 		"AmbiguousClusters": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Ambiguous = []replication.Ambiguity{{Cluster: "prod", Objects: []replication.Claim{
 					{Resource: profiles.GroupResource(), Namespace: "eu", Name: "prod"}, {Resource: profiles.GroupResource(), Namespace: "us", Name: "prod"},
 				}}}
@@ -219,57 +224,63 @@ func TestCompute(t *testing.T) {
 			},
 		},
 		"NothingButPredicates": {
-			change: func(f *status.Facts) { asks(f, watches.State{Synced: true}); f.State.Binding.Resources = nil },
+			change: func(f *policystatus.Facts) { asks(f, watches.State{Synced: true}); f.State.Binding.Resources = nil },
 		},
 		"PredicatesWait": {
-			change:  func(f *status.Facts) { asks(f, watches.State{}) },
+			change:  func(f *policystatus.Facts) { asks(f, watches.State{}) },
 			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
 			message: map[string]string{"Replicated": "waiting for nodes"},
 		},
 		"PredicatesForbidden": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				asks(f, watches.State{Err: apierrors.NewForbidden(nodes.GroupResource(), "", errors.New("no grant"))})
 			},
 			want:    map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
 			message: map[string]string{"Replicated": `{apiGroups: [""], resources: ["nodes"], verbs: [get, list, watch]}`},
 		},
 		"WebhookPending": {
-			change: func(f *status.Facts) { f.Webhook.Generation = 3 },
+			change: func(f *policystatus.Facts) { f.Webhook.Generation = 3 },
 			want:   map[string]string{"Ready": "False WebhookPending", "Enforced": "False WebhookPending"},
 		},
 		"WebhookRejected": {
-			change:  func(f *status.Facts) { f.Webhook.Rejected = "webhooks[0]: no" },
+			change:  func(f *policystatus.Facts) { f.Webhook.Rejected = "webhooks[0]: no" },
 			want:    map[string]string{"Ready": "False WebhookRejected", "Enforced": "False WebhookRejected", "Stalled": "True WebhookRejected"},
 			message: map[string]string{"Enforced": "webhooks[0]: no"},
 		},
 		"WebhookRejectedBefore": {
-			change: func(f *status.Facts) { f.Webhook = status.WebhookState{Generation: 3, Rejected: "webhooks[0]: no"} },
-			want:   map[string]string{"Ready": "False WebhookPending", "Enforced": "False WebhookPending"},
+			change: func(f *policystatus.Facts) {
+				f.Webhook = status.WebhookState{Generation: 3, Rejected: "webhooks[0]: no"}
+			},
+			want: map[string]string{"Ready": "False WebhookPending", "Enforced": "False WebhookPending"},
 		},
-		"Warn":   {change: func(f *status.Facts) { f.State.Policy.Mode = placementv1.ModeWarn }, want: map[string]string{"Enforced": "False WarnMode"}},
-		"DryRun": {change: func(f *status.Facts) { f.State.Policy.Mode = placementv1.ModeDryRun }, want: map[string]string{"Enforced": "False DryRunMode"}},
+		"Warn":   {change: func(f *policystatus.Facts) { f.State.Policy.Mode = placementv1.ModeWarn }, want: map[string]string{"Enforced": "False WarnMode"}},
+		"DryRun": {change: func(f *policystatus.Facts) { f.State.Policy.Mode = placementv1.ModeDryRun }, want: map[string]string{"Enforced": "False DryRunMode"}},
 		"RemediationOff": {
-			change: func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff },
+			change: func(f *policystatus.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff },
 			want:   map[string]string{"Compliant": "Unknown RemediationOff"},
 		},
 		"TargetsForbidden": {
-			change:  func(f *status.Facts) { f.MatchedWatches = watches.State{Err: fmt.Errorf("reading: %w", forbidden())} },
+			change: func(f *policystatus.Facts) {
+				f.MatchedWatches = watches.State{Err: fmt.Errorf("reading: %w", forbidden())}
+			},
 			want:    map[string]string{"Compliant": "Unknown ForbiddenTargets"},
 			message: map[string]string{"Compliant": `remediate clusterprofiles.multicluster.x-k8s.io: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true with the rule {apiGroups: ["multicluster.x-k8s.io"], resources: ["clusterprofiles"], verbs: [get, list, watch, patch]}`},
 		},
 		"TargetsFail": {
-			change:  func(f *status.Facts) { f.MatchedWatches = watches.State{Err: errors.New("reading carts: broken pipe")} },
+			change: func(f *policystatus.Facts) {
+				f.MatchedWatches = watches.State{Err: errors.New("reading carts: broken pipe")}
+			},
 			want:    map[string]string{"Compliant": "Unknown WatchFailed"},
 			message: map[string]string{"Compliant": "reading carts: broken pipe"},
 		},
-		"Evaluating": {change: func(f *status.Facts) { f.MatchedWatches = watches.State{} }, want: map[string]string{"Compliant": "Unknown Evaluating"}},
+		"Evaluating": {change: func(f *policystatus.Facts) { f.MatchedWatches = watches.State{} }, want: map[string]string{"Compliant": "Unknown Evaluating"}},
 		"Violations": {
-			change:  func(f *status.Facts) { f.Report.Violations = 2 },
+			change:  func(f *policystatus.Facts) { f.Report.Violations = 2 },
 			want:    map[string]string{"Compliant": "False Violations"},
 			message: map[string]string{"Compliant": "2 of 5 objects differ"},
 		},
 		"ViolationsForbidden": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Report.Violations, f.Report.Obstacle, f.Report.Unauthorized = 2, "deployments.apps shop/web: "+forbidden().Error(), true
 			},
 			want: map[string]string{"Compliant": "False ForbiddenTargets"},
@@ -277,7 +288,7 @@ func TestCompute(t *testing.T) {
 				"; grant the permission by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true"},
 		},
 		"EvaluationFailed": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Report.Failed, f.Report.FailedMessage, f.Report.Violations = 2, "pods a/b: oh", 3
 			},
 			want: map[string]string{"Compliant": "False EvaluationFailed", "Ready": "False ObjectsUndecided"},
@@ -287,31 +298,31 @@ func TestCompute(t *testing.T) {
 			},
 		},
 		"EvaluationFailedAndIgnored": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Report.Failed, f.State.Policy.FailurePolicy = 1, placementv1.FailurePolicyIgnore
 			},
 			want:    map[string]string{"Compliant": "False EvaluationFailed", "Ready": "False ObjectsUndecided"},
 			message: map[string]string{"Ready": "a request for such an object is admitted without the policy's decision"},
 		},
 		"EvaluationFailedAndOff": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Report.Failed, f.State.Policy.Remediation = 1, placementv1.RemediationOff
 			},
 			want: map[string]string{"Compliant": "Unknown RemediationOff"},
 		},
 		"EvaluationFailedAndWebhookPending": {
-			change: func(f *status.Facts) { f.Report.Failed, f.Webhook.Generation = 1, 3 },
+			change: func(f *policystatus.Facts) { f.Report.Failed, f.Webhook.Generation = 1, 3 },
 			want:   map[string]string{"Ready": "False WebhookPending", "Enforced": "False WebhookPending", "Compliant": "False EvaluationFailed"},
 		},
 		"NotSettling": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Report.Failed, f.Report.Violations, f.Report.Unsettled = 1, 1, []string{"a", "b", "c", "d", "e"}
 			},
 			want:    map[string]string{"Compliant": "False NotSettling", "Ready": "False ObjectsUndecided"},
 			message: map[string]string{"Compliant": "a, b, c and 2 more"},
 		},
 		"Paused": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Report.Violations = 40
 				f.Report.Pause = &remediation.Pause{Change: "3-abc", Emptied: 40, Matched: 42, Percent: 10, Examples: []string{"deployments.apps shop/web"}}
 			},
@@ -319,7 +330,7 @@ func TestCompute(t *testing.T) {
 			message: map[string]string{"Paused": "release-blast-radius=3-abc"},
 		},
 		"PausedInANamespace": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Report.Violations = 12
 				f.Report.Pause = &remediation.Pause{Change: "3-abc", Scope: containment.Scope{"shop"}, Denied: 12, Matched: 42, Percent: 10, Examples: []string{"deployments.apps shop/web"}}
 			},
@@ -327,7 +338,7 @@ func TestCompute(t *testing.T) {
 			message: map[string]string{"Paused": "so Berth moves no object of this policy in namespace shop. Take"},
 		},
 		"PausedInTwoNamespacesForTwoReasons": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Report.Pause = &remediation.Pause{Change: "3-abc", Scope: containment.Scope{"shop"}, Denied: 12, Matched: 42, Percent: 10}
 				f.Waiting.Pause, f.Waiting.PausedIn = "3-def", containment.Scope{"bank"}
 			},
@@ -335,7 +346,7 @@ func TestCompute(t *testing.T) {
 			message: map[string]string{"Paused": "release-blast-radius=3-abc; too many objects failed, which no longer fail, so Berth patches no more objects of this policy in namespace bank ("},
 		},
 		"PausedInANamespaceAndAfterFailures": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Report.Pause = &remediation.Pause{Change: "3-abc", Scope: containment.Scope{"shop"}, Denied: 12, Matched: 42, Percent: 10}
 				f.Waiting.Pause = "3-def"
 			},
@@ -343,7 +354,7 @@ func TestCompute(t *testing.T) {
 			message: map[string]string{"Paused": "resume-after-failures=3-def; a change of the policy"},
 		},
 		"PausedForTwoReasons": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.Report.Pause = &remediation.Pause{Change: "3-abc", Denied: 12, Matched: 42, Percent: 10}
 				f.Waiting.Pause, f.Waiting.PausedIn = "3-def", containment.Scope{"bank"}
 			},
@@ -351,12 +362,12 @@ func TestCompute(t *testing.T) {
 			message: map[string]string{"Paused": "release-blast-radius=3-abc; too many objects failed, which no longer fail, so Berth patches no more objects of this policy in namespace bank ("},
 		},
 		"PausedByAnEarlierLeader": {
-			change:  func(f *status.Facts) { f.Report.Pause = &remediation.Pause{Change: "3-abc", Before: 2} },
+			change:  func(f *policystatus.Facts) { f.Report.Pause = &remediation.Pause{Change: "3-abc", Before: 2} },
 			want:    map[string]string{"Paused": "True BlastRadius"},
 			message: map[string]string{"Paused": "earlier leader"},
 		},
 		"Conflict": {
-			change: func(f *status.Facts) { f.Report.Conflicts = []string{"q", "r"} },
+			change: func(f *policystatus.Facts) { f.Report.Conflicts = []string{"q", "r"} },
 			want:   map[string]string{"Enforced": "True Conflict"},
 			message: map[string]string{
 				"Enforced": "to other values (q, r)",
@@ -364,7 +375,7 @@ func TestCompute(t *testing.T) {
 			},
 		},
 		"ConflictInWarnMode": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				f.State.Policy.Mode, f.Report.Conflicts = placementv1.ModeWarn, []string{"q", "r"}
 			},
 			want:    map[string]string{"Enforced": "False WarnMode"},
@@ -382,7 +393,7 @@ func TestCompute(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&facts)
 			}
-			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 			want := map[string]string{}
 			for _, expected := range []map[string]string{base, tc.want} {
 				for condition, text := range expected {
@@ -413,7 +424,7 @@ func TestCompute(t *testing.T) {
 			if problems := violations(t, got); len(problems) > 0 {
 				t.Errorf("the API server would refuse the status: %v", problems)
 			}
-			if diff := cmp.Diff(got, status.Compute(got, facts)); diff != "" {
+			if diff := cmp.Diff(got, policystatus.Compute(got, facts)); diff != "" {
 				t.Errorf("equal facts, other status (-first +second):\n%s", diff)
 			}
 		})
@@ -426,13 +437,13 @@ func TestConditionsAreOfTheGenerationThatWasLookedAt(t *testing.T) {
 	unseen := placementv1.PlacementPolicyStatus{ObservedGeneration: -1}
 	facts := sound()
 	facts.State = nil
-	loading := status.Compute(unseen, facts)
+	loading := policystatus.Compute(unseen, facts)
 	if loading.ObservedGeneration != -1 {
 		t.Errorf("a policy that is being loaded is observed in generation %d", loading.ObservedGeneration)
 	}
 	facts = sound()
 	facts.Generation = 5
-	changed := status.Compute(loading, facts)
+	changed := policystatus.Compute(loading, facts)
 	if changed.ObservedGeneration != 4 {
 		t.Errorf("observed generation %d", changed.ObservedGeneration)
 	}
@@ -446,11 +457,11 @@ func TestConditionsAreOfTheGenerationThatWasLookedAt(t *testing.T) {
 func TestModuleDigest(t *testing.T) {
 	facts := sound()
 	facts.State.ModuleDigest = "sha256:0123"
-	out := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	out := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	if out.ModuleDigest != "sha256:0123" {
 		t.Errorf("the digest of rules is %q", out.ModuleDigest)
 	}
-	if out = status.Compute(out, sound()); out.ModuleDigest != "" {
+	if out = policystatus.Compute(out, sound()); out.ModuleDigest != "" {
 		t.Errorf("a policy without rules has the digest %q", out.ModuleDigest)
 	}
 }
@@ -458,11 +469,11 @@ func TestModuleDigest(t *testing.T) {
 func TestStalledGoes(t *testing.T) {
 	facts := sound()
 	facts.State.Err, facts.State.Broken, facts.State.Binding = errors.New("bad"), true, nil
-	broken := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	broken := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	if broken.GenerationInForce != 0 {
 		t.Errorf("generation %d is in force", broken.GenerationInForce)
 	}
-	healed := status.Compute(broken, sound())
+	healed := policystatus.Compute(broken, sound())
 	if meta.FindStatusCondition(healed.Conditions, placementv1.ConditionStalled) != nil {
 		t.Error("a sound policy is stalled")
 	}
@@ -475,7 +486,7 @@ func TestCounts(t *testing.T) {
 	facts := sound()
 	facts.RemediatedBefore, facts.Report.Remediated, facts.Report.Moved = 7, 2, 1
 	facts.Report.Sample = []placementv1.Violation{{Object: "pods a"}}
-	got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	if *got.Remediated != 9 || *got.Matched != 5 || *got.Violations != 1 || len(got.ViolationSample) != 1 {
 		t.Errorf("status %+v", got)
 	}
@@ -484,12 +495,12 @@ func TestCounts(t *testing.T) {
 	}
 	// A new leader that has not loaded the policy yet keeps the counts of the previous leader.
 	facts.State = nil
-	if kept := status.Compute(got, facts); *kept.Remediated != 9 || *kept.Matched != 5 || *kept.Violations != 1 {
+	if kept := policystatus.Compute(got, facts); *kept.Remediated != 9 || *kept.Matched != 5 || *kept.Violations != 1 {
 		t.Errorf("status %+v", kept)
 	}
 	facts = sound()
 	facts.State.Policy.Remediation = placementv1.RemediationOff
-	if off := status.Compute(got, facts); off.Matched != nil || off.Violations != nil || off.ViolationSample != nil {
+	if off := policystatus.Compute(got, facts); off.Matched != nil || off.Violations != nil || off.ViolationSample != nil {
 		t.Errorf("status %+v", off)
 	}
 }
@@ -497,7 +508,7 @@ func TestCounts(t *testing.T) {
 func TestCountsByKind(t *testing.T) {
 	facts := sound()
 	facts.Report.Denied, facts.Report.Moved, facts.Report.Failed, facts.Report.Conflicted = 1, 2, 3, 4
-	got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	if *got.Violations != 6 || *got.WouldDeny != 1 || *got.WouldMove != 2 || *got.Undecided != 3 || *got.Conflicted != 4 {
 		t.Errorf("violations %d, would deny %d, would move %d, undecided %d, conflicted %d",
 			*got.Violations, *got.WouldDeny, *got.WouldMove, *got.Undecided, *got.Conflicted)
@@ -509,17 +520,17 @@ func TestCountsByKind(t *testing.T) {
 func TestUndecidedObjectsAreNotForgotten(t *testing.T) {
 	facts := sound()
 	facts.Report.Failed, facts.Report.FailedMessage = 2, "pods a/b: oh"
-	old := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	old := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	tests := map[string]struct {
-		change func(*status.Facts)
+		change func(*policystatus.Facts)
 		want   int32
 		ready  string
 	}{
-		"Reading":    {func(f *status.Facts) { f.MatchedWatches = watches.State{} }, 2, placementv1.ReasonObjectsUndecided},
-		"Deciding":   {func(f *status.Facts) { f.Deciding = true }, 2, placementv1.ReasonObjectsUndecided},
-		"FirstFound": {func(f *status.Facts) { f.Deciding, f.Report.Failed = true, 1 }, 1, placementv1.ReasonObjectsUndecided},
-		"Decided":    {func(*status.Facts) {}, 0, placementv1.ReasonInForce},
-		"NotReadable": {func(f *status.Facts) {
+		"Reading":    {func(f *policystatus.Facts) { f.MatchedWatches = watches.State{} }, 2, placementv1.ReasonObjectsUndecided},
+		"Deciding":   {func(f *policystatus.Facts) { f.Deciding = true }, 2, placementv1.ReasonObjectsUndecided},
+		"FirstFound": {func(f *policystatus.Facts) { f.Deciding, f.Report.Failed = true, 1 }, 1, placementv1.ReasonObjectsUndecided},
+		"Decided":    {func(*policystatus.Facts) {}, 0, placementv1.ReasonInForce},
+		"NotReadable": {func(f *policystatus.Facts) {
 			f.MatchedWatches, f.Deciding = watches.State{Err: errors.New("broken pipe")}, true
 		}, 0, placementv1.ReasonInForce},
 	}
@@ -527,7 +538,7 @@ func TestUndecidedObjectsAreNotForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			facts := sound()
 			tc.change(&facts)
-			got := status.Compute(old, facts)
+			got := policystatus.Compute(old, facts)
 			if ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady); *got.Undecided != tc.want || ready.Reason != tc.ready {
 				t.Errorf("%d undecided, %s: %s", *got.Undecided, ready.Reason, ready.Message)
 			}
@@ -544,10 +555,10 @@ func TestFindingsAreKeptWhileObjectsAreDecided(t *testing.T) {
 	facts := sound()
 	facts.Report.Moved, facts.Report.Violations, facts.Report.Plan = 2, 2, &remediation.Plan{Digest: "d", Moves: 2}
 	facts.Report.Sample = []placementv1.Violation{{Object: "pods a"}}
-	old := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	old := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	facts = sound()
 	facts.Report.Assessing, facts.Report.Matched, facts.Report.Denied, facts.Report.Violations, facts.Report.Remediated = true, 1, 1, 1, 3
-	got := status.Compute(old, facts)
+	got := policystatus.Compute(old, facts)
 	if *got.Remediated != 3 {
 		t.Errorf("%d patches", *got.Remediated)
 	}
@@ -555,12 +566,12 @@ func TestFindingsAreKeptWhileObjectsAreDecided(t *testing.T) {
 	if diff := cmp.Diff(old, got); diff != "" {
 		t.Errorf("status while objects are decided (-before +now):\n%s", diff)
 	}
-	got = status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	got = policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionCompliant); got.Matched != nil || got.Violations != nil || c.Status != metav1.ConditionUnknown || c.Reason != placementv1.ReasonEvaluating {
 		t.Errorf("before the first findings: matched %v, violations %v, Compliant %s %s", got.Matched, got.Violations, c.Status, c.Reason)
 	}
 	facts.Report.Assessing = false
-	if got = status.Compute(old, facts); *got.Matched != 1 || *got.WouldDeny != 1 || *got.WouldMove != 0 {
+	if got = policystatus.Compute(old, facts); *got.Matched != 1 || *got.WouldDeny != 1 || *got.WouldMove != 0 {
 		t.Errorf("after all are decided: %d matched, %d denied, %d moved", *got.Matched, *got.WouldDeny, *got.WouldMove)
 	}
 }
@@ -586,52 +597,52 @@ func TestPlan(t *testing.T) {
 	same := func(*placementv1.RemediationPlan) {}
 	older := want(func(p *placementv1.RemediationPlan) { p.Digest = "d0" })
 	tests := map[string]struct {
-		change func(*status.Facts)
+		change func(*policystatus.Facts)
 		old    *placementv1.RemediationPlan
 		want   *placementv1.RemediationPlan
 	}{
-		"InProgress": {func(*status.Facts) {}, older, want(same)},
-		"Completed": {func(f *status.Facts) { f.Report.Plan.Done = 3 }, nil, want(func(p *placementv1.RemediationPlan) {
+		"InProgress": {func(*policystatus.Facts) {}, older, want(same)},
+		"Completed": {func(f *policystatus.Facts) { f.Report.Plan.Done = 3 }, nil, want(func(p *placementv1.RemediationPlan) {
 			p.Done, p.State = new(int32(3)), placementv1.PlanCompleted
 		})},
-		"Manual": {func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationManual }, nil, want(func(p *placementv1.RemediationPlan) {
+		"Manual": {func(f *policystatus.Facts) { f.State.Policy.Remediation = placementv1.RemediationManual }, nil, want(func(p *placementv1.RemediationPlan) {
 			p.State = placementv1.PlanProposed
 		})},
-		"Off": {func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff }, older, nil},
-		"Data": {func(f *status.Facts) { f.Report.Plan.Cause = remediation.Cause{Data: sets.New("nodes")} }, nil, want(func(p *placementv1.RemediationPlan) {
+		"Off": {func(f *policystatus.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff }, older, nil},
+		"Data": {func(f *policystatus.Facts) { f.Report.Plan.Cause = remediation.Cause{Data: sets.New("nodes")} }, nil, want(func(p *placementv1.RemediationPlan) {
 			p.Message = "nodes changed"
 		})},
-		"Objects": {func(f *status.Facts) { f.Report.Plan.Cause = remediation.Cause{} }, nil, want(func(p *placementv1.RemediationPlan) {
+		"Objects": {func(f *policystatus.Facts) { f.Report.Plan.Cause = remediation.Cause{} }, nil, want(func(p *placementv1.RemediationPlan) {
 			p.Message = "objects or namespaces changed"
 		})},
-		"SamePlanOfANewLeader": {func(f *status.Facts) {
+		"SamePlanOfANewLeader": {func(f *policystatus.Facts) {
 			f.Report.Plan.Cause, f.Report.Plan.Causes, f.Report.Plan.Since = remediation.Cause{}, []string{"the leader changed"}, since.Add(time.Hour)
 		}, want(same), want(same)},
-		"NewLeaderReads":   {func(f *status.Facts) { f.Report.Plan, f.MatchedWatches = nil, watches.State{} }, want(same), want(same)},
-		"NewLeaderDecides": {func(f *status.Facts) { f.Report.Plan, f.Deciding = nil, true }, want(same), want(same)},
-		"NewLeaderFails":   {func(f *status.Facts) { f.Report.Plan, f.Report.Failed = nil, 3 }, want(same), want(same)},
-		"NewLeaderWorks":   {func(f *status.Facts) { f.Report.Plan, f.Report.Moved, f.Report.Outstanding = nil, 2, 1 }, want(same), want(same)},
-		"NothingLeftToDo": {func(f *status.Facts) { f.Report.Plan, f.Report.Moved = nil, 1 }, want(same), want(func(p *placementv1.RemediationPlan) {
+		"NewLeaderReads":   {func(f *policystatus.Facts) { f.Report.Plan, f.MatchedWatches = nil, watches.State{} }, want(same), want(same)},
+		"NewLeaderDecides": {func(f *policystatus.Facts) { f.Report.Plan, f.Deciding = nil, true }, want(same), want(same)},
+		"NewLeaderFails":   {func(f *policystatus.Facts) { f.Report.Plan, f.Report.Failed = nil, 3 }, want(same), want(same)},
+		"NewLeaderWorks":   {func(f *policystatus.Facts) { f.Report.Plan, f.Report.Moved, f.Report.Outstanding = nil, 2, 1 }, want(same), want(same)},
+		"NothingLeftToDo": {func(f *policystatus.Facts) { f.Report.Plan, f.Report.Moved = nil, 1 }, want(same), want(func(p *placementv1.RemediationPlan) {
 			p.Done, p.State = new(int32(3)), placementv1.PlanCompleted
 		})},
-		"Rollouts": {func(f *status.Facts) { f.Report.Plan.Done, f.Waiting.Rollouts = 3, 2 }, nil, want(func(p *placementv1.RemediationPlan) {
+		"Rollouts": {func(f *policystatus.Facts) { f.Report.Plan.Done, f.Waiting.Rollouts = 3, 2 }, nil, want(func(p *placementv1.RemediationPlan) {
 			p.Done, p.Rollouts = new(int32(3)), 2
 		})},
-		"NewLeaderSeesRollouts": {func(f *status.Facts) { f.Report.Plan, f.Waiting.Rollouts = nil, 2 }, want(same), want(func(p *placementv1.RemediationPlan) {
+		"NewLeaderSeesRollouts": {func(f *policystatus.Facts) { f.Report.Plan, f.Waiting.Rollouts = nil, 2 }, want(same), want(func(p *placementv1.RemediationPlan) {
 			p.Done, p.Rollouts = new(int32(3)), 2
 		})},
-		"NewLeaderDoesNotKnowRollouts": {func(f *status.Facts) { f.Report.Plan, f.Waiting.Resuming = nil, true }, want(same), want(same)},
-		"None":                         {func(f *status.Facts) { f.Report.Plan = nil }, nil, nil},
+		"NewLeaderDoesNotKnowRollouts": {func(f *policystatus.Facts) { f.Report.Plan, f.Waiting.Resuming = nil, true }, want(same), want(same)},
+		"None":                         {func(f *policystatus.Facts) { f.Report.Plan = nil }, nil, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			facts := sound()
 			facts.State.Policy.Remediation, facts.Report.Plan = placementv1.RemediationAutomatic, made()
 			tc.change(&facts)
-			if diff := cmp.Diff(tc.want, status.Compute(placementv1.PlacementPolicyStatus{Plan: tc.old}, facts).Plan); diff != "" {
+			if diff := cmp.Diff(tc.want, policystatus.Compute(placementv1.PlacementPolicyStatus{Plan: tc.old}, facts).Plan); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
-			moves, done := status.CarriedOut(tc.want)
+			moves, done := policystatus.CarriedOut(tc.want)
 			if carried := tc.want != nil && tc.want.State != placementv1.PlanProposed; carried && (moves != 3 || done != int(*tc.want.Done)) || !carried && moves+done != 0 {
 				t.Errorf("%d of %d carried out", done, moves)
 			}
@@ -653,7 +664,7 @@ func TestBudgetInStatus(t *testing.T) {
 			Reason: "denied", Rollout: i%2 == 0,
 		})
 	}
-	got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	if diff := cmp.Diff([]placementv1.WaitingObjects{
 		{Reason: placementv1.WaitingForBudget, Objects: 1}, {Reason: placementv1.WaitingForAvailability, Objects: 2}, {Reason: placementv1.WaitingAfterFailures, Objects: 3},
 		{Reason: placementv1.WaitingForDisruptionBudget, Objects: 6},
@@ -684,7 +695,7 @@ func TestBudgetInStatus(t *testing.T) {
 	}
 
 	facts.State.Policy.Budget.Group, facts.Waiting.Late, facts.Waiting.UnavailableFor = "moves", 2, "other"
-	told := meta.FindStatusCondition(status.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionCompliant).Message
+	told := meta.FindStatusCondition(policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionCompliant).Message
 	if part := "moved at the same time, counting the objects and bounds of all policies of spec.remediation.budget.group moves; 2 objects that did not run in their new clusters in time still " +
 		"count as being moved in their namespaces, until they run there or are deleted: see status.moving and status.failures; 2 of them wait because 5 objects are unavailable, and " +
 		"spec.remediation.budget.maxUnavailable of policy other, which also decides them, allows 4: the first is"; !strings.Contains(told, part) {
@@ -692,18 +703,18 @@ func TestBudgetInStatus(t *testing.T) {
 	}
 
 	facts.Waiting.PausedIn = containment.Scope{"shop"}
-	if in := status.Compute(placementv1.PlacementPolicyStatus{}, facts); !slices.Equal(in.Failures.PausedNamespaces, []string{"shop"}) || facts.PausedNamespaces() != 1 {
+	if in := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts); !slices.Equal(in.Failures.PausedNamespaces, []string{"shop"}) || facts.PausedNamespaces() != 1 {
 		t.Errorf("failures %+v", in.Failures)
 	}
 	facts.Report.Pause = &remediation.Pause{Change: "7-def", Scope: containment.Scope{"bank", "shop"}, Denied: 12}
-	if in := status.Compute(placementv1.PlacementPolicyStatus{}, facts); !slices.Equal(in.Paused.Namespaces, []string{"bank", "shop"}) || facts.PausedNamespaces() != 2 {
+	if in := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts); !slices.Equal(in.Paused.Namespaces, []string{"bank", "shop"}) || facts.PausedNamespaces() != 2 {
 		t.Errorf("paused %+v", in.Paused)
 	}
 	facts.Report.Pause = nil
 
 	// A leader that does not know yet what its predecessor left keeps it.
 	facts.Waiting, facts.Resuming = remediation.Waiting{}, true
-	kept := status.Compute(got, facts)
+	kept := policystatus.Compute(got, facts)
 	if diff := cmp.Diff(got.Failures, kept.Failures); diff != "" {
 		t.Errorf("failures (-want +got):\n%s", diff)
 	}
@@ -711,7 +722,7 @@ func TestBudgetInStatus(t *testing.T) {
 		t.Errorf("paused %+v", c)
 	}
 	facts.Resuming = false
-	if after := status.Compute(got, facts); after.Failures != nil || meta.FindStatusCondition(after.Conditions, placementv1.ConditionPaused) != nil {
+	if after := policystatus.Compute(got, facts); after.Failures != nil || meta.FindStatusCondition(after.Conditions, placementv1.ConditionPaused) != nil {
 		t.Errorf("failures %+v", after.Failures)
 	}
 }
@@ -732,19 +743,19 @@ func TestMoving(t *testing.T) {
 	old := placementv1.PlacementPolicyStatus{Moving: want[:1]}
 	many := slices.Repeat(facts.Waiting.Moves, 60)
 	for name, tc := range map[string]struct {
-		change func(*status.Facts)
+		change func(*policystatus.Facts)
 		want   []placementv1.MovingObject
 	}{
-		"Moving":        {func(*status.Facts) {}, want},
-		"WhileDeciding": {func(f *status.Facts) { f.Report.Assessing = true }, want},
-		"None":          {func(f *status.Facts) { f.Waiting.Moves = nil }, nil},
-		"NewLeader":     {func(f *status.Facts) { f.Waiting, f.Resuming = remediation.Waiting{}, true }, old.Moving},
-		"Many":          {func(f *status.Facts) { f.Waiting.Moves = many }, slices.Repeat(want, 50)},
+		"Moving":        {func(*policystatus.Facts) {}, want},
+		"WhileDeciding": {func(f *policystatus.Facts) { f.Report.Assessing = true }, want},
+		"None":          {func(f *policystatus.Facts) { f.Waiting.Moves = nil }, nil},
+		"NewLeader":     {func(f *policystatus.Facts) { f.Waiting, f.Resuming = remediation.Waiting{}, true }, old.Moving},
+		"Many":          {func(f *policystatus.Facts) { f.Waiting.Moves = many }, slices.Repeat(want, 50)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := facts
 			tc.change(&changed)
-			if diff := cmp.Diff(tc.want, status.Compute(old, changed).Moving); diff != "" {
+			if diff := cmp.Diff(tc.want, policystatus.Compute(old, changed).Moving); diff != "" {
 				t.Errorf("moving (-want +got):\n%s", diff)
 			}
 		})
@@ -759,42 +770,42 @@ func TestApproved(t *testing.T) {
 	}
 	const command = "kubectl annotate plpol p --overwrite placement.berth.dev/approve=d1"
 	tests := map[string]struct {
-		change                     func(*status.Facts)
+		change                     func(*policystatus.Facts)
 		by, reason, message, state string
 		waiting                    int
 	}{
-		"Waiting": {func(*status.Facts) {}, "", placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
-		"EarlierApproval": {func(f *status.Facts) { f.Report.Approval = approval("d0", since.Add(-time.Hour), false) },
+		"Waiting": {func(*policystatus.Facts) {}, "", placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
+		"EarlierApproval": {func(f *policystatus.Facts) { f.Report.Approval = approval("d0", since.Add(-time.Hour), false) },
 			"", placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
-		"ApprovalOfThePlanBefore": {func(f *status.Facts) { f.Report.Approval = approval("d0", since, true) },
+		"ApprovalOfThePlanBefore": {func(f *policystatus.Facts) { f.Report.Approval = approval("d0", since, true) },
 			"", placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
-		"Unknown": {func(f *status.Facts) { f.Report.Approval = approval("d0", since.Add(time.Hour), false) },
+		"Unknown": {func(f *policystatus.Facts) { f.Report.Approval = approval("d0", since.Add(time.Hour), false) },
 			"", placementv1.ReasonUnknownPlan, "approves plan d0, but the plan that moves 3 objects is d1; to have the plan carried out: " + command, "WaitingForApproval", 2},
-		"Approved": {func(f *status.Facts) {
+		"Approved": {func(f *policystatus.Facts) {
 			f.Report.Approval = approval("d1", since, true)
 			f.Report.Plan.Approval = f.Report.Approval
 		}, "alice", "", "", "InProgress", 0},
-		"ApprovedByUnknown": {func(f *status.Facts) { f.Report.Plan.Approval = &remediation.Approval{Digest: "d1"} },
+		"ApprovedByUnknown": {func(f *policystatus.Facts) { f.Report.Plan.Approval = &remediation.Approval{Digest: "d1"} },
 			"unknown", "", "", "InProgress", 0},
-		"UnknownByUnknown": {func(f *status.Facts) { f.Report.Approval = &remediation.Approval{Digest: "d0"} },
+		"UnknownByUnknown": {func(f *policystatus.Facts) { f.Report.Approval = &remediation.Approval{Digest: "d0"} },
 			"", placementv1.ReasonUnknownPlan, "approves plan d0", "WaitingForApproval", 2},
-		"Used": {func(f *status.Facts) {
+		"Used": {func(f *policystatus.Facts) {
 			f.Report.Approval = approval("d1", since.Add(-time.Hour), true)
 			f.Report.Approval.Used = true
 		}, "", placementv1.ReasonWaitingForApproval, "first remove the annotation: kubectl annotate plpol p placement.berth.dev/approve-", "WaitingForApproval", 2},
-		"Completed": {func(f *status.Facts) { f.Report.Plan.Done = 3 }, "", "", "", "Completed", 0},
-		"NoPlan":    {func(f *status.Facts) { f.Report.Plan = nil }, "", "", "", "", 0},
-		"Automatic": {func(f *status.Facts) {
+		"Completed": {func(f *policystatus.Facts) { f.Report.Plan.Done = 3 }, "", "", "", "Completed", 0},
+		"NoPlan":    {func(f *policystatus.Facts) { f.Report.Plan = nil }, "", "", "", "", 0},
+		"Automatic": {func(f *policystatus.Facts) {
 			f.State.Policy.Remediation, f.Report.Plan.Approval = placementv1.RemediationAutomatic, approval("d1", since, true)
 		}, "", "", "", "InProgress", 0},
-		"TooManyFailures": {func(f *status.Facts) {
+		"TooManyFailures": {func(f *policystatus.Facts) {
 			f.Waiting = remediation.Waiting{Pause: "7-abc", Failures: make([]remediation.Failure, 10)}
 		}, "", placementv1.ReasonTooManyFailures, "resume-after-failures=7-abc; plan d1 moves 3 objects; to have the plan carried out: " + command, "WaitingForApproval", 2},
-		"NamespacesPaused": {func(f *status.Facts) {
+		"NamespacesPaused": {func(f *policystatus.Facts) {
 			f.Waiting = remediation.Waiting{Pause: "7-abc", PausedIn: containment.Scope{"shop"}, Failures: []remediation.Failure{{Key: remediation.Key{Namespace: "shop", Name: "web"}}}}
 		}, "", placementv1.ReasonWaitingForApproval, command + "; 1 objects failed, so Berth patches no more objects of this policy in namespace shop (spec.remediation.budget.pauseAfterFailures). " +
 			"Correct the cause", "WaitingForApproval", 2},
-		"Warn": {func(f *status.Facts) { f.State.Policy.Mode = placementv1.ModeWarn }, "", "", "", "Proposed", 0},
+		"Warn": {func(f *policystatus.Facts) { f.State.Policy.Mode = placementv1.ModeWarn }, "", "", "", "Proposed", 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -802,7 +813,7 @@ func TestApproved(t *testing.T) {
 			facts.State.Policy.Name, facts.State.Policy.Remediation = "p", placementv1.RemediationApproved
 			facts.Report.Plan = &remediation.Plan{Digest: "d1", Since: since, Moves: 3, Done: 1}
 			tc.change(&facts)
-			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 			c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionPaused)
 			switch {
 			case (c == nil) != (tc.reason == ""):
@@ -816,7 +827,7 @@ func TestApproved(t *testing.T) {
 			if got.Plan != nil && (got.Plan.Approval == nil) != (tc.by == "") || tc.by != "" && got.Plan.Approval.User != tc.by {
 				t.Errorf("approval %+v", got.Plan.Approval)
 			}
-			if n := status.WaitingFor(got, placementv1.WaitingForApproval); n != tc.waiting {
+			if n := policystatus.WaitingFor(got, placementv1.WaitingForApproval); n != tc.waiting {
 				t.Errorf("%d objects wait", n)
 			}
 		})
@@ -824,78 +835,78 @@ func TestApproved(t *testing.T) {
 }
 
 func TestChanges(t *testing.T) {
-	computed := func(change func(*status.Facts)) placementv1.PlacementPolicyStatus {
+	computed := func(change func(*policystatus.Facts)) placementv1.PlacementPolicyStatus {
 		facts := sound()
 		change(&facts)
-		return status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+		return policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	}
 	var none placementv1.PlacementPolicyStatus
-	well := computed(func(*status.Facts) {})
-	pending := computed(func(f *status.Facts) { f.Webhook.Generation = 3 })
-	broken := computed(func(f *status.Facts) { f.State.Err = errors.New("bad") })
-	unserved := computed(func(f *status.Facts) { f.State.Binding.Missing = []analysis.Read{{Plural: "carts"}} })
-	unresponsive := computed(func(f *status.Facts) {
+	well := computed(func(*policystatus.Facts) {})
+	pending := computed(func(f *policystatus.Facts) { f.Webhook.Generation = 3 })
+	broken := computed(func(f *policystatus.Facts) { f.State.Err = errors.New("bad") })
+	unserved := computed(func(f *policystatus.Facts) { f.State.Binding.Missing = []analysis.Read{{Plural: "carts"}} })
+	unresponsive := computed(func(f *policystatus.Facts) {
 		f.State.Binding.Missing, f.Unresponsive = []analysis.Read{{Plural: "carts"}}, []schema.GroupVersion{{Group: "shop.example.com", Version: "v1"}}
 	})
-	undecided := computed(func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 2, "pods a/b: oh" })
-	fewer := computed(func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 1, "pods a/b: oh" })
-	violated := computed(func(f *status.Facts) { f.Report.Denied, f.Report.Moved = 1, 2 })
-	more := computed(func(f *status.Facts) { f.Report.Moved = 4 })
-	off := computed(func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff })
+	undecided := computed(func(f *policystatus.Facts) { f.Report.Failed, f.Report.FailedMessage = 2, "pods a/b: oh" })
+	fewer := computed(func(f *policystatus.Facts) { f.Report.Failed, f.Report.FailedMessage = 1, "pods a/b: oh" })
+	violated := computed(func(f *policystatus.Facts) { f.Report.Denied, f.Report.Moved = 1, 2 })
+	more := computed(func(f *policystatus.Facts) { f.Report.Moved = 4 })
+	off := computed(func(f *policystatus.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff })
 	plan := func(digest string, state placementv1.PlanState) placementv1.PlacementPolicyStatus {
 		out := *well.DeepCopy()
 		out.Plan = &placementv1.RemediationPlan{Digest: digest, State: state, Moves: 3, Message: "nodes changed"}
 		return out
 	}
-	started := []status.Notification{{Kind: events.PlanStarted, Message: "plan b moves 3 objects, because nodes changed"}}
-	completed := []status.Notification{{Kind: events.PlanCompleted, Message: "plan b is completed: none of its 3 objects has to be moved any more"}}
-	approved := func(change func(*status.Facts)) placementv1.PlacementPolicyStatus {
-		return computed(func(f *status.Facts) {
+	started := []policystatus.Notification{{Kind: events.PlanStarted, Message: "plan b moves 3 objects, because nodes changed"}}
+	completed := []policystatus.Notification{{Kind: events.PlanCompleted, Message: "plan b is completed: none of its 3 objects has to be moved any more"}}
+	approved := func(change func(*policystatus.Facts)) placementv1.PlacementPolicyStatus {
+		return computed(func(f *policystatus.Facts) {
 			f.State.Policy.Name, f.State.Policy.Remediation = "p", placementv1.RemediationApproved
 			f.Report.Plan, f.Report.Approval = &remediation.Plan{Digest: "b", Moves: 3}, nil
 			change(f)
 		})
 	}
-	asked := approved(func(*status.Facts) {})
-	mistaken := approved(func(f *status.Facts) { f.Report.Approval = &remediation.Approval{Digest: "a"} })
-	failed := approved(func(f *status.Facts) { f.Waiting.Pause = "7-abc" })
-	answered := approved(func(f *status.Facts) { f.Report.Plan.Approval = &remediation.Approval{Digest: "b", By: "alice"} })
-	waits := status.Notification{Kind: events.PlanWaits, Message: "plan b moves 3 objects, and waits for an approval; the policy's condition Paused has the command that approves it"}
-	refused := status.Notification{Kind: events.PlanNotApproved, Message: "the annotation placement.berth.dev/approve approves plan a, but the plan that moves 3 objects is b; " +
+	asked := approved(func(*policystatus.Facts) {})
+	mistaken := approved(func(f *policystatus.Facts) { f.Report.Approval = &remediation.Approval{Digest: "a"} })
+	failed := approved(func(f *policystatus.Facts) { f.Waiting.Pause = "7-abc" })
+	answered := approved(func(f *policystatus.Facts) { f.Report.Plan.Approval = &remediation.Approval{Digest: "b", By: "alice"} })
+	waits := policystatus.Notification{Kind: events.PlanWaits, Message: "plan b moves 3 objects, and waits for an approval; the policy's condition Paused has the command that approves it"}
+	refused := policystatus.Notification{Kind: events.PlanNotApproved, Message: "the annotation placement.berth.dev/approve approves plan a, but the plan that moves 3 objects is b; " +
 		"to have the plan carried out: kubectl annotate plpol p --overwrite placement.berth.dev/approve=b"}
-	ready := status.Notification{Kind: events.PolicyReady, Message: "generation 4 decides what the policy matches"}
+	ready := policystatus.Notification{Kind: events.PolicyReady, Message: "generation 4 decides what the policy matches"}
 	ambiguous := func(names ...string) placementv1.PlacementPolicyStatus {
-		return computed(func(f *status.Facts) {
+		return computed(func(f *policystatus.Facts) {
 			for _, name := range names {
 				f.Ambiguous = append(f.Ambiguous, replication.Ambiguity{Cluster: name})
 			}
 		})
 	}
-	named := []status.Notification{{Kind: events.ClustersAmbiguous, Message: "several objects of the inventories have the same cluster name, so the policy places nothing in this cluster; the condition Replicated names them"}}
+	named := []policystatus.Notification{{Kind: events.ClustersAmbiguous, Message: "several objects of the inventories have the same cluster name, so the policy places nothing in this cluster; the condition Replicated names them"}}
 	tests := map[string]struct {
 		before, after placementv1.PlacementPolicyStatus
-		want          []status.Notification
+		want          []policystatus.Notification
 	}{
 		"Ambiguous":       {well, ambiguous("a"), named},
 		"AmbiguousStill":  {ambiguous("a"), ambiguous("a"), nil},
 		"MoreAmbiguous":   {ambiguous("a"), ambiguous("a", "b"), named},
 		"Unambiguous":     {ambiguous("a"), well, nil},
 		"Created":         {none, pending, nil},
-		"InForce":         {pending, well, []status.Notification{ready}},
+		"InForce":         {pending, well, []policystatus.Notification{ready}},
 		"Same":            {well, well, nil},
 		"Updated":         {well, pending, nil},
-		"CreatedBroken":   {none, broken, []status.Notification{{Kind: events.PolicyNotReady, Message: "LastGoodInForce: generation 4 stays in force: bad"}}},
+		"CreatedBroken":   {none, broken, []policystatus.Notification{{Kind: events.PolicyNotReady, Message: "LastGoodInForce: generation 4 stays in force: bad"}}},
 		"BrokenStill":     {broken, broken, nil},
-		"NotPushed":       {well, computed(func(f *status.Facts) { f.PushErr = errors.New("PUT /v1/data/kubernetes/pods/a/b: status 500") }), []status.Notification{{Kind: events.PolicyNotReady, Message: "PushFailed: the engine refuses what Berth pushes; see the Replicated condition"}}},
-		"BrokenOtherwise": {broken, unserved, []status.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts; what the policy matches is not decided until the type is installed"}}},
-		"BrokenServer": {broken, unresponsive, []status.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts, " +
+		"NotPushed":       {well, computed(func(f *policystatus.Facts) { f.PushErr = errors.New("PUT /v1/data/kubernetes/pods/a/b: status 500") }), []policystatus.Notification{{Kind: events.PolicyNotReady, Message: "PushFailed: the engine refuses what Berth pushes; see the Replicated condition"}}},
+		"BrokenOtherwise": {broken, unserved, []policystatus.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts; what the policy matches is not decided until the type is installed"}}},
+		"BrokenServer": {broken, unresponsive, []policystatus.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts, " +
 			"and the extension API server of shop.example.com/v1 does not respond: see the APIService; what the policy matches is not decided until the type is served again"}}},
-		"Corrected":              {broken, well, []status.Notification{ready}},
-		"Undecided":              {well, undecided, []status.Notification{{Kind: events.PolicyUndecided, Message: "2 objects can't be decided; the Ready condition names one and says why"}}},
+		"Corrected":              {broken, well, []policystatus.Notification{ready}},
+		"Undecided":              {well, undecided, []policystatus.Notification{{Kind: events.PolicyUndecided, Message: "2 objects can't be decided; the Ready condition names one and says why"}}},
 		"FewerUndecided":         {undecided, fewer, nil},
-		"Decided":                {fewer, well, []status.Notification{ready, {Kind: events.PolicyDecided, Message: "all existing objects can be decided"}}},
-		"NotLookedAt":            {undecided, off, []status.Notification{ready}},
-		"Violated":               {well, violated, []status.Notification{{Kind: events.PolicyViolated, Message: "3 of 5 objects differ from what the policy decides: the policy would deny 1 and move 2"}}},
+		"Decided":                {fewer, well, []policystatus.Notification{ready, {Kind: events.PolicyDecided, Message: "all existing objects can be decided"}}},
+		"NotLookedAt":            {undecided, off, []policystatus.Notification{ready}},
+		"Violated":               {well, violated, []policystatus.Notification{{Kind: events.PolicyViolated, Message: "3 of 5 objects differ from what the policy decides: the policy would deny 1 and move 2"}}},
 		"MoreViolations":         {violated, more, nil},
 		"Compliant":              {violated, well, nil},
 		"PlanProposed":           {well, plan("b", placementv1.PlanProposed), nil},
@@ -905,18 +916,18 @@ func TestChanges(t *testing.T) {
 		"PlanGoesOn":             {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanInProgress), nil},
 		"PlanCompleted":          {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanCompleted), completed},
 		"PlanAtOnce":             {well, plan("b", placementv1.PlanCompleted), completed},
-		"PlanWaits":              {well, asked, []status.Notification{waits}},
+		"PlanWaits":              {well, asked, []policystatus.Notification{waits}},
 		"PlanWaitsStill":         {asked, asked, nil},
-		"PlanWaitsAfterFailures": {well, failed, []status.Notification{waits}},
-		"PlanMistaken":           {asked, mistaken, []status.Notification{refused}},
-		"PlanApproved": {mistaken, answered, []status.Notification{
+		"PlanWaitsAfterFailures": {well, failed, []policystatus.Notification{waits}},
+		"PlanMistaken":           {asked, mistaken, []policystatus.Notification{refused}},
+		"PlanApproved": {mistaken, answered, []policystatus.Notification{
 			{Kind: events.PlanStarted, Message: "plan b moves 3 objects, because objects or namespaces changed"}, {Kind: events.PlanApproved, Message: "plan b was approved by alice"},
 		}},
 		"PlanIsHistory": {plan("b", placementv1.PlanCompleted), plan("b", placementv1.PlanCompleted), nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, status.Notifications(tc.before, tc.after)); diff != "" {
+			if diff := cmp.Diff(tc.want, policystatus.Notifications(tc.before, tc.after)); diff != "" {
 				t.Errorf("news (-want +got):\n%s", diff)
 			}
 		})
@@ -927,24 +938,24 @@ func TestChanges(t *testing.T) {
 // status forever.
 func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 	long := strings.Repeat("ä", 5000)
-	tests := map[string]func(*status.Facts){
-		"Error":     func(f *status.Facts) { f.State.Err = errors.New(long) },
-		"Warnings":  func(f *status.Facts) { f.State.Warnings = []string{long, long} },
-		"Rejected":  func(f *status.Facts) { f.Webhook.Rejected = long },
-		"Watch":     func(f *status.Facts) { f.Replicated = replicas{profiles: {Err: errors.New(long)}}.types() },
-		"Targets":   func(f *status.Facts) { f.MatchedWatches = watches.State{Err: errors.New(long)} },
-		"Unsettled": func(f *status.Facts) { f.Report.Unsettled = slices.Repeat([]string{long}, 100) },
-		"Conflicts": func(f *status.Facts) { f.Report.Conflicts = slices.Repeat([]string{long}, 100) },
-		"Failed":    func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 1, long },
+	tests := map[string]func(*policystatus.Facts){
+		"Error":     func(f *policystatus.Facts) { f.State.Err = errors.New(long) },
+		"Warnings":  func(f *policystatus.Facts) { f.State.Warnings = []string{long, long} },
+		"Rejected":  func(f *policystatus.Facts) { f.Webhook.Rejected = long },
+		"Watch":     func(f *policystatus.Facts) { f.Replicated = replicas{profiles: {Err: errors.New(long)}}.types() },
+		"Targets":   func(f *policystatus.Facts) { f.MatchedWatches = watches.State{Err: errors.New(long)} },
+		"Unsettled": func(f *policystatus.Facts) { f.Report.Unsettled = slices.Repeat([]string{long}, 100) },
+		"Conflicts": func(f *policystatus.Facts) { f.Report.Conflicts = slices.Repeat([]string{long}, 100) },
+		"Failed":    func(f *policystatus.Facts) { f.Report.Failed, f.Report.FailedMessage = 1, long },
 		// A policy may read any number of types that fit into its Rego.
-		"ManyDependencies": func(f *status.Facts) {
+		"ManyDependencies": func(f *policystatus.Facts) {
 			for i := range 100 {
 				r := nodes
 				r.Resource = fmt.Sprintf("things%d", i)
 				f.State.Binding.Resources = append(f.State.Binding.Resources, r)
 			}
 		},
-		"ManyFields": func(f *status.Facts) {
+		"ManyFields": func(f *policystatus.Facts) {
 			var names []string
 			for i := range 100 {
 				names = append(names, fmt.Sprintf("%d%s", i, long))
@@ -956,18 +967,20 @@ func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 				f.State.Binding.Fields[r.GroupVersionResource] = fields(names...)
 			}
 		},
-		"ManyMissing": func(f *status.Facts) {
+		"ManyMissing": func(f *policystatus.Facts) {
 			for i := range 100 {
 				f.State.Binding.Missing = append(f.State.Binding.Missing, analysis.Read{Plural: fmt.Sprintf("things%d", i)})
 			}
 		},
-		"LongMissing": func(f *status.Facts) { f.State.Binding.Missing = []analysis.Read{{Plural: strings.Repeat("x", 5000)}} },
+		"LongMissing": func(f *policystatus.Facts) {
+			f.State.Binding.Missing = []analysis.Read{{Plural: strings.Repeat("x", 5000)}}
+		},
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			facts := sound()
 			change(&facts)
-			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 			if problems := violations(t, got); len(problems) > 0 {
 				t.Errorf("the API server would refuse the status: %v", problems)
 			}
@@ -989,7 +1002,7 @@ func TestEqualFactsEqualStatus(t *testing.T) {
 		}
 	}
 	for range budget.Rounds(500) {
-		build := func(seed uint64) status.Facts {
+		build := func(seed uint64) policystatus.Facts {
 			r = rand.New(rand.NewPCG(seed, 0))
 			f := sound()
 			maybe(func() { f.State.Err = errors.New("bad") })
@@ -1010,8 +1023,8 @@ func TestEqualFactsEqualStatus(t *testing.T) {
 			return f
 		}
 		first, second := r.Uint64(), r.Uint64()
-		old := status.Compute(placementv1.PlacementPolicyStatus{}, build(first))
-		a, b := status.Compute(old, build(second)), status.Compute(*old.DeepCopy(), build(second))
+		old := policystatus.Compute(placementv1.PlacementPolicyStatus{}, build(first))
+		a, b := policystatus.Compute(old, build(second)), policystatus.Compute(*old.DeepCopy(), build(second))
 		for i := range b.Conditions {
 			// Only the times may differ between two computations.
 			b.Conditions[i].LastTransitionTime = a.Conditions[i].LastTransitionTime
@@ -1019,7 +1032,7 @@ func TestEqualFactsEqualStatus(t *testing.T) {
 		if diff := cmp.Diff(a, b); diff != "" {
 			t.Fatal(diff)
 		}
-		if diff := cmp.Diff(a, status.Compute(a, build(second))); diff != "" {
+		if diff := cmp.Diff(a, policystatus.Compute(a, build(second))); diff != "" {
 			t.Fatalf("settled facts, unsettled status:\n%s", diff)
 		}
 	}
@@ -1117,23 +1130,23 @@ func check(path string, value any, schema apiextensionsv1.JSONSchemaProps) []str
 func TestDependenciesOfPredicates(t *testing.T) {
 	own := placementv1.Dependency{Resource: "clusterprofiles.multicluster.x-k8s.io", Version: "v1alpha1", Objects: new(int32(3))}
 	tests := map[string]struct {
-		change func(*status.Facts)
+		change func(*policystatus.Facts)
 		want   placementv1.Dependency
 	}{
 		"Beside": {
-			change: func(f *status.Facts) { asks(f, watches.State{Synced: true}) },
+			change: func(f *policystatus.Facts) { asks(f, watches.State{Synced: true}) },
 			want:   placementv1.Dependency{Resource: "nodes", Version: "v1", Objects: new(int32(3))},
 		},
 		"Both": {
-			change: func(f *status.Facts) { asks(f, watches.State{Synced: true}); reads(f, nodes) },
+			change: func(f *policystatus.Facts) { asks(f, watches.State{Synced: true}); reads(f, nodes) },
 			want:   placementv1.Dependency{Resource: "nodes", Version: "v1", Objects: new(int32(3))},
 		},
 		"BothButNotThere": {
-			change: func(f *status.Facts) { asks(f, watches.State{Err: errors.New("broken pipe")}); reads(f, nodes) },
+			change: func(f *policystatus.Facts) { asks(f, watches.State{Err: errors.New("broken pipe")}); reads(f, nodes) },
 			want:   placementv1.Dependency{Resource: "nodes", Version: "v1"},
 		},
 		"ThereButNotBoth": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				asks(f, watches.State{Synced: true})
 				reads(f, nodes)
 				f.Replicated = replicas{profiles: {Synced: true}}.types()
@@ -1145,7 +1158,7 @@ func TestDependenciesOfPredicates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := sound()
 			tc.change(&f)
-			got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+			got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f)
 			if diff := cmp.Diff([]placementv1.Dependency{own, tc.want}, got.Dependencies); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -1154,7 +1167,7 @@ func TestDependenciesOfPredicates(t *testing.T) {
 }
 
 // reads adds a read of the metadata of a type to the policy.
-func reads(f *status.Facts, r policy.Resource) {
+func reads(f *policystatus.Facts, r policy.Resource) {
 	f.State.Binding.Resources = append(f.State.Binding.Resources, r)
 	f.State.Binding.Fields[r.GroupVersionResource] = fields("metadata")
 }
@@ -1164,13 +1177,13 @@ func reads(f *status.Facts, r policy.Resource) {
 func TestPauseOfAnEarlierLeaderIsKept(t *testing.T) {
 	facts := sound()
 	facts.Report.Pause = &remediation.Pause{Change: "3-abc", Denied: 40, Before: 2, Matched: 42}
-	before := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	before := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	facts.Report.Pause, facts.Resuming = nil, true
-	if diff := cmp.Diff(before, status.Compute(before, facts)); diff != "" {
+	if diff := cmp.Diff(before, policystatus.Compute(before, facts)); diff != "" {
 		t.Errorf("while it is not known (-want +got):\n%s", diff)
 	}
 	facts.Resuming = false
-	if after := status.Compute(before, facts); after.Paused != nil || meta.FindStatusCondition(after.Conditions, placementv1.ConditionPaused) != nil {
+	if after := policystatus.Compute(before, facts); after.Paused != nil || meta.FindStatusCondition(after.Conditions, placementv1.ConditionPaused) != nil {
 		t.Errorf("paused %+v", after.Paused)
 	}
 }
@@ -1180,15 +1193,15 @@ func TestAmbiguousClustersOfANewLeader(t *testing.T) {
 	facts := sound()
 	facts.State.Binding.Clusters = []schema.GroupVersionResource{profiles.GroupVersionResource}
 	facts.Ambiguous = []replication.Ambiguity{{Cluster: "prod"}}
-	before := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	before := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	facts.Ambiguous, facts.Replicated = nil, replicas{profiles: {}}.types()
-	waiting := status.Compute(before, facts)
+	waiting := policystatus.Compute(before, facts)
 	if c := meta.FindStatusCondition(waiting.Conditions, placementv1.ConditionReplicated); c.Reason != placementv1.ReasonReplicating {
 		t.Errorf("before the inventories are read, it is %+v", c)
 	}
 	facts.Replicated = sound().Replicated
 	for _, want := range []string{placementv1.ReasonReplicated, placementv1.ReasonAmbiguousClusters} {
-		if c := meta.FindStatusCondition(status.Compute(waiting, facts).Conditions, placementv1.ConditionReplicated); c.Status != metav1.ConditionTrue || c.Reason != want {
+		if c := meta.FindStatusCondition(policystatus.Compute(waiting, facts).Conditions, placementv1.ConditionReplicated); c.Status != metav1.ConditionTrue || c.Reason != want {
 			t.Errorf("it is %+v, want %s", c, want)
 		}
 		facts.Ambiguous = []replication.Ambiguity{{Cluster: "prod"}}
@@ -1199,25 +1212,25 @@ func TestAmbiguousClustersOfANewLeader(t *testing.T) {
 func TestMovesBefore(t *testing.T) {
 	const unknown = -1
 	for name, tc := range map[string]struct {
-		change func(*status.Facts)
+		change func(*policystatus.Facts)
 		want   int64
 	}{
-		"NothingLeft":     {func(*status.Facts) {}, 5},
-		"SomeLeft":        {func(f *status.Facts) { f.Report.Plan = &remediation.Plan{Digest: "rest", Moves: 3} }, 2},
-		"AllLeft":         {func(f *status.Facts) { f.Report.Plan = &remediation.Plan{Digest: "rest", Moves: 5} }, 0},
-		"MoreThanWasLeft": {func(f *status.Facts) { f.Report.Plan = &remediation.Plan{Digest: "other", Moves: 9} }, 0},
-		"SamePlan":        {func(f *status.Facts) { f.Report.Plan = &remediation.Plan{Digest: "all", Moves: 7, Done: 4} }, 2},
-		"SamePlanAndOwn": {func(f *status.Facts) {
+		"NothingLeft":     {func(*policystatus.Facts) {}, 5},
+		"SomeLeft":        {func(f *policystatus.Facts) { f.Report.Plan = &remediation.Plan{Digest: "rest", Moves: 3} }, 2},
+		"AllLeft":         {func(f *policystatus.Facts) { f.Report.Plan = &remediation.Plan{Digest: "rest", Moves: 5} }, 0},
+		"MoreThanWasLeft": {func(f *policystatus.Facts) { f.Report.Plan = &remediation.Plan{Digest: "other", Moves: 9} }, 0},
+		"SamePlan":        {func(f *policystatus.Facts) { f.Report.Plan = &remediation.Plan{Digest: "all", Moves: 7, Done: 4} }, 2},
+		"SamePlanAndOwn": {func(f *policystatus.Facts) {
 			f.Report.Plan, f.Report.Remediated = &remediation.Plan{Digest: "all", Moves: 7, Done: 4}, 1
 		}, 1},
-		"NotPlannedYet":     {func(f *status.Facts) { f.Report.Outstanding = 3 }, unknown},
-		"Deciding":          {func(f *status.Facts) { f.Deciding = true }, unknown},
-		"Reading":           {func(f *status.Facts) { f.MatchedWatches.Synced = false }, unknown},
-		"Resuming":          {func(f *status.Facts) { f.Resuming = true }, unknown},
-		"NotLoaded":         {func(f *status.Facts) { f.State = nil }, unknown},
-		"AnotherGeneration": {func(f *status.Facts) { f.State.Policy.Generation = 5 }, 0},
-		"SomeUndecided":     {func(f *status.Facts) { f.Report.Failed = 1 }, 0},
-		"UndecidedInPlan":   {func(f *status.Facts) { f.Report.Plan = &remediation.Plan{Digest: "rest", Moves: 3, Undecided: 1} }, 0},
+		"NotPlannedYet":     {func(f *policystatus.Facts) { f.Report.Outstanding = 3 }, unknown},
+		"Deciding":          {func(f *policystatus.Facts) { f.Deciding = true }, unknown},
+		"Reading":           {func(f *policystatus.Facts) { f.MatchedWatches.Synced = false }, unknown},
+		"Resuming":          {func(f *policystatus.Facts) { f.Resuming = true }, unknown},
+		"NotLoaded":         {func(f *policystatus.Facts) { f.State = nil }, unknown},
+		"AnotherGeneration": {func(f *policystatus.Facts) { f.State.Policy.Generation = 5 }, 0},
+		"SomeUndecided":     {func(f *policystatus.Facts) { f.Report.Failed = 1 }, 0},
+		"UndecidedInPlan":   {func(f *policystatus.Facts) { f.Report.Plan = &remediation.Plan{Digest: "rest", Moves: 3, Undecided: 1} }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := sound()

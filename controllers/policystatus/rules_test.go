@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status_test
+package policystatus_test
 
 import (
 	"testing"
@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/status"
@@ -32,17 +33,17 @@ func TestRuleCounts(t *testing.T) {
 	f := sound()
 	f.State.Policy.Rules, f.Report.Rules = []string{"eu", "any"}, map[string]int{"old": 1, "eu": 3}
 	want := []placementv1.RuleStatus{{Name: "eu", Objects: new(int32(3))}, {Name: "any", Objects: new(int32(0))}, {Name: "old", Objects: new(int32(1))}}
-	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+	got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f)
 	if diff := cmp.Diff(want, got.Rules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
 	// While objects are decided again, the counts stay.
 	f.Report.Rules, f.Report.Assessing = map[string]int{"any": 1}, true
-	if diff := cmp.Diff(want, status.Compute(got, f).Rules); diff != "" {
+	if diff := cmp.Diff(want, policystatus.Compute(got, f).Rules); diff != "" {
 		t.Errorf("rules while objects are decided (-want +got):\n%s", diff)
 	}
 	f.Report.Assessing, f.State.Policy.Remediation = false, placementv1.RemediationOff
-	if after := status.Compute(got, f).Rules; after != nil {
+	if after := policystatus.Compute(got, f).Rules; after != nil {
 		t.Errorf("rules of a policy that looks at no existing objects: %v", after)
 	}
 }
@@ -53,7 +54,7 @@ func TestWaitsFor(t *testing.T) {
 	f.Report.Moved, f.Report.Violations = 3, 3
 	f.Waiting = remediation.Waiting{Paced: 1, Closed: 2, ClosedFor: "other"}
 	f.Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutSoaking, Reached: new(int32(1))}
-	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+	got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f)
 	if want := "Budget (1), Window (2), Soak"; got.WaitsFor != want {
 		t.Errorf("got %q, want %q", got.WaitsFor, want)
 	}
@@ -72,7 +73,7 @@ func TestFindingsOfCounts(t *testing.T) {
 	f.Types = &status.TypeState{Others: []findings.Finding{{Message: "too many", Below: 9}}}
 	for matched, want := range map[int]int{0: 0, 4: 0, 5: 1, 8: 1, 9: 0} {
 		f.Report.Matched = matched
-		if got := status.Compute(placementv1.PlacementPolicyStatus{}, f).Findings; len(got) != want {
+		if got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f).Findings; len(got) != want {
 			t.Errorf("%d matched objects: findings %v, want %d", matched, got, want)
 		}
 	}
@@ -86,7 +87,7 @@ func TestFindingsOfCountsStay(t *testing.T) {
 		{9, 0}, {8, 1}, {9, 1}, {16, 1}, {17, 0}, {16, 0}, {5, 1}, {4, 1}, {3, 1}, {2, 0}, {4, 0},
 	} {
 		f.Report.Matched = step.matched
-		if old = status.Compute(old, f); len(old.Findings) != step.want {
+		if old = policystatus.Compute(old, f); len(old.Findings) != step.want {
 			t.Errorf("step %d, %d matched objects: findings %v, want %d", i, step.matched, old.Findings, step.want)
 		}
 	}
@@ -98,13 +99,13 @@ func TestFindingsOfNothing(t *testing.T) {
 	f.Types = &status.TypeState{Others: []findings.Finding{{Message: "matches nothing", Level: findings.Advice, Unmatched: true}}}
 	for matched, want := range map[int]int{0: 1, 1: 0, 9: 0} {
 		f.Report.Matched = matched
-		if got := status.Compute(placementv1.PlacementPolicyStatus{}, f).Findings; len(got) != want {
+		if got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f).Findings; len(got) != want {
 			t.Errorf("%d matched objects: findings %v, want %d", matched, got, want)
 		}
 	}
 	// How many objects match is not known.
 	f.Report.Matched, f.State.Policy.Remediation = 0, placementv1.RemediationOff
-	if got := status.Compute(placementv1.PlacementPolicyStatus{}, f).Findings; len(got) > 0 {
+	if got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f).Findings; len(got) > 0 {
 		t.Errorf("an unknown number of matched objects: findings %v", got)
 	}
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status
+package policystatus
 
 import (
 	"fmt"
@@ -25,6 +25,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/status"
 )
 
 // modeReasons are the reasons of conditions of policies that are not enforced.
@@ -65,26 +66,26 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 	var out *metav1.Condition
 	switch progress := fmt.Sprintf("%d of %d placed objects are delivered", r.Delivered, r.Placed); {
 	case f.State.Policy.Mode != placementv1.ModeEnforce:
-		out = isFalse(modeReasons[f.State.Policy.Mode], "a policy that is not enforced delivers nothing")
+		out = status.False(modeReasons[f.State.Policy.Mode], "a policy that is not enforced delivers nothing")
 	case r.FirstFailed != nil:
-		out = isFalse(r.FirstFailed.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed, subject(r.FirstFailed),
+		out = status.False(r.FirstFailed.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed, subject(r.FirstFailed),
 			r.FirstFailed.Failure.Message))
 	case r.FirstRemaining != nil:
-		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are still in clusters that they have to leave, the first is %s: %s; if "+
+		out = status.False(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are still in clusters that they have to leave, the first is %s: %s; if "+
 			"that lasts, see whether the system reaches the cluster, or delete the workload there", progress, r.Remaining, subject(r.FirstRemaining),
 			r.FirstRemaining.Run.Message))
 	case r.FirstSurging != nil:
-		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d stay in clusters that they have to leave, until they run in their new "+
+		out = status.False(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d stay in clusters that they have to leave, until they run in their new "+
 			"clusters and the objects that they contain have left, the first is %s: it stays in %s", progress, r.Surging, subject(r.FirstSurging),
-			firstNames(strings.Split(r.FirstSurging.Kept, ","))))
+			status.FirstNames(strings.Split(r.FirstSurging.Kept, ","))))
 	case r.FirstAbsent != nil:
-		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are not in all of their clusters, the first is %s: %s; if that lasts, "+
+		out = status.False(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are not in all of their clusters, the first is %s: %s; if that lasts, "+
 			"see what keeps the system from bringing it there, or have the policy decide another cluster", progress, r.Absent,
 			subject(r.FirstAbsent), r.FirstAbsent.Run.Message))
 	case r.Delivered < r.Placed || !f.DeliverySettled:
-		out = isFalse(placementv1.ReasonDelivering, progress)
+		out = status.False(placementv1.ReasonDelivering, progress)
 	default:
-		out = isTrue(placementv1.ReasonDelivered, progress)
+		out = status.True(placementv1.ReasonDelivered, progress)
 	}
 	if r.FirstNoted != nil {
 		out.Message += fmt.Sprintf("; %d are delivered without a part of their decision, the first is %s: %s", r.Noted, subject(r.FirstNoted), r.FirstNoted.Note)
@@ -104,14 +105,14 @@ func (f Facts) runningCondition() *metav1.Condition {
 	}
 	switch progress := fmt.Sprintf("%d of %d placed objects run in their clusters", r.Running, r.Reported); {
 	case r.FirstUnknown != nil:
-		return isUnknown(r.FirstUnknown.Run.Reason, r.FirstUnknown.Run.Message)
+		return status.Unknown(r.FirstUnknown.Run.Reason, r.FirstUnknown.Run.Message)
 	case r.FirstNotRunning != nil:
-		return isFalse(placementv1.ReasonNotRunning, fmt.Sprintf("%s; the first that does not is %s: %s", progress, subject(r.FirstNotRunning),
+		return status.False(placementv1.ReasonNotRunning, fmt.Sprintf("%s; the first that does not is %s: %s", progress, subject(r.FirstNotRunning),
 			r.FirstNotRunning.Run.Message))
 	case !f.DeliverySettled:
-		return isFalse(placementv1.ReasonNotRunning, progress+" so far")
+		return status.False(placementv1.ReasonNotRunning, progress+" so far")
 	default:
-		return isTrue(placementv1.ReasonRunning, progress)
+		return status.True(placementv1.ReasonRunning, progress)
 	}
 }
 
@@ -123,21 +124,22 @@ func (s *setter) delivery(old placementv1.PlacementPolicyStatus, f Facts) {
 		return
 	}
 	s.out.Delivery = f.delivered()
-	s.set(placementv1.ConditionDelivered, f.deliveredCondition())
-	s.set(placementv1.ConditionRunning, f.runningCondition())
+	s.Set(placementv1.ConditionDelivered, f.deliveredCondition())
+	s.Set(placementv1.ConditionRunning, f.runningCondition())
 }
 
 // asDelivered returns the condition Compliant: compliant, or a condition that is False because Delivered is. Objects that have their
 // placement may then run in clusters that were not decided, or not in those that were, even if the policy does not decide existing objects.
 func (s *setter) asDelivered(compliant *metav1.Condition, f Facts) *metav1.Condition {
-	delivered := s.find(placementv1.ConditionDelivered)
+	delivered := s.Find(placementv1.ConditionDelivered)
 	if f.State.Policy.Mode != placementv1.ModeEnforce || delivered == nil || delivered.Status != metav1.ConditionFalse {
 		return compliant
 	}
 	if compliant.Status == metav1.ConditionFalse && compliant.Reason != placementv1.ReasonNotDelivered {
 		return compliant
 	}
-	return isFalse(placementv1.ReasonNotDelivered, "workloads may run in clusters that were not decided, or may not run in clusters that were: "+delivered.Message)
+	return status.False(placementv1.ReasonNotDelivered,
+		"workloads may run in clusters that were not decided, or may not run in clusters that were: "+delivered.Message)
 }
 
 // subject returns an object's name for a message, such as "deployments.apps shop/web".

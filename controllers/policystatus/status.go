@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status
+package policystatus
 
 import (
 	"cmp"
@@ -40,6 +40,7 @@ import (
 	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
 )
 
@@ -59,9 +60,9 @@ type Facts struct {
 	Stale error
 	// Pushed is the state of each type that is pushed to the remote engine, with the number of objects there.
 	Pushed  map[schema.GroupVersionResource]Replica
-	PushErr error        // The error with which the remote engine refused a push; nil if there is none.
-	Settled bool         // Whether the remote engine has all data and modules of the policy; false without one.
-	Webhook WebhookState // The state of the policy's rules in the webhook configuration.
+	PushErr error               // The error with which the remote engine refused a push; nil if there is none.
+	Settled bool                // Whether the remote engine has all data and modules of the policy; false without one.
+	Webhook status.WebhookState // The state of the policy's rules in the webhook configuration.
 	// Coverage describes which of the matched types the API server serves; nil if unknown.
 	Coverage *match.Coverage
 	// NoNamespaces reports whether the namespace selector selects no existing namespace.
@@ -79,7 +80,7 @@ type Facts struct {
 	// Waiting has the objects that remediation has to patch and that wait, those that it moved, and those that failed.
 	Waiting remediation.Waiting
 	// Types is the type checker's result for the loaded generation; nil if there is none yet.
-	Types *TypeState
+	Types *status.TypeState
 	// RemediatedBefore is the number of patches and evictions before this process became the leader.
 	RemediatedBefore int64
 	Rollout          *placementv1.RolloutStatus // The next status of the policy's rollout; nil if it has none.
@@ -98,18 +99,16 @@ type Replica struct {
 
 // Limits on texts and lists in a status. They are lower than the schema's limits.
 const (
-	maxConditionMessage = 4096
-	maxPlanMessage      = 512
-	maxDependencyName   = 317
-	maxDependencies     = 64
-	maxNames            = 3
-	maxTransitionField  = 512
-	maxTransitionValue  = 256
-	maxFailureMessage   = 256
-	maxUser             = 512
-	maxDigest           = 64
-	maxFailures         = 100
-	maxMoving           = 100
+	maxPlanMessage     = 512
+	maxDependencyName  = 317
+	maxDependencies    = 64
+	maxTransitionField = 512
+	maxTransitionValue = 256
+	maxFailureMessage  = 256
+	maxUser            = 512
+	maxDigest          = 64
+	maxFailures        = 100
+	maxMoving          = 100
 )
 
 // Compute returns the policy's status for the facts. From the old status it keeps the transition times, and what a new leader does not know
@@ -121,36 +120,36 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 		return old
 	}
 	out := placementv1.PlacementPolicyStatus{Conditions: slices.Clone(old.Conditions)}
-	s := &setter{conditions: conditions{list: &out.Conditions, generation: f.Generation}, out: &out}
+	s := &setter{Conditions: status.Conditions{List: &out.Conditions, Generation: f.Generation}, out: &out}
 	if f.State == nil {
 		out.ObservedGeneration, out.Rollout, out.Delivery = old.ObservedGeneration, old.Rollout, old.Delivery
-		s.set(placementv1.ConditionReady, isUnknown(placementv1.ReasonNotInForce, "the policy is being loaded"))
+		s.Set(placementv1.ConditionReady, status.Unknown(placementv1.ReasonNotInForce, "the policy is being loaded"))
 		return out
 	}
 	// The API server may already have a newer generation, about which nothing is known yet.
-	out.ObservedGeneration, s.generation = f.State.Generation, f.State.Generation
+	out.ObservedGeneration, s.Generation = f.State.Generation, f.State.Generation
 	if !f.State.Broken {
 		out.GenerationInForce, out.ModuleDigest = f.State.Policy.Generation, f.State.ModuleDigest
 	}
 	out.Dependencies = dependencies(f)
 	s.decided(old, f)
-	s.set(placementv1.ConditionCompiled, s.compiled(old, f))
-	s.set(placementv1.ConditionReplicated, f.replicated(old))
-	s.set(placementv1.ConditionEnforced, f.enforced())
+	s.Set(placementv1.ConditionCompiled, s.compiled(old, f))
+	s.Set(placementv1.ConditionReplicated, f.replicated(old))
+	s.Set(placementv1.ConditionEnforced, f.enforced())
 	s.delivery(old, f)
 	s.objects(old, f)
 	out.Rollout = f.Rollout
 	out.WaitsFor = waitsFor(out, f.State.Policy.Name)
-	s.set(placementv1.ConditionRolledOut, rolledOut(out.Rollout, f))
+	s.Set(placementv1.ConditionRolledOut, rolledOut(out.Rollout, f))
 	s.paused(old, f)
-	s.set(placementv1.ConditionReady, s.ready(f))
-	s.set(placementv1.ConditionStalled, s.stalled(f))
+	s.Set(placementv1.ConditionReady, s.ready(f))
+	s.Set(placementv1.ConditionStalled, s.stalled(f))
 	return out
 }
 
 // setter sets the conditions and the other fields of the status of one policy.
 type setter struct {
-	conditions
+	status.Conditions
 	out *placementv1.PlacementPolicyStatus // The status that Compute returns.
 	// impossible reports whether the type checker found a contract rule that can never have a value.
 	impossible bool
@@ -159,7 +158,7 @@ type setter struct {
 // compiles returns the condition Compiled as it is without the findings of the type checker.
 func (f Facts) compiles() *metav1.Condition {
 	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); waits {
-		return isTrue(placementv1.ReasonCompiled, "the policy's text compiles")
+		return status.True(placementv1.ReasonCompiled, "the policy's text compiles")
 	}
 	if f.State.Err == nil {
 		message := "the policy's text compiles"
@@ -169,13 +168,13 @@ func (f Facts) compiles() *metav1.Condition {
 		if len(f.State.Warnings) > 0 {
 			message += "; " + strings.Join(f.State.Warnings, "; ")
 		}
-		return isTrue(placementv1.ReasonCompiled, message)
+		return status.True(placementv1.ReasonCompiled, message)
 	}
 	reason, consequence := placementv1.ReasonLastGoodInForce, fmt.Sprintf("generation %d stays in force", f.State.Policy.Generation)
 	if f.State.Broken {
 		reason, consequence = placementv1.ReasonCompileFailed, "a request for what the policy matches is "+undecided(f.State.Policy.FailurePolicy)
 	}
-	return isFalse(reason, consequence+": "+f.State.Err.Error())
+	return status.False(reason, consequence+": "+f.State.Err.Error())
 }
 
 // undecided returns what happens to requests that a policy with a failurePolicy can't decide: "denied" or "admitted without the
@@ -191,9 +190,9 @@ func undecided(p placementv1.FailurePolicy) string {
 func (f Facts) unmatched() *metav1.Condition {
 	switch c := f.Coverage; {
 	case c != nil && c.Impossible != "":
-		return isFalse(placementv1.ReasonNothingMatched, "the policy can't match anything: "+c.Impossible)
+		return status.False(placementv1.ReasonNothingMatched, "the policy can't match anything: "+c.Impossible)
 	case c != nil && !c.Covered:
-		return isFalse(placementv1.ReasonNotServed, "nothing is matched until the API server serves a type of spec.match: "+strings.Join(c.Unserved, "; "))
+		return status.False(placementv1.ReasonNotServed, "nothing is matched until the API server serves a type of spec.match: "+strings.Join(c.Unserved, "; "))
 	default:
 		return nil
 	}
@@ -217,16 +216,16 @@ func (f Facts) partly() (reason, message string) {
 // stalled returns the condition Stalled of a policy whose author has to correct it; nil for others.
 func (s *setter) stalled(f Facts) *metav1.Condition {
 	_, waits := errors.AsType[*policy.NotServedError](f.State.Err)
-	enforced := s.find(placementv1.ConditionEnforced)
+	enforced := s.Find(placementv1.ConditionEnforced)
 	switch {
 	case enforced.Reason == placementv1.ReasonNothingMatched:
-		return isTrue(enforced.Reason, "the policy's author has to correct the policy; see the Enforced condition")
+		return status.True(enforced.Reason, "the policy's author has to correct the policy; see the Enforced condition")
 	case f.State.Err != nil && !waits:
-		return isTrue(placementv1.ReasonInvalidPolicy, "the policy's author has to correct the policy; see the Compiled condition")
+		return status.True(placementv1.ReasonInvalidPolicy, "the policy's author has to correct the policy; see the Compiled condition")
 	case enforced.Reason == placementv1.ReasonWebhookRejected:
-		return isTrue(enforced.Reason, "the policy's author has to correct the policy; see the Enforced condition")
+		return status.True(enforced.Reason, "the policy's author has to correct the policy; see the Enforced condition")
 	case f.State.DecidesNothing:
-		return isTrue(placementv1.ReasonNothingDecided, "the policy's author has to correct the policy; see the Ready condition")
+		return status.True(placementv1.ReasonNothingDecided, "the policy's author has to correct the policy; see the Ready condition")
 	default:
 		return nil
 	}
@@ -235,7 +234,7 @@ func (s *setter) stalled(f Facts) *metav1.Condition {
 // replicated returns the condition Replicated. For a policy with a remote engine, it is also False while the engine does not decide.
 func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Condition {
 	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); f.State.Binding == nil && !waits {
-		return isUnknown(placementv1.ReasonCompileFailed, "the policy does not compile, so what it reads is not known")
+		return status.Unknown(placementv1.ReasonCompileFailed, "the policy does not compile, so what it reads is not known")
 	}
 	data := f.data()
 	complete := data.Status == metav1.ConditionTrue
@@ -255,47 +254,47 @@ func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Conditi
 // data returns the condition Replicated as far as it concerns data: what the policy reads, or what Berth pushes to its remote engine.
 func (f Facts) data() *metav1.Condition {
 	if waits, ok := errors.AsType[*policy.NotServedError](f.State.Err); ok {
-		return isFalse(placementv1.ReasonNotServed, fmt.Sprintf("the API server does not serve %s%s; %s until the type is %s or the policy corrected",
+		return status.False(placementv1.ReasonNotServed, fmt.Sprintf("the API server does not serve %s%s; %s until the type is %s or the policy corrected",
 			f.names(waits.Missing), f.unresponsive(), f.meanwhile(), f.available()))
 	}
 	if missing := f.State.Binding.Missing; len(missing) > 0 {
-		return isFalse(placementv1.ReasonNotServed,
+		return status.False(placementv1.ReasonNotServed,
 			fmt.Sprintf("the API server does not serve %s%s; what the policy matches is not decided until the type is %s", f.names(missing),
 				f.unresponsive(), f.available()))
 	}
 	reads, remote := f.reads(), f.State.Binding.Remote
 	switch {
 	case remote != nil && !remote.NeedsPush():
-		return isTrue(placementv1.ReasonNoDataRead, "Berth pushes no data to the remote engine: spec.remote.replicate and spec.remote.modules are empty")
+		return status.True(placementv1.ReasonNoDataRead, "Berth pushes no data to the remote engine: spec.remote.replicate and spec.remote.modules are empty")
 	case remote == nil && len(reads) == 0:
-		return isTrue(placementv1.ReasonNoDataRead, "the policy reads no cluster data")
+		return status.True(placementv1.ReasonNoDataRead, "the policy reads no cluster data")
 	}
 	var waiting []string
 	for _, r := range reads {
 		if err := r.Err; err != nil && !r.Synced {
-			return isFalse(reasonOf(err), explain(r.resource.GroupResource(), err))
+			return status.False(status.ReasonOf(err), status.Explain(r.resource.GroupResource(), err))
 		}
 		if !r.Synced {
 			waiting = append(waiting, r.resource.GroupResource().String())
 		}
 	}
 	if f.PushErr != nil {
-		return isFalse(placementv1.ReasonPushFailed, "the engine refuses what Berth pushes: "+f.PushErr.Error())
+		return status.False(placementv1.ReasonPushFailed, "the engine refuses what Berth pushes: "+f.PushErr.Error())
 	}
 	if remote != nil && len(waiting) == 0 && !f.Settled {
 		waiting = []string{"the engine to receive everything that Berth pushes"}
 	}
 	if len(waiting) > 0 {
-		return isFalse(placementv1.ReasonReplicating, "waiting for "+strings.Join(waiting, ", "))
+		return status.False(placementv1.ReasonReplicating, "waiting for "+strings.Join(waiting, ", "))
 	}
 	if f.Stale != nil {
-		return isFalse(placementv1.ReasonStale, f.Stale.Error())
+		return status.False(placementv1.ReasonStale, f.Stale.Error())
 	}
 	message := "everything that the policy reads is replicated"
 	if remote != nil {
 		message = "the engine has everything that Berth pushes"
 	}
-	return isTrue(placementv1.ReasonReplicated, message)
+	return status.True(placementv1.ReasonReplicated, message)
 }
 
 // meanwhile says what decides while the newest version reads a type that is not served, for completing a message with "until".
@@ -342,45 +341,18 @@ func (f Facts) names(missing []analysis.Read) string {
 	return strings.Join(texts, ", ")
 }
 
-// reasonOf returns the reason of a condition for an error in reading a type.
-func reasonOf(err error) string {
-	switch {
-	case apierrors.IsForbidden(err):
-		return placementv1.ReasonForbidden
-	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
-		return placementv1.ReasonNotServed
-	default:
-		return placementv1.ReasonWatchFailed
-	}
-}
-
-// explain describes an error in reading a type. If permissions are missing, it names the rule to grant.
-func explain(r schema.GroupResource, err error) string {
-	if apierrors.IsForbidden(err) {
-		return grant("read", r, "get, list, watch", err)
-	}
-	return fmt.Sprintf("reading %s: %v", r, err)
-}
-
-// grant returns a message that Berth lacks permissions for a type, with the rule to grant.
-func grant(what string, r schema.GroupResource, verbs string, err error) string {
-	return fmt.Sprintf("Berth may not %s %s: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true with the rule "+
-		"{apiGroups: [%q], resources: [%q], verbs: [%s]} (%v)",
-		what, r, r.Group, r.Resource, verbs, err)
-}
-
 // targets returns the reason and the message of the condition Compliant for an error in reading the objects that a policy matches. If a
 // permission is missing, the message has the rule to grant.
 func targets(err error) (reason, message string) {
 	var refusal apierrors.APIStatus
 	if !apierrors.IsForbidden(err) {
-		return reasonOf(err), err.Error()
+		return status.ReasonOf(err), err.Error()
 	}
 	if !errors.As(err, &refusal) || refusal.Status().Details == nil {
 		return placementv1.ReasonForbiddenTargets, err.Error()
 	}
 	r := schema.GroupResource{Group: refusal.Status().Details.Group, Resource: refusal.Status().Details.Kind}
-	return placementv1.ReasonForbiddenTargets, grant("remediate", r, "get, list, watch, patch", err)
+	return placementv1.ReasonForbiddenTargets, status.Grant("remediate", r, "get, list, watch, patch", err)
 }
 
 // read is a type that a policy or its predicates read, or that is pushed to its remote engine.
@@ -441,21 +413,21 @@ func (f Facts) enforced() *metav1.Condition {
 	case unmatched != nil:
 		return unmatched
 	case f.Webhook.Generation != f.State.Policy.Generation:
-		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not include the policy's match yet")
+		return status.False(placementv1.ReasonWebhookPending, "the webhook configuration does not include the policy's match yet")
 	case f.Webhook.Rejected != "":
-		return isFalse(placementv1.ReasonWebhookRejected, "the API server refused the webhook for the policy's match: "+f.Webhook.Rejected)
+		return status.False(placementv1.ReasonWebhookRejected, "the API server refused the webhook for the policy's match: "+f.Webhook.Rejected)
 	}
 	reason, limits := f.limits()
 	besides := func(message string) string { return strings.Join(append([]string{message}, limits...), "; ") }
 	switch {
 	case mode == placementv1.ModeWarn:
-		return isFalse(placementv1.ReasonWarnMode, besides("the policy warns, and changes and denies nothing"))
+		return status.False(placementv1.ReasonWarnMode, besides("the policy warns, and changes and denies nothing"))
 	case mode == placementv1.ModeDryRun:
-		return isFalse(placementv1.ReasonDryRunMode, besides("the policy changes and denies nothing; status counts what it would change and deny"))
+		return status.False(placementv1.ReasonDryRunMode, besides("the policy changes and denies nothing; status counts what it would change and deny"))
 	case reason != placementv1.ReasonEnforced:
-		return isTrue(reason, strings.Join(limits, "; "))
+		return status.True(reason, strings.Join(limits, "; "))
 	default:
-		return isTrue(reason, "the API server sends Berth the requests that the policy matches")
+		return status.True(reason, "the API server sends Berth the requests that the policy matches")
 	}
 }
 
@@ -469,7 +441,7 @@ func (f Facts) limits() (reason string, out []string) {
 	if len(f.Report.Conflicts) > 0 {
 		reason = placementv1.ReasonConflict
 		out = append(out, fmt.Sprintf("other PlacementPolicies set keys of the same objects to other values (%s); the higher spec.priority wins, "+
-			"and among equals the name that sorts first", firstNames(f.Report.Conflicts)))
+			"and among equals the name that sorts first", status.FirstNames(f.Report.Conflicts)))
 	}
 	return reason, out
 }
@@ -487,20 +459,20 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 		if s.out.Failures = old.Failures; !f.Resuming {
 			s.out.Failures = failures(f.Waiting)
 		}
-		s.set(placementv1.ConditionCompliant, s.asDelivered(s.compliant(f), f))
+		s.Set(placementv1.ConditionCompliant, s.asDelivered(s.compliant(f), f))
 		return
 	}
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
 	s.out.Violations, s.out.WouldDeny, s.out.WouldMove, s.out.Undecided = old.Violations, old.WouldDeny, old.WouldMove, old.Undecided
 	s.out.Conflicted, s.out.ViolationSample = old.Conflicted, old.ViolationSample
 	s.out.Waiting, s.out.Plan, s.out.Failures, s.out.UsedApproval = old.Waiting, old.Plan, old.Failures, old.UsedApproval
-	known := s.find(placementv1.ConditionCompliant)
+	known := s.Find(placementv1.ConditionCompliant)
 	compliant := known
 	if known == nil {
-		compliant = isUnknown(placementv1.ReasonEvaluating, "existing objects are being decided")
+		compliant = status.Unknown(placementv1.ReasonEvaluating, "existing objects are being decided")
 	}
 	if next := s.asDelivered(compliant, f); next != known {
-		s.set(placementv1.ConditionCompliant, next)
+		s.Set(placementv1.ConditionCompliant, next)
 	}
 }
 
@@ -624,10 +596,10 @@ func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
 			f.State.Policy.Name, placementv1.ApproveAnnotation)
 	}
 	if approval != nil && !approval.Known && approval.Digest != plan.Digest && (approval.At.IsZero() || !approval.At.Before(plan.StartTime.Time)) {
-		return isTrue(placementv1.ReasonUnknownPlan, fmt.Sprintf("the annotation %s approves plan %s, but the plan that moves %s is %s; %s",
+		return status.True(placementv1.ReasonUnknownPlan, fmt.Sprintf("the annotation %s approves plan %s, but the plan that moves %s is %s; %s",
 			placementv1.ApproveAnnotation, printable.Truncate(approval.Digest, maxDigest), moves, plan.Digest, approve))
 	}
-	return isTrue(placementv1.ReasonWaitingForApproval, fmt.Sprintf("plan %s moves %s; %s", plan.Digest, moves, approve))
+	return status.True(placementv1.ReasonWaitingForApproval, fmt.Sprintf("plan %s moves %s; %s", plan.Digest, moves, approve))
 }
 
 // CarriedOut returns in moves how many objects a plan moves, and in done how many of them no longer have to be moved. Both are 0 if there
@@ -777,29 +749,29 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 	r := f.Report
 	switch {
 	case !f.State.Policy.RemediatesExisting():
-		return isUnknown(placementv1.ReasonRemediationOff, "existing objects are not looked at: remediation.mode is "+string(f.State.Policy.Remediation))
+		return status.Unknown(placementv1.ReasonRemediationOff, "existing objects are not looked at: remediation.mode is "+string(f.State.Policy.Remediation))
 	case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
 		reason, message := targets(f.MatchedWatches.Err)
-		return isUnknown(reason, message)
+		return status.Unknown(reason, message)
 	case !f.MatchedWatches.Synced:
-		return isUnknown(placementv1.ReasonEvaluating, "existing objects are being read")
+		return status.Unknown(placementv1.ReasonEvaluating, "existing objects are being read")
 	case len(r.Unsettled) > 0:
-		return isFalse(placementv1.ReasonNotSettling, "the decision keeps changing after Berth's patch, so Berth does not patch these objects for "+
-			"a while: "+firstNames(r.Unsettled))
+		return status.False(placementv1.ReasonNotSettling, "the decision keeps changing after Berth's patch, so Berth does not patch these objects for "+
+			"a while: "+status.FirstNames(r.Unsettled))
 	case r.Failed > 0:
-		return isFalse(placementv1.ReasonEvaluationFailed, fmt.Sprintf("%d objects can't be decided, such as %s", r.Failed, r.FailedMessage))
+		return status.False(placementv1.ReasonEvaluationFailed, fmt.Sprintf("%d objects can't be decided, such as %s", r.Failed, r.FailedMessage))
 	case len(r.Contested) > 0:
-		return isFalse(placementv1.ReasonContested, "other clients change objects back after each patch, so Berth does not patch these for a "+
-			"while: "+firstNames(r.Contested))
+		return status.False(placementv1.ReasonContested, "other clients change objects back after each patch, so Berth does not patch these for a "+
+			"while: "+status.FirstNames(r.Contested))
 	case r.Violations > 0 && r.Unauthorized:
-		return isFalse(placementv1.ReasonForbiddenTargets, fmt.Sprintf("%d of %d objects differ from what the policy decides%s; grant the "+
+		return status.False(placementv1.ReasonForbiddenTargets, fmt.Sprintf("%d of %d objects differ from what the policy decides%s; grant the "+
 			"permission by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true",
 			r.Violations, r.Matched, obstacleText(r.Obstacle)))
 	case r.Violations > 0:
-		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations,
+		return status.False(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations,
 			r.Matched, f.waitingText(WaitingFor(*s.out, placementv1.WaitingForApproval))+obstacleText(r.Obstacle)))
 	default:
-		return isTrue(placementv1.ReasonCompliant, "every existing object is as the policy decides")
+		return status.True(placementv1.ReasonCompliant, "every existing object is as the policy decides")
 	}
 }
 
@@ -826,16 +798,16 @@ func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 	}
 	switch {
 	case pause.Everywhere():
-		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonBlastRadius, joined(harm, failed, approval)))
+		s.Set(placementv1.ConditionPaused, status.True(placementv1.ReasonBlastRadius, joined(harm, failed, approval)))
 	case f.Waiting.Paused():
-		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonTooManyFailures, joined(failed, harm, approval)))
+		s.Set(placementv1.ConditionPaused, status.True(placementv1.ReasonTooManyFailures, joined(failed, harm, approval)))
 	case unapproved != nil:
 		// An Event has this message, so it names no objects.
-		s.set(placementv1.ConditionPaused, isTrue(unapproved.Reason, joined(approval, harmNote, f.Waiting.PauseMessage(name, false))))
+		s.Set(placementv1.ConditionPaused, status.True(unapproved.Reason, joined(approval, harmNote, f.Waiting.PauseMessage(name, false))))
 	case harm != "" || failed != "":
-		s.set(placementv1.ConditionPaused, isFalse(placementv1.ReasonNamespacesPaused, joined(harm, failed)))
+		s.Set(placementv1.ConditionPaused, status.False(placementv1.ReasonNamespacesPaused, joined(harm, failed)))
 	default:
-		s.set(placementv1.ConditionPaused, nil)
+		s.Set(placementv1.ConditionPaused, nil)
 	}
 }
 
@@ -856,28 +828,20 @@ func (f Facts) PausedNamespaces() int {
 	return len(in.Join(in))
 }
 
-// firstNames lists the first maxNames names for a message, such as "a, b, c and 4 more".
-func firstNames(names []string) string {
-	if len(names) <= maxNames {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
-}
-
 // ready returns the condition Ready. It takes the message of the first condition that keeps the policy from deciding, if there is one, and
 // is also False if the policy has no effect or objects can't be decided.
 func (s *setter) ready(f Facts) *metav1.Condition {
-	compiled := s.find(placementv1.ConditionCompiled)
-	for _, c := range []*metav1.Condition{compiled, f.unmatched(), s.find(placementv1.ConditionReplicated), s.find(placementv1.ConditionEnforced)} {
+	compiled := s.Find(placementv1.ConditionCompiled)
+	for _, c := range []*metav1.Condition{compiled, f.unmatched(), s.Find(placementv1.ConditionReplicated), s.Find(placementv1.ConditionEnforced)} {
 		if c != nil && c.Status != metav1.ConditionTrue && c.Reason != placementv1.ReasonWarnMode && c.Reason != placementv1.ReasonDryRunMode {
-			return isFalse(c.Reason, c.Message)
+			return status.False(c.Reason, c.Message)
 		}
 	}
 	if s.impossible {
-		return isFalse(compiled.Reason, compiled.Message)
+		return status.False(compiled.Reason, compiled.Message)
 	}
 	if f.State.DecidesNothing {
-		return isFalse(placementv1.ReasonNothingDecided, nothingDecided)
+		return status.False(placementv1.ReasonNothingDecided, nothingDecided)
 	}
 	if n := s.out.Undecided; n != nil && *n > 0 {
 		message := fmt.Sprintf("%d objects could not be decided, and are being decided again", *n)
@@ -885,22 +849,22 @@ func (s *setter) ready(f Facts) *metav1.Condition {
 			message = fmt.Sprintf("%d of %d objects can't be decided, such as %s; a request for such an object is %s",
 				*n, f.Report.Matched, f.Report.FailedMessage, undecided(f.State.Policy.FailurePolicy))
 		}
-		return isFalse(placementv1.ReasonObjectsUndecided, message)
+		return status.False(placementv1.ReasonObjectsUndecided, message)
 	}
 	message := fmt.Sprintf("generation %d decides what the policy matches", f.State.Policy.Generation)
-	if c := s.find(placementv1.ConditionRolledOut); c != nil && c.Status != metav1.ConditionTrue {
+	if c := s.Find(placementv1.ConditionRolledOut); c != nil && c.Status != metav1.ConditionTrue {
 		message = c.Message
 	}
-	return isTrue(placementv1.ReasonInForce, joined(append([]string{message}, s.remarks(f)...)...))
+	return status.True(placementv1.ReasonInForce, joined(append([]string{message}, s.remarks(f)...)...))
 }
 
 // remarks returns messages about what users should correct although the policy is ready. They name no objects, since they get into Events.
 func (s *setter) remarks(f Facts) []string {
 	var out []string
-	if s.find(placementv1.ConditionCompiled).Reason == placementv1.ReasonTypeErrors {
+	if s.Find(placementv1.ConditionCompiled).Reason == placementv1.ReasonTypeErrors {
 		out = append(out, "see the Compiled condition: the policy has probable mistakes")
 	}
-	if s.find(placementv1.ConditionReplicated).Reason == placementv1.ReasonAmbiguousClusters {
+	if s.Find(placementv1.ConditionReplicated).Reason == placementv1.ReasonAmbiguousClusters {
 		out = append(out, "see the Replicated condition: several clusters have one name")
 	}
 	if _, partly := f.partly(); partly != "" {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status_test
+package policystatus_test
 
 import (
 	"strings"
@@ -26,9 +26,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/events"
-	"github.com/berth-dev/berth/internal/status"
 )
 
 func TestKeptClustersAreAbridged(t *testing.T) {
@@ -37,7 +37,7 @@ func TestKeptClustersAreAbridged(t *testing.T) {
 	facts := sound()
 	facts.State.Policy.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
 	facts.Delivery, facts.DeliverySettled = account.Report("p"), true
-	got := meta.FindStatusCondition(status.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionDelivered)
+	got := meta.FindStatusCondition(policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionDelivered)
 	if want := "it stays in a, b, c and 2 more"; got == nil || !strings.HasSuffix(got.Message, want) {
 		t.Errorf("Delivered is %v, want a message that ends with %q", got, want)
 	}
@@ -100,7 +100,7 @@ func TestRunning(t *testing.T) {
 			facts := sound()
 			facts.State.Policy.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
 			facts.Delivery, facts.DeliverySettled = account.Report("p"), !test.unsettled
-			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 			var running metav1.Condition
 			if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionRunning); c != nil {
 				running = metav1.Condition{Status: c.Status, Reason: c.Reason, Message: c.Message}
@@ -150,7 +150,7 @@ func TestPartOfADecision(t *testing.T) {
 			record("b", test.second)
 			facts := sound()
 			facts.Delivery, facts.DeliverySettled = account.Report("p"), true
-			got := meta.FindStatusCondition(status.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionDelivered)
+			got := meta.FindStatusCondition(policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionDelivered)
 			if got == nil {
 				t.Fatal("there is no condition Delivered")
 			}
@@ -231,7 +231,7 @@ func TestDelivered(t *testing.T) {
 				facts.State.Policy.Mode = test.mode
 			}
 			facts.Delivery, facts.DeliverySettled = account.Report("p"), !test.unsettled
-			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 			if name == "a long message" {
 				if message := meta.FindStatusCondition(got.Conditions, placementv1.ConditionDelivered).Message; len(message) > 4096 || !strings.Contains(message, ": xxx") {
 					t.Errorf("the message of the failure has %d bytes", len(message))
@@ -263,7 +263,7 @@ func TestCompliantAsDelivered(t *testing.T) {
 	failed := delivery.Result{Failure: &delivery.Failure{Reason: placementv1.ReasonForeignObject, Message: "written by rival; delete it"}}
 	for name, test := range map[string]struct {
 		result        delivery.Result
-		change        func(*status.Facts)
+		change        func(*policystatus.Facts)
 		before        string
 		want, message string
 	}{
@@ -281,14 +281,14 @@ func TestCompliantAsDelivered(t *testing.T) {
 		"in a cluster that it keeps": {result: delivery.Result{Kept: "b"}, want: notDelivered, message: text + "; 1 stay in clusters that they have to leave, until they run in their new clusters and the objects that they contain have left, the first is deployments.apps shop/web: it stays in b"},
 		"failed":                     {result: failed, want: notDelivered, message: text + "; 1 failed, the first is deployments.apps shop/web: written by rival; delete it"},
 		"pending":                    {result: delivery.Result{Pending: true}, want: notDelivered, message: text},
-		"not enforced":               {result: remains, change: func(f *status.Facts) { f.State.Policy.Mode = placementv1.ModeDryRun }, want: compliant},
-		"remediation is off":         {result: remains, change: func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff }, want: notDelivered},
-		"remediation is off, and it is delivered": {change: func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff }, want: "Unknown RemediationOff"},
-		"the objects can't be read":               {result: remains, change: func(f *status.Facts) { f.MatchedWatches.Synced = false }, want: notDelivered},
-		"others differ":                           {result: remains, change: func(f *status.Facts) { f.Report.Violations = 1 }, want: "False Violations", message: "1 of 5 objects differ from what the policy decides"},
-		"the objects are being decided":           {result: remains, change: func(f *status.Facts) { f.Report.Assessing = true }, before: compliant, want: notDelivered},
-		"others differed before they are decided": {result: remains, change: func(f *status.Facts) { f.Report.Assessing = true }, before: "False Violations", want: "False Violations"},
-		"the first decisions":                     {result: remains, change: func(f *status.Facts) { f.Report.Assessing = true }, want: notDelivered},
+		"not enforced":               {result: remains, change: func(f *policystatus.Facts) { f.State.Policy.Mode = placementv1.ModeDryRun }, want: compliant},
+		"remediation is off":         {result: remains, change: func(f *policystatus.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff }, want: notDelivered},
+		"remediation is off, and it is delivered": {change: func(f *policystatus.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff }, want: "Unknown RemediationOff"},
+		"the objects can't be read":               {result: remains, change: func(f *policystatus.Facts) { f.MatchedWatches.Synced = false }, want: notDelivered},
+		"others differ":                           {result: remains, change: func(f *policystatus.Facts) { f.Report.Violations = 1 }, want: "False Violations", message: "1 of 5 objects differ from what the policy decides"},
+		"the objects are being decided":           {result: remains, change: func(f *policystatus.Facts) { f.Report.Assessing = true }, before: compliant, want: notDelivered},
+		"others differed before they are decided": {result: remains, change: func(f *policystatus.Facts) { f.Report.Assessing = true }, before: "False Violations", want: "False Violations"},
+		"the first decisions":                     {result: remains, change: func(f *policystatus.Facts) { f.Report.Assessing = true }, want: notDelivered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			account := delivery.NewAccount()
@@ -303,13 +303,13 @@ func TestCompliantAsDelivered(t *testing.T) {
 			if is, reason, kept := strings.Cut(test.before, " "); kept {
 				old.Conditions = []metav1.Condition{{Type: placementv1.ConditionCompliant, Status: metav1.ConditionStatus(is), Reason: reason}}
 			}
-			got := status.Compute(old, facts)
+			got := policystatus.Compute(old, facts)
 			is := meta.FindStatusCondition(got.Conditions, placementv1.ConditionCompliant)
 			if now := string(is.Status) + " " + is.Reason; now != test.want || test.message != "" && is.Message != test.message {
 				t.Errorf("Compliant is %s: %s, want %s: %s", now, is.Message, test.want, test.message)
 			}
 			// Nothing is written while nothing changes.
-			if diff := cmp.Diff(got, status.Compute(got, facts)); diff != "" {
+			if diff := cmp.Diff(got, policystatus.Compute(got, facts)); diff != "" {
 				t.Errorf("the same facts again (-before +now):\n%s", diff)
 			}
 		})
@@ -323,9 +323,9 @@ func TestCompliantIsKeptWithDelivered(t *testing.T) {
 	account := delivery.NewAccount()
 	account.Record(delivery.Key{Name: "a"}, []string{"p"}, delivery.Result{Kept: "b"})
 	facts.Delivery, facts.DeliverySettled = account.Report("p"), true
-	before := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	before := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	facts.Delivery, facts.DeliverySettled = delivery.Report{}, false
-	if diff := cmp.Diff(before, status.Compute(before, facts)); diff != "" {
+	if diff := cmp.Diff(before, policystatus.Compute(before, facts)); diff != "" {
 		t.Errorf("a new leader (-before +now):\n%s", diff)
 	}
 }
@@ -339,12 +339,12 @@ func TestNotificationsOfDelivery(t *testing.T) {
 		}
 	}
 	foreign := of(placementv1.ReasonForeignObject, "web", "written by rival")
-	told := func(reason string) []status.Notification {
-		return []status.Notification{{Kind: events.DeliveryFailed, Message: reason + ": 1 of 3 placed objects are delivered; the condition Delivered has the first that failed, and why"}}
+	told := func(reason string) []policystatus.Notification {
+		return []policystatus.Notification{{Kind: events.DeliveryFailed, Message: reason + ": 1 of 3 placed objects are delivered; the condition Delivered has the first that failed, and why"}}
 	}
 	for name, tc := range map[string]struct {
 		before, after placementv1.PlacementPolicyStatus
-		want          []status.Notification
+		want          []policystatus.Notification
 	}{
 		"the first failure": {placementv1.PlacementPolicyStatus{}, foreign, told(placementv1.ReasonForeignObject)},
 		"a failure later":   {of(placementv1.ReasonDelivering, "", ""), foreign, told(placementv1.ReasonForeignObject)},
@@ -354,7 +354,7 @@ func TestNotificationsOfDelivery(t *testing.T) {
 		"no failure":        {foreign, of(placementv1.ReasonDelivering, "", ""), nil},
 		"no delivery":       {foreign, placementv1.PlacementPolicyStatus{}, nil},
 	} {
-		if diff := cmp.Diff(tc.want, status.Notifications(tc.before, tc.after)); diff != "" {
+		if diff := cmp.Diff(tc.want, policystatus.Notifications(tc.before, tc.after)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

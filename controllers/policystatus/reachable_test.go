@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status_test
+package policystatus_test
 
 import (
 	"errors"
@@ -29,12 +29,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/replication"
-	"github.com/berth-dev/berth/internal/status"
 )
 
 const opa = "https://opa.example:8181"
@@ -46,7 +46,7 @@ func failing(fault engine.Fault, err string) placement.RemoteHealth {
 }
 
 // elsewhere returns the facts of a policy with a remote engine and without problems.
-func elsewhere() status.Facts {
+func elsewhere() policystatus.Facts {
 	f := sound()
 	document, err := url.Parse(opa + "/v1/data/placement")
 	if err != nil {
@@ -60,7 +60,7 @@ func elsewhere() status.Facts {
 }
 
 // supplied adds modules, and types that are pushed to the engine, to the policy.
-func supplied(f *status.Facts, types replicas) {
+func supplied(f *policystatus.Facts, types replicas) {
 	f.State.Binding.Remote.Modules = []policy.RemoteModule{{ID: "m"}}
 	for r := range types {
 		f.State.Binding.PushedTypes = append(f.State.Binding.PushedTypes, r)
@@ -69,14 +69,14 @@ func supplied(f *status.Facts, types replicas) {
 }
 
 func TestComputeRemote(t *testing.T) {
-	health := func(h placement.RemoteHealth) func(*status.Facts) {
-		return func(f *status.Facts) { f.Health = &h }
+	health := func(h placement.RemoteHealth) func(*policystatus.Facts) {
+		return func(f *policystatus.Facts) { f.Health = &h }
 	}
 	open := failing(engine.FaultTimeout, "no answer within 1s")
 	open.BreakerOpen = true
 	refused := failing(engine.FaultUnauthorized, "status 401 Unauthorized")
 	tests := map[string]struct {
-		change func(*status.Facts)
+		change func(*policystatus.Facts)
 		// want and message are as in TestCompute.
 		want    map[string]string
 		message map[string]string
@@ -85,7 +85,7 @@ func TestComputeRemote(t *testing.T) {
 			"Compiled": "the policy's decisions come from https://opa.example:8181/v1/data/placement", "Replicated": "the engine https://opa.example:8181 answers; Berth pushes no data to the remote engine: spec.remote.replicate and spec.remote.modules are empty",
 		}},
 		"Warnings": {
-			change:  func(f *status.Facts) { f.State.Warnings = []string{"the modules do not compile"} },
+			change:  func(f *policystatus.Facts) { f.State.Warnings = []string{"the modules do not compile"} },
 			message: map[string]string{"Compiled": "/v1/data/placement; the modules do not compile"},
 		},
 		"NotAsked": {
@@ -107,7 +107,7 @@ func TestComputeRemote(t *testing.T) {
 			message: map[string]string{"Ready": "since 2026-11-21T06:00:00Z, the engine refuses Berth's token or certificate; a request for what the policy matches is denied: engine https://opa.example:8181: status 401"},
 		},
 		"UnauthorizedAndIgnored": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				health(refused)(f)
 				f.State.Policy.FailurePolicy = placementv1.FailurePolicyIgnore
 			},
@@ -130,7 +130,7 @@ func TestComputeRemote(t *testing.T) {
 			message: map[string]string{"Replicated": "the engine lost what Berth pushed; a request for what the policy matches is denied: engine https://opa.example:8181: it does not have everything yet that Berth pushes for the policy: nodes"},
 		},
 		"LoadingAgain": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				health(failing(engine.FaultIncomplete, "it does not have everything yet that Berth pushes for the policy: nodes"))(f)
 				supplied(f, replicas{nodes: {Synced: true}})
 				f.Settled = false
@@ -139,7 +139,7 @@ func TestComputeRemote(t *testing.T) {
 			message: map[string]string{"Replicated": "waiting for the engine to receive everything that Berth pushes"},
 		},
 		"Ambiguous": {
-			change:  func(f *status.Facts) { f.Ambiguous = []replication.Ambiguity{{Cluster: "prod"}} },
+			change:  func(f *policystatus.Facts) { f.Ambiguous = []replication.Ambiguity{{Cluster: "prod"}} },
 			want:    map[string]string{"Replicated": "True AmbiguousClusters"},
 			message: map[string]string{"Replicated": "cluster prod is ambiguous"},
 		},
@@ -149,7 +149,7 @@ func TestComputeRemote(t *testing.T) {
 			message: map[string]string{"Replicated": "the engine returns no decision for this policy; a request for what the policy matches is denied: "},
 		},
 		"NeverAnswered": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				h := failing(engine.FaultNetwork, "connection refused")
 				h.Queried = false
 				health(h)(f)
@@ -157,22 +157,22 @@ func TestComputeRemote(t *testing.T) {
 			want: map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
 		},
 		"Supplied": {
-			change:  func(f *status.Facts) { supplied(f, replicas{nodes: {Synced: true}}) },
+			change:  func(f *policystatus.Facts) { supplied(f, replicas{nodes: {Synced: true}}) },
 			want:    map[string]string{"Replicated": "True Replicated"},
 			message: map[string]string{"Replicated": "the engine https://opa.example:8181 answers; the engine has everything that Berth pushes"},
 		},
 		"Loading": {
-			change:  func(f *status.Facts) { supplied(f, replicas{nodes: {}}); f.Settled = false },
+			change:  func(f *policystatus.Facts) { supplied(f, replicas{nodes: {}}); f.Settled = false },
 			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
 			message: map[string]string{"Replicated": "waiting for nodes"},
 		},
 		"ModulesOnTheWay": {
-			change:  func(f *status.Facts) { supplied(f, nil); f.Settled = false },
+			change:  func(f *policystatus.Facts) { supplied(f, nil); f.Settled = false },
 			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
 			message: map[string]string{"Replicated": "waiting for the engine to receive everything that Berth pushes"},
 		},
 		"PushFailed": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				supplied(f, replicas{nodes: {}})
 				f.PushErr = errors.New("PUT /v1/policies/x: status 400: rego_parse_error")
 			},
@@ -180,7 +180,7 @@ func TestComputeRemote(t *testing.T) {
 			message: map[string]string{"Replicated": "the engine refuses what Berth pushes: PUT /v1/policies/x: status 400: rego_parse_error"},
 		},
 		"MayNotReadWhatIsToBePushed": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				supplied(f, replicas{profiles: {Err: forbidden()}})
 				f.PushErr = errors.New("nothing to push")
 			},
@@ -188,12 +188,12 @@ func TestComputeRemote(t *testing.T) {
 			message: map[string]string{"Replicated": `resources: ["clusterprofiles"], verbs: [get, list, watch]`},
 		},
 		"NotServed": {
-			change:  func(f *status.Facts) { f.State.Binding.Missing = []analysis.Read{{Plural: "carts"}} },
+			change:  func(f *policystatus.Facts) { f.State.Binding.Missing = []analysis.Read{{Plural: "carts"}} },
 			want:    map[string]string{"Ready": "False NotServed", "Replicated": "False NotServed"},
 			message: map[string]string{"Replicated": "data.kubernetes.carts"},
 		},
 		"DownAndNotSupplied": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				supplied(f, replicas{nodes: {}})
 				f.PushErr = errors.New("connection refused")
 				health(failing(engine.FaultNetwork, "connection refused"))(f)
@@ -202,7 +202,7 @@ func TestComputeRemote(t *testing.T) {
 			message: map[string]string{"Replicated": "the engine refuses what Berth pushes; since 2026-11-21T06:00:00Z, the engine gives no answer"},
 		},
 		"DownAndMayNotRead": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				supplied(f, replicas{profiles: {Err: forbidden()}})
 				health(failing(engine.FaultNetwork, "connection refused"))(f)
 			},
@@ -210,7 +210,7 @@ func TestComputeRemote(t *testing.T) {
 			message: map[string]string{"Replicated": `resources: ["clusterprofiles"], verbs: [get, list, watch]`, "Ready": "; since 2026-11-21T06:00:00Z, the engine gives no answer"},
 		},
 		"UndefinedAsItWasNotPushed": {
-			change: func(f *status.Facts) {
+			change: func(f *policystatus.Facts) {
 				supplied(f, replicas{nodes: {}})
 				f.PushErr = errors.New("PUT /v1/policies/x: status 400: rego_parse_error")
 				health(failing(engine.FaultUndefined, "it has no result"))(f)
@@ -226,7 +226,7 @@ func TestComputeRemote(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&facts)
 			}
-			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 			want := map[string]string{
 				"Ready": "True InForce", "Compiled": "True Compiled", "Replicated": "True NoDataRead",
 				"Enforced": "True Enforced", "Compliant": "True Compliant",
@@ -250,7 +250,7 @@ func TestComputeRemote(t *testing.T) {
 			if problems := violations(t, got); len(problems) > 0 {
 				t.Errorf("the API server would refuse the status: %v", problems)
 			}
-			if diff := cmp.Diff(got, status.Compute(got, facts)); diff != "" {
+			if diff := cmp.Diff(got, policystatus.Compute(got, facts)); diff != "" {
 				t.Errorf("equal facts, other status (-first +second):\n%s", diff)
 			}
 		})
@@ -263,7 +263,7 @@ func TestUnreachableIsSteady(t *testing.T) {
 	after := func(old placementv1.PlacementPolicyStatus, h placement.RemoteHealth) placementv1.PlacementPolicyStatus {
 		f := elsewhere()
 		f.Health = &h
-		return status.Compute(old, f)
+		return policystatus.Compute(old, f)
 	}
 	port := func(n int) placement.RemoteHealth {
 		return failing(engine.FaultNetwork, fmt.Sprintf("read tcp 10.0.0.1:%d->10.0.0.2:8181: connection reset by peer", n))
@@ -288,7 +288,7 @@ func TestUnreachableIsSteady(t *testing.T) {
 func TestDependenciesOfEngines(t *testing.T) {
 	f := elsewhere()
 	supplied(&f, replicas{nodes: {Synced: true}})
-	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+	got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f)
 	want := []placementv1.Dependency{{Resource: "nodes", Version: "v1", Objects: new(int32(3))}}
 	if diff := cmp.Diff(want, got.Dependencies); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status_test
+package policystatus_test
 
 import (
 	"errors"
@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/status"
@@ -82,7 +83,7 @@ func TestTypeChecked(t *testing.T) {
 			f := sound()
 			f.Types, f.Report.Rules, f.State.Policy.Rules = tc.types, tc.rules, []string{"a", "b"}
 			f.State.Warnings, f.Report.Matched = []string{"be careful"}, 5
-			got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+			got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f)
 			compiled := meta.FindStatusCondition(got.Conditions, placementv1.ConditionCompiled)
 			summary := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady)
 			ready := summary.Reason
@@ -106,11 +107,11 @@ func TestTypeChecked(t *testing.T) {
 
 			// A leader that has not checked the policy yet keeps the previous leader's result for the same generation.
 			f.Types = nil
-			if diff := cmp.Diff(got, status.Compute(got, f)); diff != "" {
+			if diff := cmp.Diff(got, policystatus.Compute(got, f)); diff != "" {
 				t.Errorf("a new leader changes the status (-before +after):\n%s", diff)
 			}
 			f.Generation, f.State.Generation = 5, 5
-			if next := status.Compute(got, f); len(next.Findings) != 0 || meta.FindStatusCondition(next.Conditions, placementv1.ConditionCompiled).Reason != placementv1.ReasonCompiled {
+			if next := policystatus.Compute(got, f); len(next.Findings) != 0 || meta.FindStatusCondition(next.Conditions, placementv1.ConditionCompiled).Reason != placementv1.ReasonCompiled {
 				t.Errorf("a new generation has the findings of the old one: %+v", next)
 			}
 		})
@@ -121,7 +122,7 @@ func TestTypeChecked(t *testing.T) {
 func TestCompileErrorsComeFirst(t *testing.T) {
 	f := sound()
 	f.State.Err, f.Types = errors.New("bad"), &status.TypeState{Others: []findings.Finding{{Message: "wrong"}}}
-	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+	got := policystatus.Compute(placementv1.PlacementPolicyStatus{}, f)
 	if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionCompiled); c.Status != metav1.ConditionFalse || c.Reason != placementv1.ReasonLastGoodInForce || len(got.Findings) != 1 {
 		t.Errorf("%+v, findings %+v", c, got.Findings)
 	}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status_test
+package quotausage
 
 import (
 	"errors"
@@ -26,12 +26,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/quota/quotatest"
 	"github.com/berth-dev/berth/internal/status"
@@ -44,13 +46,13 @@ var (
 )
 
 // quotaInForce returns the facts of a quota without problems.
-func quotaInForce() status.QuotaFacts {
+func quotaInForce() quotaFacts {
 	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "q", Generation: 4}}
 	q.Spec.Hard = quotatest.Amounts("pods", "10")
 	q.Status.Conditions = []metav1.Condition{{
 		Type: placementv1.ConditionReady, Status: metav1.ConditionTrue, Reason: placementv1.ReasonInForce, LastTransitionTime: metav1.NewTime(time.Unix(100, 0)),
 	}}
-	return status.QuotaFacts{
+	return quotaFacts{
 		Quota: q, Rules: &quota.Rules{Module: placementv1.QuotaModule{Digest: "sha256:1", Rego: "package berth.quota"}},
 		Recount: &quota.Recount{Used: quotatest.Amounts("pods", "3"), Reservations: []placementv1.Reservation{{UID: "r"}}},
 		Webhook: status.WebhookState{Generation: 4},
@@ -71,24 +73,24 @@ func TestComputeQuota(t *testing.T) {
 		ready, current, exceeded = placementv1.ConditionReady, placementv1.ConditionUsageCurrent, placementv1.ConditionExceeded
 		stalled                  = placementv1.ConditionStalled
 	)
-	missing := func(types map[schema.GroupResource]watches.State, missing ...schema.GroupResource) func(*status.QuotaFacts) {
-		return func(f *status.QuotaFacts) { f.Recount.Missing, f.Types = missing, types }
+	missing := func(types map[schema.GroupResource]watches.State, missing ...schema.GroupResource) func(*quotaFacts) {
+		return func(f *quotaFacts) { f.Recount.Missing, f.Types = missing, types }
 	}
 	tests := map[string]struct {
-		change func(*status.QuotaFacts)
+		change func(*quotaFacts)
 		// want has the conditions that differ from those of a quota without problems.
 		want map[string]string
 		// message has a part of the message of each of them.
 		message map[string]string
 	}{
 		"in force": {message: map[string]string{ready: "what exceeds the quota is denied"}},
-		"warns":    {change: func(f *status.QuotaFacts) { f.Quota.QuotaSpec().Mode = placementv1.ModeWarn }, want: map[string]string{ready: "True WarnMode"}},
-		"dry run":  {change: func(f *status.QuotaFacts) { f.Quota.QuotaSpec().Mode = placementv1.ModeDryRun }, want: map[string]string{ready: "True DryRunMode"}},
+		"warns":    {change: func(f *quotaFacts) { f.Quota.QuotaSpec().Mode = placementv1.ModeWarn }, want: map[string]string{ready: "True WarnMode"}},
+		"dry run":  {change: func(f *quotaFacts) { f.Quota.QuotaSpec().Mode = placementv1.ModeDryRun }, want: map[string]string{ready: "True DryRunMode"}},
 		"in Berth's own namespace": {
-			change: func(f *status.QuotaFacts) { f.Exempt, f.Untracked = true, []string{"nvidia.com/gpu"} }, want: map[string]string{ready: "False Exempt", stalled: "True Exempt"},
+			change: func(f *quotaFacts) { f.Exempt, f.Untracked = true, []string{"nvidia.com/gpu"} }, want: map[string]string{ready: "False Exempt", stalled: "True Exempt"},
 		},
 		"names that count nothing": {
-			change: func(f *status.QuotaFacts) { f.Untracked = []string{"a/a", "b/b", "c/c", "d/d"} }, want: map[string]string{ready: "False NotTracked", stalled: "True NotTracked"},
+			change: func(f *quotaFacts) { f.Untracked = []string{"a/a", "b/b", "c/c", "d/d"} }, want: map[string]string{ready: "False NotTracked", stalled: "True NotTracked"},
 			message: map[string]string{ready: "a/a, b/b, c/c and 1 more"},
 		},
 		"being counted": {
@@ -96,7 +98,7 @@ func TestComputeQuota(t *testing.T) {
 			message: map[string]string{ready: "reading pods, widgets.example.com"},
 		},
 		"a type that may not be read": {
-			change: missing(map[schema.GroupResource]watches.State{widgets: {Err: forbidden()}}, pods, widgets),
+			change: missing(map[schema.GroupResource]watches.State{widgets: {Err: apierrors.NewForbidden(widgets, "", errors.New("no grant"))}}, pods, widgets),
 			want:   map[string]string{ready: "False Forbidden", current: "False Forbidden"}, message: map[string]string{current: `resources: ["widgets"]`},
 		},
 		"a type that can't be read": {
@@ -104,22 +106,22 @@ func TestComputeQuota(t *testing.T) {
 			want:   map[string]string{ready: "False WatchFailed", current: "False WatchFailed"}, message: map[string]string{current: "reading widgets.example.com: oh"},
 		},
 		"the API server refuses the rules": {
-			change: func(f *status.QuotaFacts) { f.Webhook.Rejected = "no such thing" }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"},
+			change: func(f *quotaFacts) { f.Webhook.Rejected = "no such thing" }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"},
 			message: map[string]string{ready: "no such thing"},
 		},
 		"the API server refused the rules of before": {
-			change: func(f *status.QuotaFacts) { f.Webhook = status.WebhookState{Generation: 3, Rejected: "no such thing"} }, want: map[string]string{ready: "False WebhookPending"},
+			change: func(f *quotaFacts) { f.Webhook = status.WebhookState{Generation: 3, Rejected: "no such thing"} }, want: map[string]string{ready: "False WebhookPending"},
 		},
-		"the rules are not there yet": {change: func(f *status.QuotaFacts) { f.Webhook.Generation = 3 }, want: map[string]string{ready: "False WebhookPending"}},
-		"a rule without end":          {change: func(f *status.QuotaFacts) { f.Webhook.Rejected = strings.Repeat("é", 9000) }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"}},
-		"all of it used":              {change: func(f *status.QuotaFacts) { f.Recount.Used = quotatest.Amounts("pods", "10") }},
-		"used of what is not limited": {change: func(f *status.QuotaFacts) { f.Recount.Used = quotatest.Amounts("pods", "10", "services", "1") }},
-		"lowered below what is used":  {change: func(f *status.QuotaFacts) { f.Recount.Used = quotatest.Amounts("pods", "11") }, want: map[string]string{exceeded: "True AboveHard"}, message: map[string]string{exceeded: "pods: 11 of 10"}},
-		"exceeded and being counted": {change: func(f *status.QuotaFacts) {
+		"the rules are not there yet": {change: func(f *quotaFacts) { f.Webhook.Generation = 3 }, want: map[string]string{ready: "False WebhookPending"}},
+		"a rule without end":          {change: func(f *quotaFacts) { f.Webhook.Rejected = strings.Repeat("é", 9000) }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"}},
+		"all of it used":              {change: func(f *quotaFacts) { f.Recount.Used = quotatest.Amounts("pods", "10") }},
+		"used of what is not limited": {change: func(f *quotaFacts) { f.Recount.Used = quotatest.Amounts("pods", "10", "services", "1") }},
+		"lowered below what is used":  {change: func(f *quotaFacts) { f.Recount.Used = quotatest.Amounts("pods", "11") }, want: map[string]string{exceeded: "True AboveHard"}, message: map[string]string{exceeded: "pods: 11 of 10"}},
+		"exceeded and being counted": {change: func(f *quotaFacts) {
 			f.Recount.Used, f.Recount.Missing = quotatest.Amounts("pods", "11"), []schema.GroupResource{widgets}
 		}, want: map[string]string{ready: "False Counting", current: "False Counting", exceeded: "True AboveHard"}},
-		"warns, not there yet": {change: func(f *status.QuotaFacts) { f.Quota.QuotaSpec().Mode, f.Webhook.Generation = placementv1.ModeWarn, 0 }, want: map[string]string{ready: "False WebhookPending"}},
-		"cluster-scoped, all the same": {change: func(f *status.QuotaFacts) {
+		"warns, not there yet": {change: func(f *quotaFacts) { f.Quota.QuotaSpec().Mode, f.Webhook.Generation = placementv1.ModeWarn, 0 }, want: map[string]string{ready: "False WebhookPending"}},
+		"cluster-scoped, all the same": {change: func(f *quotaFacts) {
 			q := &placementv1.ClusterScopedQuota{}
 			q.Generation = 4
 			q.Spec.Hard = quotatest.Amounts("pods", "10")
@@ -134,7 +136,7 @@ func TestComputeQuota(t *testing.T) {
 			}
 			want := map[string]string{ready: "True InForce", current: "True Counted", exceeded: "False WithinHard"}
 			maps.Copy(want, test.want)
-			got := status.ComputeQuota(f)
+			got := computeQuota(f)
 			if diff := cmp.Diff(want, brief(got.Conditions)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -145,7 +147,7 @@ func TestComputeQuota(t *testing.T) {
 			}
 			// An unchanged status is not written again.
 			*f.Quota.QuotaStatus() = got
-			if diff := cmp.Diff(got, status.ComputeQuota(f)); diff != "" {
+			if diff := cmp.Diff(got, computeQuota(f)); diff != "" {
 				t.Errorf("again -want +got:\n%s", diff)
 			}
 		})
@@ -155,7 +157,7 @@ func TestComputeQuota(t *testing.T) {
 func TestQuotaStatus(t *testing.T) {
 	f := quotaInForce()
 	old := f.Quota.DeepCopyObject()
-	got := status.ComputeQuota(f)
+	got := computeQuota(f)
 	if since := got.Conditions[0].LastTransitionTime; !since.Equal(&metav1.Time{Time: time.Unix(100, 0)}) {
 		t.Errorf("ready since %v", since)
 	}
@@ -177,7 +179,7 @@ func TestQuotaStatus(t *testing.T) {
 		hard[corev1.ResourceName(fmt.Sprintf("count/%s%d.example.com", strings.Repeat("w", 200), i))] = resource.MustParse("123456789123456789123456789n")
 	}
 	f.Quota.QuotaSpec().Hard, f.Recount.Used = hard, hard
-	if got := status.ComputeQuota(f); len(got.Summary) > 256 {
+	if got := computeQuota(f); len(got.Summary) > 256 {
 		t.Errorf("%d: %s", len(got.Summary), got.Summary)
 	}
 }
@@ -185,16 +187,16 @@ func TestQuotaStatus(t *testing.T) {
 func TestComputeNamespaces(t *testing.T) {
 	r := &quota.Recount{Namespaces: map[string]corev1.ResourceList{"b": quotatest.Amounts("pods", "2"), "a": quotatest.Amounts("pods", "1")}}
 	want := []placementv1.NamespaceUsage{{Namespace: "a", Used: quotatest.Amounts("pods", "1")}, {Namespace: "b", Used: quotatest.Amounts("pods", "2")}}
-	if diff := cmp.Diff(want, status.ComputeNamespaces(r)); diff != "" {
+	if diff := cmp.Diff(want, computeNamespaces(r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for i := range 200 {
 		r.Namespaces[fmt.Sprintf("n%03d", i)] = quotatest.Amounts("pods", "1")
 	}
-	if got := status.ComputeNamespaces(r); len(got) != placementv1.MaxNamespaces || got[0].Namespace != "a" {
+	if got := computeNamespaces(r); len(got) != placementv1.MaxNamespaces || got[0].Namespace != "a" {
 		t.Errorf("%d, the first is %s", len(got), got[0].Namespace)
 	}
-	if got := status.ComputeNamespaces(&quota.Recount{}); got != nil {
+	if got := computeNamespaces(&quota.Recount{}); got != nil {
 		t.Errorf("%v", got)
 	}
 }
@@ -202,12 +204,12 @@ func TestComputeNamespaces(t *testing.T) {
 func TestStalledGoesFromAQuota(t *testing.T) {
 	f := quotaInForce()
 	f.Untracked = []string{"a/a"}
-	*f.Quota.QuotaStatus() = status.ComputeQuota(f)
+	*f.Quota.QuotaStatus() = computeQuota(f)
 	if meta.FindStatusCondition(f.Quota.QuotaStatus().Conditions, placementv1.ConditionStalled) == nil {
 		t.Error("a quota that counts nothing is not stalled")
 	}
 	f.Untracked = nil
-	if healed := status.ComputeQuota(f); meta.FindStatusCondition(healed.Conditions, placementv1.ConditionStalled) != nil {
+	if healed := computeQuota(f); meta.FindStatusCondition(healed.Conditions, placementv1.ConditionStalled) != nil {
 		t.Error("a sound quota is stalled")
 	}
 }
@@ -215,28 +217,28 @@ func TestStalledGoesFromAQuota(t *testing.T) {
 func TestComputeLimit(t *testing.T) {
 	tests := map[string]struct {
 		hook status.WebhookState
-		of   status.LimitedType
+		of   limitedType
 		want string
 		// matched is the condition Matched; "" for the condition of a served type.
 		matched string
 		stalled bool
 		message string
 	}{
-		"in force":         {hook: status.WebhookState{Generation: 2}, of: status.LimitedType{Served: true}, want: "True InForce", message: "no quota covers"},
-		"never limited":    {hook: status.WebhookState{Generation: 2}, of: status.LimitedType{Served: true, Never: true}, want: "False Exempt", stalled: true, message: "widgets.example.com"},
+		"in force":         {hook: status.WebhookState{Generation: 2}, of: limitedType{Served: true}, want: "True InForce", message: "no quota covers"},
+		"never limited":    {hook: status.WebhookState{Generation: 2}, of: limitedType{Served: true, Never: true}, want: "False Exempt", stalled: true, message: "widgets.example.com"},
 		"not served":       {hook: status.WebhookState{Generation: 2}, want: "False NotServed", matched: "False NotServed", message: "widgets.example.com"},
-		"refused":          {hook: status.WebhookState{Generation: 2, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookRejected", stalled: true, message: "oh"},
-		"refused before":   {hook: status.WebhookState{Generation: 1, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
-		"not there yet":    {hook: status.WebhookState{Generation: 1}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
-		"never asked for":  {of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
-		"nothing to limit": {hook: status.WebhookState{Generation: 2}, of: status.LimitedType{Served: true, Impossible: "no such name"}, want: "False NothingMatched", matched: "False NothingMatched", stalled: true, message: "no such name"},
-		"never, and wrong": {hook: status.WebhookState{Rejected: "oh"}, of: status.LimitedType{Never: true}, want: "False Exempt", matched: "False NotServed", stalled: true, message: "needs them to run"},
+		"refused":          {hook: status.WebhookState{Generation: 2, Rejected: "oh"}, of: limitedType{Served: true}, want: "False WebhookRejected", stalled: true, message: "oh"},
+		"refused before":   {hook: status.WebhookState{Generation: 1, Rejected: "oh"}, of: limitedType{Served: true}, want: "False WebhookPending", message: "yet"},
+		"not there yet":    {hook: status.WebhookState{Generation: 1}, of: limitedType{Served: true}, want: "False WebhookPending", message: "yet"},
+		"never asked for":  {of: limitedType{Served: true}, want: "False WebhookPending", message: "yet"},
+		"nothing to limit": {hook: status.WebhookState{Generation: 2}, of: limitedType{Served: true, Impossible: "no such name"}, want: "False NothingMatched", matched: "False NothingMatched", stalled: true, message: "no such name"},
+		"never, and wrong": {hook: status.WebhookState{Rejected: "oh"}, of: limitedType{Never: true}, want: "False Exempt", matched: "False NotServed", stalled: true, message: "needs them to run"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			l := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "l", Generation: 2}}
 			l.Spec.APIGroup, l.Spec.Resource = "example.com", "widgets"
-			got := status.ComputeLimit(l, &quota.Rules{Module: placementv1.QuotaModule{Digest: "sha256:1"}}, test.hook, test.of)
+			got := computeLimit(l, &quota.Rules{Module: placementv1.QuotaModule{Digest: "sha256:1"}}, test.hook, test.of)
 			want := map[string]string{placementv1.ConditionReady: test.want, placementv1.ConditionMatched: "True Matched"}
 			if test.matched != "" {
 				want[placementv1.ConditionMatched] = test.matched
@@ -249,6 +251,40 @@ func TestComputeLimit(t *testing.T) {
 			}
 			if ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady); !strings.Contains(ready.Message, test.message) || got.ObservedGeneration != 2 || got.Module.Digest != "sha256:1" {
 				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+func TestMatchedOfQuotas(t *testing.T) {
+	served := match.NewServedTypes([]match.ServedType{{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Kind: "Widget", Namespaced: true}})
+	widget := []schema.GroupResource{{Group: "example.com", Resource: "widget"}}
+	for name, tc := range map[string]struct {
+		reach          *quotaReach
+		matched, ready string
+		message        string
+	}{
+		"not known":        {nil, "", "True InForce", ""},
+		"all":              {&quotaReach{Served: true}, "True Matched", "True InForce", ""},
+		"nothing served":   {&quotaReach{Unserved: widget}, "False NotServed", "False NotServed", "widget.example.com (did you mean widgets.example.com?)"},
+		"some served":      {&quotaReach{Unserved: widget, Served: true}, "False PartlyServed", "False PartlyServed", "(did you mean widgets.example.com?)"},
+		"protected":        {&quotaReach{Impossible: "why", NoNamespaces: true, Served: true}, "False NothingMatched", "False NothingMatched", "why"},
+		"no namespaces":    {&quotaReach{NoNamespaces: true, Served: true}, "False NoNamespaces", "True InForce", "spec.namespaceSelector"},
+		"priority classes": {&quotaReach{UnknownClasses: []string{"gold"}, Served: true}, "False UnknownClass", "True InForce", "gold"},
+		"device classes":   {&quotaReach{UnknownDeviceClasses: []string{"gpus"}, Served: true}, "False UnknownClass", "True InForce", "gpus"},
+		"of no node":       {&quotaReach{AbsentResources: []string{"nvidia.com/gpus"}, Served: true}, "True Matched", "True InForce", "what the quota names exists, but no node has nvidia.com/gpus now"},
+		"mistakes":         {&quotaReach{Doubts: []string{"spec.hard[cpu]: why"}, Served: true}, "True Matched", "True InForce", "Probable mistakes: spec.hard[cpu]: why"},
+		"storage classes":  {&quotaReach{UnknownStorageClasses: []string{"fast-ssd"}, Served: true}, "False UnknownClass", "True InForce", "fast-ssd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := quotaInForce()
+			f.Reach, f.Served = tc.reach, served
+			got := computeQuota(f).Conditions
+			if of := brief(got); of[placementv1.ConditionMatched] != tc.matched || of[placementv1.ConditionReady] != tc.ready {
+				t.Errorf("got %v", of)
+			}
+			if c := meta.FindStatusCondition(got, placementv1.ConditionMatched); c != nil && !strings.Contains(c.Message, tc.message) {
+				t.Errorf("Matched says %q", c.Message)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status
+package policystatus
 
 import (
 	"cmp"
@@ -24,6 +24,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/rollout"
+	"github.com/berth-dev/berth/internal/status"
 )
 
 // rolledOut returns the condition RolledOut, or nil if the policy has no rollout.
@@ -37,17 +38,17 @@ func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 	case s == nil && !f.RolloutPending:
 		return nil
 	case f.State.Err != nil && s != nil:
-		return isFalse(placementv1.ReasonRollingOut, "the newest version can't decide, so it is not rolled out further; see the Compiled and "+
+		return status.False(placementv1.ReasonRollingOut, "the newest version can't decide, so it is not rolled out further; see the Compiled and "+
 			"Replicated conditions; "+whereDecided(s))
 	case f.RolloutPending:
-		return isFalse(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as "+
+		return status.False(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as "+
 			"a ControllerRevision first; if Berth can't, remove spec.rollout to put the newest version in force everywhere")
 	case s.State == placementv1.RolloutComplete && s.Message == "":
-		return isTrue(placementv1.ReasonRolledOut, whereDecided(s))
+		return status.True(placementv1.ReasonRolledOut, whereDecided(s))
 	case s.State == placementv1.RolloutRolledBack && s.Message == "":
-		return isFalse(placementv1.ReasonRolledBack, whereDecided(s)+", because spec.rollout.revision says so: remove it to roll out the version in the spec")
+		return status.False(placementv1.ReasonRolledBack, whereDecided(s)+", because spec.rollout.revision says so: remove it to roll out the version in the spec")
 	default:
-		return isFalse(cmp.Or(reasons[s.State], placementv1.ReasonRollingOut), whereDecided(s)+": "+s.Message)
+		return status.False(cmp.Or(reasons[s.State], placementv1.ReasonRollingOut), whereDecided(s)+": "+s.Message)
 	}
 }
 

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package status
+package policystatus
 
 import (
 	"maps"
@@ -23,6 +23,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/findings"
+	"github.com/berth-dev/berth/internal/status"
 )
 
 const (
@@ -86,7 +87,7 @@ func (s *setter) few(found findings.Finding, told []string) bool {
 }
 
 // holding returns t without the findings that depend on the number of matched objects and do not hold for that number, or may not hold.
-func (s *setter) holding(old placementv1.PlacementPolicyStatus, t *TypeState) *TypeState {
+func (s *setter) holding(old placementv1.PlacementPolicyStatus, t *status.TypeState) *status.TypeState {
 	out := *t
 	out.Others = slices.DeleteFunc(slices.Clone(t.Others), func(found findings.Finding) bool {
 		return found.Rule != "" && !s.idle(found) || found.Below > 0 && !s.few(found, old.Findings) ||
