@@ -14,6 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package review provides an HTTP handler for admission reviews of any size in bounded memory. A review that is too
-// large, or for which there is no memory, still gets a valid response.
+// Package review provides what an admission review passes before a webhook decides it. Readiness lets reviews pass only while this replica
+// may decide. Handler serves reviews of any size in bounded memory. A review that is too large, or for which there is no memory, still gets
+// a valid response.
 package review

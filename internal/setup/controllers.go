@@ -45,6 +45,7 @@ import (
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/quotacharge"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/review"
 	"github.com/berth-dev/berth/internal/watches"
 )
 
@@ -52,7 +53,7 @@ import (
 type controllers struct {
 	*loading
 	*quotas
-	readiness *readiness
+	readiness *review.Readiness
 }
 
 // newControllers creates the controllers and adds them to the manager.
@@ -67,16 +68,16 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 		return nil, err
 	}
 	adopter := webhookconfiguration.NewAdopter(base.mgr.GetClient(), base.mgr.GetAPIReader(), base.options.owners())
-	ready := &readiness{
-		certificate: serving.certificate.Trusted,
-		tokens:      serving.tokens.Known,
-		policies:    loading.policies.Loaded,
-		data:        loading.replication.Settled,
-		quotas:      quotas.synced,
-		adopted:     adopter.Done,
-		current:     loading.freshness.Current,
-		confirm:     loading.freshness.Confirm,
-		restored:    base.restores.Err,
+	ready := &review.Readiness{
+		Certificate: serving.certificate.Trusted,
+		Tokens:      serving.tokens.Known,
+		Policies:    loading.policies.Loaded,
+		Data:        loading.replication.Settled,
+		Quotas:      quotas.synced,
+		Adopted:     adopter.Done,
+		Current:     loading.freshness.Current,
+		Confirm:     loading.freshness.Confirm,
+		Restored:    base.restores.Err,
 	}
 	ledger := remediation.NewLedger()
 	limits := remediation.Limits{MaxPerMinute: base.options.RemediationMaxPerMinute, MaxConcurrent: base.options.RemediationMaxConcurrent}
@@ -169,13 +170,13 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 
 // newRemediation returns the controller that remediates existing objects, as scheduler lets it, and records their violations in ledger.
 func newRemediation(base *base, evaluation *evaluation, loading *loading, deliveries *deliverer.Controller, ledger *remediation.Ledger,
-	scheduler *remediation.Scheduler, ready *readiness) *remediator.Controller {
+	scheduler *remediation.Scheduler, ready *review.Readiness) *remediator.Controller {
 	c := remediator.New(remediator.Deps{
 		Client: base.served.dynamic, Core: base.served.core, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider,
 		Catalog: evaluation.catalog, Ledger: ledger, Scheduler: scheduler,
 		Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{}, Identity: base.served.identity,
 		Data: evaluation.data, Decisions: base.decisions,
-		Ready:      ready.isReady,
+		Ready:      ready.IsReady,
 		Tracing:    base.tracing,
 		Changed:    base.topics.policyFacts.Publish,
 		Policies:   base.mgr.GetClient(),
@@ -194,10 +195,10 @@ func newRemediation(base *base, evaluation *evaluation, loading *loading, delive
 
 // newDelivery returns the controller that delivers placed objects to multi-cluster systems. ledger has the newest decisions on these
 // objects.
-func newDelivery(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, ready *readiness) *deliverer.Controller {
+func newDelivery(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, ready *review.Readiness) *deliverer.Controller {
 	c := deliverer.New(deliverer.Deps{
 		Client: base.served.dynamic, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog,
-		Account: delivery.NewAccount(), Clock: clock.RealClock{}, Identity: base.served.identity, Ready: ready.isReady, Changed: base.topics.policyFacts.Publish,
+		Account: delivery.NewAccount(), Clock: clock.RealClock{}, Identity: base.served.identity, Ready: ready.IsReady, Changed: base.topics.policyFacts.Publish,
 		Misplaced: func(resource schema.GroupVersionResource, namespace, name string) bool {
 			return ledger.Misplaced(remediation.Key{Resource: resource, Namespace: namespace, Name: name})
 		},

@@ -66,7 +66,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			Parents:     &placementmutator.Parents{Client: base.served.dynamic, Scales: scales},
 			Decisions:   base.decisions,
 		}
-		register(path, base.tracing.Handler("admission placement", controllers.readiness.guard(review.New(handler, memory, placementmutator.Deadline))))
+		register(path, base.tracing.Handler("admission placement", controllers.readiness.Guard(review.New(handler, memory, placementmutator.Deadline))))
 	}
 	quotas := &quotavalidator.Handler{
 		Charger: controllers.charger, Evaluators: evaluation.quotaEvaluators, Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{},
@@ -75,7 +75,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 		webhookconfiguration.PathQuotaFail:   quotas,
 		webhookconfiguration.PathQuotaIgnore: quotas.Lenient(),
 	} {
-		register(path, base.tracing.Handler("admission quota", controllers.readiness.guard(review.New(handler, memory, quotavalidator.Deadline))))
+		register(path, base.tracing.Handler("admission quota", controllers.readiness.Guard(review.New(handler, memory, quotavalidator.Deadline))))
 	}
 	own := func(h admission.Handler) http.Handler {
 		return review.New(review.Lenient(cheap(base.mgr.GetScheme(), h)), memory, webhookconfiguration.PolicyDeadline)

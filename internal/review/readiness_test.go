@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package setup
+package review_test
 
 import (
 	"context"
@@ -22,6 +22,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/berth-dev/berth/internal/review"
 )
 
 // TestGuard checks that a webhook responds only while its replica may decide, and that only such a replica is Ready.
@@ -39,18 +41,18 @@ func TestGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			yes := func() bool { return true }
 			var restored error
-			r := &readiness{
-				certificate: yes, tokens: yes, policies: func(context.Context) bool { return true }, data: yes,
-				quotas: func() bool { return test.loaded }, adopted: yes, current: yes, restored: func() error { return restored },
+			r := &review.Readiness{
+				Certificate: yes, Tokens: yes, Policies: func(context.Context) bool { return true }, Data: yes,
+				Quotas: func() bool { return test.loaded }, Adopted: yes, Current: yes, Restored: func() error { return restored },
 			}
 			// A replica may have been ready before.
-			if got := r.isReady(t.Context()); got != test.loaded {
+			if got := r.IsReady(t.Context()); got != test.loaded {
 				t.Errorf("ready: %t", got)
 			}
 			restored = test.restored
 			reached := false
 			recorder := httptest.NewRecorder()
-			r.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			r.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				reached = true
 				w.WriteHeader(http.StatusOK)
 			})).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/quota", nil))
@@ -61,7 +63,7 @@ func TestGuard(t *testing.T) {
 			if recorder.Code != want || reached != test.ready {
 				t.Errorf("status %d, reached = %t", recorder.Code, reached)
 			}
-			if got := r.isReady(t.Context()); got != test.ready {
+			if got := r.IsReady(t.Context()); got != test.ready {
 				t.Errorf("ready: %t, want %t", got, test.ready)
 			}
 		})
