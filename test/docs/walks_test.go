@@ -25,10 +25,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// maxStops is the maximum number of stops of a walk. A longer walk is a reason to simplify the code.
-const maxStops = 20
+// maxStops and maxPackages are the maximum numbers of stops of a walk, and of packages in which they are. A longer walk is a reason to
+// simplify the code.
+const (
+	maxStops    = 20
+	maxPackages = 10
+)
 
 // TestWalks checks that the code has every stop of the walks in docs/architecture.md.
 func TestWalks(t *testing.T) {
@@ -47,6 +53,7 @@ func TestWalks(t *testing.T) {
 		if len(items) == 0 || len(items) > maxStops {
 			t.Errorf("%s has %d stops, want 1 to %d", title, len(items), maxStops)
 		}
+		packages := sets.New[string]()
 		for _, found := range items {
 			name := stop.FindStringSubmatch(found[1])
 			switch {
@@ -54,7 +61,13 @@ func TestWalks(t *testing.T) {
 				t.Errorf("%s: a stop does not begin with `package.Function` or `package.Type.Method` and a colon: %s", title, found[0])
 			case !functions[name[1]]:
 				t.Errorf("%s: there is no function %s; correct docs/architecture.md", title, name[1])
+			default:
+				of, _, _ := strings.Cut(name[1], ".")
+				packages.Insert(of)
 			}
+		}
+		if len(packages) > maxPackages {
+			t.Errorf("%s passes through %d packages, want at most %d: %v", title, len(packages), maxPackages, sets.List(packages))
 		}
 	}
 	if walks == 0 {
