@@ -198,7 +198,7 @@ var _ = Describe("A policy that reads a type which is not served", Label("versio
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonEnforced))
 		Expect(f.Condition(ctx, name, placementv1.ConditionReady)).To(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotServed))
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "early", nil))).To(MatchError(And(
-			ContainSubstring(name), ContainSubstring("data.kubernetes.lighthouses"), ContainSubstring("not replicated"))))
+			ContainSubstring(name), ContainSubstring("data.kubernetes.lighthouses"), ContainSubstring("no complete copy"))))
 
 		crd := framework.NewCRD("sea.example.com", "v1", "lighthouses", "Lighthouse", apiextensionsv1.ClusterScoped)
 		f.InstallCRD(ctx, crd)

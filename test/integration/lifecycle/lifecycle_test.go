@@ -309,7 +309,7 @@ var _ = Describe("Data that Berth may not read", func() {
 		Eventually(func(ctx context.Context) string {
 			_, err := tryZone(ctx, namespace)
 			return fmt.Sprint(err)
-		}).WithContext(ctx).Should(ContainSubstring("clusterprofiles.multicluster.x-k8s.io is not replicated"))
+		}).WithContext(ctx).Should(ContainSubstring("Berth has no complete copy of clusterprofiles.multicluster.x-k8s.io"))
 
 		restore()
 		Eventually(condition).WithContext(ctx).WithArguments(name, "Ready").Should(Equal("True/InForce"))
