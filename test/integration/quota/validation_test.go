@@ -582,7 +582,7 @@ var _ = Describe("A LimitedResource", Label("versions"), func() {
 		Entry("too many scopes", `{resource: pods, matchScopes: [`+many(17, "{scopeName: PriorityClass, operator: Exists}")+`]}`, "spec.matchScopes", "16"),
 		Entry("a scope of pods on claims", `{resource: persistentvolumeclaims, matchScopes: [{scopeName: PriorityClass, operator: Exists}]}`, "spec.matchScopes", "only pods"),
 		Entry("the scope of claims on pods", `{resource: pods, matchScopes: [{scopeName: VolumeAttributesClass, operator: Exists}]}`, "spec.matchScopes", "only persistentvolumeclaims"),
-		Entry("a scope on what has none", `{resource: services, matchScopes: [{scopeName: BestEffort, operator: Exists}]}`, "spec.matchScopes", "nothing else has scopes"),
+		Entry("a scope on what has none", `{resource: services, matchScopes: [{scopeName: BestEffort, operator: Exists}]}`, "spec.matchScopes", "no other resource has a scope"),
 		Entry("a scope on pods of another group", `{apiGroup: example.com, resource: pods, matchScopes: [{scopeName: BestEffort, operator: Exists}]}`, "spec.matchScopes"),
 		Entry("a scope on claims of another group", `{apiGroup: example.com, resource: persistentvolumeclaims, matchScopes: [{scopeName: VolumeAttributesClass, operator: Exists}]}`, "spec.matchScopes"),
 		Entry("an unknown scope", `{resource: pods, matchScopes: [{scopeName: Bogus, operator: Exists}]}`, "spec.matchScopes[0].scopeName", `"Bogus"`),
