@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // PartRollout is the Part of a Mismatch that comes from the function of Within.
@@ -69,6 +70,13 @@ func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *
 		}
 	}
 	return nil
+}
+
+// SelectsIn reports, as far as a type and a namespace with labels decide, whether Mismatch may be nil for an object (some), and whether it
+// is nil for each object (all).
+func (m *Matcher) SelectsIn(resource schema.GroupVersionResource, namespace string, labels map[string]string, ownNamespace string) (some, all bool) {
+	some = m.SelectsResource(resource) && (namespace == "" || !IsProtectedNamespace(namespace, ownNamespace)) && m.SelectsNamespace(namespace, labels)
+	return some, some && m.objects.Empty() && m.conditions == nil && !m.needsGuard
 }
 
 // unmet returns a text about the first requirement of a selector that labels do not meet. what names the object that has the labels.

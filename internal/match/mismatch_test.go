@@ -72,6 +72,11 @@ func TestMismatch(t *testing.T) {
 			if own := test.object.Namespace == "berth-system"; err != nil || !own && matches != (test.want == nil) {
 				t.Errorf("matches %t, error %v", matches, err)
 			}
+			some, all := m.SelectsIn(test.object.Resource, test.object.Namespace, test.object.NamespaceLabels, "berth-system")
+			decided := test.want != nil && (test.want.Part == "resourceRules" || test.want.Part == "namespaceSelector")
+			if some == decided || all != (test.want == nil) {
+				t.Errorf("type and namespace select some objects: %t, all: %t", some, all)
+			}
 		})
 	}
 }

@@ -543,11 +543,48 @@ func (s *Simulation) Mismatch(ctx context.Context, p *Policy, o Object) (*match.
 	}
 	request := s.request(o)
 	object := match.Object{Resource: o.Resource, Namespace: namespace, NamespaceLabels: labels, Content: o.Content, Old: request.Old, Request: request.Admission}
-	version := &p.Version
-	if p.Before != nil && !p.Assignment.Reached(namespace, labels) {
-		version = p.Before
+	return p.versionIn(namespace, labels).Matcher.Mismatch(ctx, object, s.options.OwnNamespace), nil
+}
+
+// Matches says which objects of a type in a namespace a policy matches.
+type Matches int
+
+const (
+	// MatchesNone means that the policy matches none of the objects.
+	MatchesNone Matches = iota
+	// MatchesSome means that Mismatch says for each object whether the policy matches it.
+	MatchesSome
+	// MatchesAll means that the policy matches all of the objects.
+	MatchesAll
+)
+
+// MatchesIn returns which objects of a type in a namespace a policy matches, as far as the type and the namespace decide. The namespace is
+// empty for a cluster-scoped type.
+func (s *Simulation) MatchesIn(ctx context.Context, p *Policy, resource schema.GroupVersionResource, namespace string) (Matches, error) {
+	if resource.GroupResource() == corev1.Resource("namespaces") {
+		// The match reads the labels of each Namespace itself.
+		return MatchesSome, nil
 	}
-	return version.Matcher.Mismatch(ctx, object, s.options.OwnNamespace), nil
+	labels, err := s.decider.Namespaces.Labels(ctx, namespace)
+	if err != nil {
+		return MatchesNone, err
+	}
+	some, all := p.versionIn(namespace, labels).Matcher.SelectsIn(resource, namespace, labels, s.options.OwnNamespace)
+	switch {
+	case all:
+		return MatchesAll, nil
+	case some:
+		return MatchesSome, nil
+	}
+	return MatchesNone, nil
+}
+
+// versionIn returns the version of the policy that decides in a namespace with labels.
+func (p *Policy) versionIn(namespace string, labels map[string]string) *Version {
+	if p.Before != nil && !p.Assignment.Reached(namespace, labels) {
+		return p.Before
+	}
+	return &p.Version
 }
 
 // Explain says which version of a policy decides an object, and why; "" for a policy without spec.rollout.

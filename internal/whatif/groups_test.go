@@ -317,7 +317,7 @@ func checkDifferences(t *testing.T, seed uint64, s *Session, changes Changes, co
 		counts[o.Transition]++
 		reported[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = string(o.Transition)
 	}
-	waiting, unchanged := 0, 0
+	waiting, unchanged := map[types.NamespacedName]bool{}, 0
 	for key, i := range s.index {
 		before, after := s.states[i], &state{}
 		if j, ok := later.index[key]; ok {
@@ -326,7 +326,7 @@ func checkDifferences(t *testing.T, seed uint64, s *Session, changes Changes, co
 		got := reported[key.name]
 		switch {
 		case got == "" && after.waiting:
-			waiting++
+			waiting[key.name] = true
 		case got == "" && len(before.matched)+len(after.matched) > 0:
 			unchanged++
 		}
@@ -334,8 +334,18 @@ func checkDifferences(t *testing.T, seed uint64, s *Session, changes Changes, co
 			t.Errorf("seed %d, %s is %q, want %q\nbefore %v %v, after %v %v", seed, key.name, got, want, before.matched, wishes(before), after.matched, wishes(after))
 		}
 	}
-	if report.Waiting != waiting || report.Unchanged != unchanged {
-		t.Errorf("seed %d: %d waiting and %d unchanged, want %d and %d", seed, report.Waiting, report.Unchanged, waiting, unchanged)
+	if report.Waiting != len(waiting) || report.Unchanged != unchanged {
+		t.Errorf("seed %d: %d waiting and %d unchanged, want %d and %d", seed, report.Waiting, report.Unchanged, len(waiting), unchanged)
+	}
+	for _, o := range report.StillWaiting {
+		name := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+		if !waiting[name] || o.Transition != Waiting || len(o.Values) == 0 {
+			t.Errorf("seed %d: %+v does not wait", seed, o)
+		}
+		delete(waiting, name)
+	}
+	if len(waiting) > 0 {
+		t.Errorf("seed %d: %v are not listed", seed, waiting)
 	}
 }
 

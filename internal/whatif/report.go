@@ -20,6 +20,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/berth-dev/berth/internal/simulation"
 )
 
 // Transition says what happens to an object because of changes.
@@ -50,12 +52,18 @@ const (
 	Unmatched Transition = "Unmatched"
 	// Unenforced means that a policy that matches the object was enforced and is not any more, and that nothing changes.
 	Unenforced Transition = "Unenforced"
+	// Waiting means that the object waits for other values, the same with the changes as without them. Such objects are in
+	// Report.StillWaiting, and neither in Report.Objects nor in Report.Totals.
+	Waiting Transition = "Waiting"
 )
 
 // Transitions returns all transitions, the most serious first.
 func Transitions() []Transition {
-	return []Transition{Denied, Undecidable, Allowed, Moved, Changed, Pending, Replanned, Kept, Matched, Unmatched, Unenforced}
+	return []Transition{Denied, Undecidable, Allowed, Moved, Changed, Pending, Replanned, Kept, Matched, Unmatched, Unenforced, Waiting}
 }
+
+// MaxStillWaiting limits the number of objects in Report.StillWaiting, of which there may be as many as objects in the cluster.
+const MaxStillWaiting = 1000
 
 // Report says what changes would do, without making them.
 type Report struct {
@@ -67,6 +75,9 @@ type Report struct {
 	Namespaces map[string]map[Transition]int `json:"namespaces"`
 	// Waiting is the number of objects that wait for other values, the same with the changes as without them. They are not among Objects.
 	Waiting int `json:"waiting,omitempty"`
+	// StillWaiting are the first MaxStillWaiting of the objects that Waiting counts, type by type. Their Values are those for which they
+	// wait.
+	StillWaiting []Object `json:"-"`
 	// Unchanged is the number of objects that policies match, to which nothing happens, and that wait for no other values.
 	Unchanged int `json:"unchanged"`
 	// Rules has how many objects each rule decides before and after, for policies that change, and for those of which a rule decides more or
@@ -150,11 +161,7 @@ type Finding struct {
 func newReport(results []result) *Report {
 	out := &Report{Objects: []Object{}, Totals: map[Transition]int{}, Namespaces: map[string]map[Transition]int{}}
 	for _, r := range results {
-		if r.unmatched {
-			continue
-		}
 		if r.Object == nil {
-			out.addUnchanged(r.waiting)
 			continue
 		}
 		out.Objects = append(out.Objects, *r.Object)
@@ -172,12 +179,16 @@ func newReport(results []result) *Report {
 	return out
 }
 
-// addUnchanged counts an object to which nothing happens. waiting reports whether it waits for other values, the same as without the
-// changes.
-func (r *Report) addUnchanged(waiting bool) {
-	if waiting {
-		r.Waiting++
-	} else {
+// addUnchanged counts an object to which nothing happens, with its state after the changes. It lists the object if it waits.
+func (r *Report) addUnchanged(o simulation.Object, s *state) {
+	if !s.waiting {
 		r.Unchanged++
+		return
+	}
+	if r.Waiting++; r.Waiting <= MaxStillWaiting {
+		r.StillWaiting = append(r.StillWaiting, Object{
+			Kind: o.Content.GetKind(), Resource: o.Resource.GroupResource().String(), Namespace: o.Namespace, Name: o.Content.GetName(),
+			Transition: Waiting, Values: s.awaited(),
+		})
 	}
 }

@@ -191,6 +191,19 @@ func (s *state) waits() bool {
 	return false
 }
 
+// awaited returns the values for which the object waits, each with the next of its changes.
+func (s *state) awaited() []Value {
+	var out []Value
+	var buffer [2]step
+	for key, w := range s.wanted {
+		if steps := w.appendSteps(buffer[:0], w.value()); len(steps) > 0 {
+			out = append(out, steps[0].valueOf(key))
+		}
+	}
+	sortValues(out)
+	return out
+}
+
 // note adds what the verdict of a policy says: that the policy matches the object, which of its rules decides, and whether it leaves the
 // object without a placement.
 func (s *state) note(v *placement.Verdict) {

@@ -68,6 +68,9 @@ type Session struct {
 	states  []*state                               // what the policies decide for each of objects
 	index   map[objectKey]int                      // the index of each object in objects
 	groups  *groups                                // the objects, grouped by what policies read of them
+	// places are the places of the objects, as indices in byPlace, which has each place once.
+	places  []int32
+	byPlace map[place]int32
 	// copies are the indices in objects of those that may have copied their list of clusters from their controller.
 	copies []int
 	// checked has the last report on the types in each policy, by name. Reports keep the schemas in memory that they used.
@@ -94,7 +97,7 @@ func newSession(ctx context.Context, cluster simulation.Cluster, o simulation.Op
 		return nil, err
 	}
 	s := &Session{
-		cluster: cached, options: o, before: before, partial: partial, index: map[objectKey]int{}, groups: newGroups(),
+		cluster: cached, options: o, before: before, partial: partial, index: map[objectKey]int{}, groups: newGroups(), byPlace: map[place]int32{},
 		lists: map[schema.GroupVersionResource]listed{}, checked: map[string]*schemas.Report{},
 	}
 	for l, err := range before.MatchedLists(ctx) {
@@ -113,6 +116,7 @@ func newSession(ctx context.Context, cluster simulation.Cluster, o simulation.Op
 			}
 			s.index[keyOf(o)] = len(s.objects)
 			s.objects = append(s.objects, o)
+			s.places = append(s.places, s.placeOf(o))
 		}
 	}
 	s.states = make([]*state, len(s.objects))
@@ -120,6 +124,23 @@ func newSession(ctx context.Context, cluster simulation.Cluster, o simulation.Op
 		s.states[i], err = stateOf(ctx, before, s.objects[i], s.groups.evaluateFor(i))
 		return err
 	})
+}
+
+// place is a type of objects and a namespace.
+type place struct {
+	resource  schema.GroupVersionResource
+	namespace string // empty for cluster-scoped objects
+}
+
+// placeOf returns the index of the place of an object in byPlace.
+func (s *Session) placeOf(o simulation.Object) int32 {
+	at := place{o.Resource, o.Namespace}
+	i, ok := s.byPlace[at]
+	if !ok {
+		i = int32(len(s.byPlace))
+		s.byPlace[at] = i
+	}
+	return i
 }
 
 // listed has the objects of one type (contents), whose indices in Session.objects begin with first.
@@ -187,14 +208,36 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 	}
 	out := newReport(q.results)
 	out.Missing = q.missing
-	for i, marked := range q.marked {
-		if !marked && q.contents[i].Content != nil && len(s.states[i].matched) > 0 {
-			out.addUnchanged(s.states[i].waiting)
-		}
-	}
+	q.addUnchanged(out, pairs)
 	out.Rules = q.rules()
 	out.Findings, err = q.findings(ctx)
 	return out, err
+}
+
+// addUnchanged adds the objects to the report to which nothing happens: those that are not marked, and those of the pairs without an Object
+// in their result.
+func (q *question) addUnchanged(out *Report, pairs []pair) {
+	next := 0
+	compared := func() {
+		if r := q.results[next]; r.Object == nil && r.after != nil {
+			out.addUnchanged(pairs[next].Object, r.after)
+		}
+		next++
+	}
+	for i, marked := range q.marked {
+		switch {
+		case q.contents[i].Content == nil:
+			// It does not exist any more.
+		case marked:
+			// The pairs begin with the marked objects, in this order.
+			compared()
+		case len(q.states[i].matched) > 0:
+			out.addUnchanged(q.contents[i], q.states[i])
+		}
+	}
+	for next < len(pairs) {
+		compared()
+	}
 }
 
 // question computes the effect of one set of changes.
@@ -308,14 +351,7 @@ func (q *question) mark(ctx context.Context) error {
 			}
 			continue
 		}
-		// No other group of the policy has the members of one.
-		groups := q.groups.of(before.Policy)
-		err := simulation.Parallel(len(groups), func(i int) error {
-			groups[i].concerned(ctx, before.Evaluator, after.Evaluator, func(index int) { q.marked[index] = true })
-			// An error of the policy is what happens to the objects.
-			return ctx.Err()
-		})
-		if err != nil {
+		if err := q.markConcerned(ctx, before, after); err != nil {
 			return err
 		}
 		for _, i := range q.copies {
@@ -339,6 +375,22 @@ func (q *question) mark(ctx context.Context) error {
 	return nil
 }
 
+// markConcerned marks the objects that a policy may decide otherwise after the changes, provided that it matches them before and after.
+func (q *question) markConcerned(ctx context.Context, before, after *simulation.Policy) error {
+	// No other group of the policy has the members of one.
+	groups := q.groups.of(before.Policy)
+	same := decideAlike(before.Spec, after.Spec) && !q.rereads(before) && !q.rereads(after)
+	return simulation.Parallel(len(groups), func(i int) error {
+		if same && groups[i].err == nil {
+			// The decision is the same.
+			return nil
+		}
+		groups[i].concerned(ctx, before.Evaluator, after.Evaluator, func(index int) { q.marked[index] = true })
+		// An error of the policy is what happens to the objects.
+		return ctx.Err()
+	})
+}
+
 // markAll marks all members of a group. It is safe to call concurrently for several groups of one policy, which have no common members.
 func (q *question) markAll(g *group) {
 	for _, i := range g.members {
@@ -349,22 +401,50 @@ func (q *question) markAll(g *group) {
 // markMatched marks the objects that a policy matches after the changes. If the policy treats objects alike that it matches before and
 // after the changes, it marks those that the policy matches only before or only after them.
 func (q *question) markMatched(ctx context.Context, p *simulation.Policy, alike bool) error {
+	matches, err := q.matchesByPlace(ctx, p)
+	if err != nil {
+		return err
+	}
 	return simulation.Parallel(len(q.objects), func(i int) error {
-		matched := alike && slices.Contains(q.states[i].matched, p.Name)
-		if q.marked[i] || q.contents[i].Content == nil || !matched && !p.SelectsResource(q.contents[i].Resource) {
+		if q.marked[i] || q.contents[i].Content == nil {
 			return nil
 		}
-		mismatch, err := q.after.Mismatch(ctx, p, q.contents[i])
-		q.marked[i] = matched != (mismatch == nil)
-		return err
+		is := matches[q.places[i]]
+		if is == simulation.MatchesSome {
+			mismatch, err := q.after.Mismatch(ctx, p, q.contents[i])
+			if err != nil {
+				return err
+			}
+			is = simulation.MatchesAll
+			if mismatch != nil {
+				is = simulation.MatchesNone
+			}
+		}
+		matched := alike && slices.Contains(q.states[i].matched, p.Name)
+		q.marked[i] = matched != (is == simulation.MatchesAll)
+		return nil
 	})
+}
+
+// matchesByPlace returns, by index in Session.byPlace, which objects of the place a policy matches after the changes.
+func (q *question) matchesByPlace(ctx context.Context, p *simulation.Policy) ([]simulation.Matches, error) {
+	out := make([]simulation.Matches, len(q.byPlace))
+	for at, i := range q.byPlace {
+		var err error
+		if out[i], err = q.after.MatchesIn(ctx, p, at.resource, at.namespace); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // affected reports whether the changes alter a policy, or something that it reads.
 func (q *question) affected(p *simulation.Policy) bool {
-	if q.changesPolicy(p.Name) {
-		return true
-	}
+	return q.changesPolicy(p.Name) || q.rereads(p)
+}
+
+// rereads reports whether the changes alter something that a policy reads.
+func (q *question) rereads(p *simulation.Policy) bool {
 	for _, resources := range []map[schema.GroupVersionResource]map[types.NamespacedName]change{q.changed.changed, q.recounted} {
 		for resource := range resources {
 			if p.Fields(resource) != nil || p.PredicateReads(resource) != nil {
@@ -398,6 +478,12 @@ func (q *question) alike(before, after *simulation.Policy) bool {
 	return decides(before) && decides(after) && !before.Assignment.Partial() && !after.Assignment.Partial() &&
 		before.Schedules == after.Schedules && before.Evaluator.Input().Covers(after.Evaluator.Input()) &&
 		equality.Semantic.DeepEqual(text(before.Spec), text(after.Spec))
+}
+
+// decideAlike reports whether policies with two specs decide equal objects alike that both match, given the same data.
+func decideAlike(a, b placementv1.PlacementPolicySpec) bool {
+	return equality.Semantic.DeepEqual(a.Rules, b.Rules) && a.Rego == b.Rego && a.RegoVersion == b.RegoVersion &&
+		equality.Semantic.DeepEqual(a.Data, b.Data) && equality.Semantic.DeepEqual(a.Replicate, b.Replicate)
 }
 
 // pair is an object after the changes (Content is nil if it is deleted), with what policies decided for it before.
@@ -449,8 +535,8 @@ func (q *question) pairs(ctx context.Context) ([]pair, error) {
 // result is what happens to one object; Object is nil if nothing does.
 type result struct {
 	*Object
-	unmatched bool // whether no policy matches the object before or after the changes
-	waiting   bool // whether the object exists and waits for other values after the changes
+	// after is what policies decide for the object after the changes; nil if no policy matches it before or after them.
+	after *state
 	// matched are the policies that match the object after the changes, and harmed those that newly leave it without a placement.
 	matched, harmed []string
 	namespace       string // the namespace of the object; "" if cluster-scoped
@@ -461,7 +547,7 @@ type result struct {
 // compare decides an object after the changes, and returns what happens to it.
 func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	if p.Content == nil {
-		return result{unmatched: true}, nil
+		return result{}, nil
 	}
 	if err := ctx.Err(); err != nil {
 		// The client has given up the request.
@@ -476,13 +562,13 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 		return result{}, err
 	}
 	if len(p.before.matched)+len(after.matched) == 0 {
-		return result{unmatched: true}, nil
+		return result{}, nil
 	}
 	before := *p.before
 	if p.original != nil {
 		before.wanted, after.wanted = withoutOwn(before.wanted, after.wanted, p.original, p.Content)
 	}
-	out := result{matched: after.matched, waiting: after.waiting, namespace: p.Namespace, rules: after.rules}
+	out := result{after: after, matched: after.matched, namespace: p.Namespace, rules: after.rules}
 	if p.Exists {
 		// What developers do to their objects pauses no policy.
 		out.harmed = before.harmedBy(after)
