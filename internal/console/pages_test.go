@@ -322,8 +322,8 @@ func TestPlaygroundWaiting(t *testing.T) {
 		if n := evaluate[int](c, `document.querySelector(".result").innerText.split("for an approval of the plan of PlacementPolicy region").length - 1`); n != 1 {
 			t.Errorf("%s: the page says %d times what the workloads wait for", decided, n)
 		}
-		if !evaluate[bool](c, `document.querySelector(".result .command").compareDocumentPosition(document.querySelector(".result table")) === Node.DOCUMENT_POSITION_FOLLOWING`) {
-			t.Errorf("%s: the commands do not come before the list", decided)
+		if !evaluate[bool](c, `document.querySelector(".result table").compareDocumentPosition(document.querySelector(".result .command")) === Node.DOCUMENT_POSITION_FOLLOWING`) {
+			t.Errorf("%s: the list does not come before the commands", decided)
 		}
 		c.await("[...document.querySelectorAll('.result .command code')].at(-1).innerText === 'kubectl berth approve region' && " + shows("for an approval:"))
 	}
@@ -346,14 +346,15 @@ var alsoEU1 = strings.Replace(otherClusters, "clusters := {CLUSTERS}", `clusters
 
     errors contains "no region" if not input.metadata.labels.region`, 1)
 
-// testTotals shows the objects of one total, and goes to the plan with what waits as before.
+// testTotals shows the objects of one total, also of those that wait as before, and goes to the plan with what waits.
 func (c *chromium) testTotals() {
 	c.t.Helper()
 	c.push("Undo all")
 	c.visit("#/playground?policy=gold", editorHas("name: gold"))
 	const others = "objectSelector: {matchExpressions: [{key: region, operator: NotIn, values: [us]}]}}"
 	c.edit(strings.Replace(onlyGold, "[deployments]}]}", "[deployments]}], "+others, 1))
-	c.await("document.querySelector('.totals a')")
+	waiting := "[...document.querySelectorAll('.totals button')].find((b) => b.lastChild.textContent === 'waiting as before')"
+	c.await(waiting)
 	const titles = "[...document.querySelectorAll('.result tbody .badge')].map((e) => e.textContent)"
 	const pushed = "[...document.querySelectorAll('.totals button')].filter((b) => b.ariaPressed === 'true')"
 	for _, title := range evaluate[[]string](c, "[...document.querySelectorAll('.totals button')].map((b) => b.lastChild.textContent)") {
@@ -366,7 +367,10 @@ func (c *chromium) testTotals() {
 	if n := evaluate[int](c, "document.querySelectorAll('.totals > span').length"); n != 1 {
 		c.t.Errorf("%d totals are no buttons and no links, want the one of what stays unchanged", n)
 	}
-	evaluate[any](c, "document.querySelector('.totals a').click()")
+	evaluate[any](c, waiting+".click()")
+	c.await("document.querySelector('.result .objects')?.innerText.includes('shop/late')")
+	c.checkAccessibility()
+	evaluate[any](c, "[...document.querySelectorAll('.result a')].find((a) => a.textContent.includes('The plan of region')).click()")
 	c.await("location.hash === '#/plan?name=region' && document.querySelector('.page.plan .command')")
 }
 
@@ -403,6 +407,98 @@ func TestWhatIfLink(t *testing.T) {
 	c.checkAccessibility()
 	c.push("Show")
 	c.await("document.activeElement.className === 'result' && document.querySelector('.totals').getBoundingClientRect().top < innerHeight")
+}
+
+// TestSearch finds clusters by name and by label, and tries a change of a label from there.
+func TestSearch(t *testing.T) {
+	c := openConsole(t, config(static(t, clusters+policies+workloads+quotas)))
+	options := "[...document.querySelectorAll('#found [role=option]')].map((o) => o.ariaLabel ?? o.innerText.replace(/\\s+/g, ' ').trim()).join(', ')"
+	change := func(name string) string { return name + ": What if a label changes?" }
+	find := func(text, want string) {
+		t.Helper()
+		c.visit("#/fleet", "document.querySelector('canvas')")
+		c.fill("Find a workload or cluster by a part of its name, or a cluster by a label, KEY=VALUE", text)
+		c.await(fmt.Sprintf("%s === %q", options, want))
+	}
+	find("u", "us-1 cluster, not ready, "+change("us-1")+", eu-1 cluster, "+change("eu-1")+", eu-2 cluster, "+change("eu-2"))
+	find("EU-2", "eu-2 cluster, "+change("eu-2"))
+	c.checkNames()
+	c.checkAccessibility()
+	find("nothing", "")
+	c.await(shows("No cluster, and no workload that policies place, has such a name."))
+	find("example.com/tier=silver", "")
+	c.await(shows("No cluster has this label."))
+	find("region=eu", "eu-1 cluster, "+change("eu-1")+", eu-2 cluster, "+change("eu-2"))
+
+	// The label of the search has the focus, and not the first one.
+	region := "document.querySelector('[aria-label=\"The value of the label region\"]')"
+	c.focusOn("document.getElementById('find')")
+	c.press("ArrowDown")
+	c.press("ArrowDown")
+	c.press("Enter")
+	c.await("location.hash === '#/playground?cluster=eu-1&label=region' && document.activeElement === " + region)
+	c.write("us")
+	c.await(shows("eu-1 has region=us (was eu)") + " && document.querySelector('.result table')")
+	// In the playground, earlier changes stay.
+	c.fill("Find a workload or cluster by a part of its name, or a cluster by a label, KEY=VALUE", "eu-2")
+	c.await(fmt.Sprintf("%s.startsWith('eu-2 cluster')", options))
+	evaluate[any](c, "document.querySelector('#found .try').click()")
+	c.await("document.activeElement === " + region + " && " + region + ".value === 'eu' && " + shows("eu-1 has region=us (was eu)"))
+
+	// Enter before the answer chooses the first of it.
+	c.visit("#/quotas", "document.querySelector('.page.quotas .card')")
+	c.focusOn("document.getElementById('find')")
+	c.write("us-1")
+	c.press("Enter")
+	c.await("location.hash === '#/fleet?cluster=us-1' && document.querySelector('.details h2')?.textContent === 'us-1'")
+	label := "[...document.querySelectorAll('.label-list a')].find((a) => a.textContent === 'region=us')"
+	c.await(label)
+	evaluate[any](c, label+".click()")
+	c.await("document.activeElement === " + region + " && " + region + ".value === 'us'")
+	c.visit("#/fleet", "document.querySelector('canvas')")
+	search := "document.querySelector('[aria-label=\"Show clusters by name, region, zone, policy, or label\"]')"
+	c.focusOn(search)
+	c.write("eu-2")
+	c.press("Enter")
+	c.await("document.querySelector('.details h2')?.textContent === 'eu-2'")
+}
+
+// notReady is a cluster that is not ready, and workloads that may be in all clusters.
+const notReady = `apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: eu-3, labels: {region: asia}}
+spec: {region: eu}
+status:
+  conditions: [{type: Ready, status: "False"}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: one, namespace: shop, labels: {region: eu}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: two, namespace: shop, labels: {region: eu}}
+---
+`
+
+// TestNotReady warns of moves to a cluster that is not ready.
+func TestNotReady(t *testing.T) {
+	c := openConsole(t, config(static(t, clusters+notReady+policies+workloads+quotas)))
+	c.visit("#/playground?cluster=eu-3&label=region", "document.activeElement.ariaLabel === 'The value of the label region'")
+	c.write("eu")
+	c.await(shows("2 workloads would come to eu-3, which is not ready.") + " && " + shows("+eu-3 (not ready)"))
+	c.await("document.querySelector('.flows text.bad title')?.textContent === 'eu-3 is not ready'")
+	c.checkAccessibility()
+	row := "[...document.querySelectorAll('.result tbody tr')]"
+	c.await(row + ".length > 0 && " + row + "[0].querySelectorAll('.objects li').length === 2")
+	if text := evaluate[string](c, row+"[0].innerText"); !strings.Contains(text, "2 objects") || !strings.Contains(text, "shop/one") || !strings.Contains(text, "shop/two") {
+		t.Errorf("the workloads are not in one group:\n%s", text)
+	}
+	c.resize(narrow, 800, 1)
+	c.checkWidth()
+	c.checkAccessibility()
+	c.push("Undo all")
+	c.await("!document.querySelector('.result .note')")
 }
 
 // TestRego shows a policy in Rego with its keywords highlighted, and the contract beside it.

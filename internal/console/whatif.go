@@ -48,9 +48,10 @@ type changes struct {
 // question is the request of /api/whatif: changes, and which of the objects to which something would happen are in the response.
 type question struct {
 	changes
-	Transition whatif.Transition `json:"transition,omitempty"` // selects the objects to which it would happen; empty for all
-	Offset     int               `json:"offset,omitempty"`     // how many of the selected objects the response skips
-	Limit      int               `json:"limit,omitempty"`      // the most objects in the response; 0 for defaultObjects
+	// Transition selects the objects to which it would happen, or those that wait as before; empty for all to which something would happen.
+	Transition whatif.Transition `json:"transition,omitempty"`
+	Offset     int               `json:"offset,omitempty"` // how many of the selected objects the response skips
+	Limit      int               `json:"limit,omitempty"`  // the most objects in the response; 0 for defaultObjects
 }
 
 // whatifView is the response of /api/whatif.
@@ -216,14 +217,19 @@ func (s *state) answer(r *http.Request, asked question, parsed whatif.Changes, o
 		out.Notes = append(out.Notes, fmt.Sprintf("You may not list %s, so they are missing: ask for the right to list them.", missing))
 	}
 	out.Total, out.Moves, out.Flows, out.Approvals = len(report.Objects), answered.moves, answered.flows, answered.approvals
-	report.Objects = asked.page(report.Objects)
+	report.Objects = asked.page(answered.report)
 	out.Report = &report
 	return nil
 }
 
-// page returns those of the objects that the request selects.
-func (q question) page(objects []whatif.Object) []whatif.Object {
-	if q.Transition != "" {
+// page returns those of the objects in a report that the request selects.
+func (q question) page(r *whatif.Report) []whatif.Object {
+	objects := r.Objects
+	switch q.Transition {
+	case "":
+	case whatif.Waiting:
+		objects = r.StillWaiting
+	default:
 		// They are sorted by transition.
 		is := func(o whatif.Object) bool { return o.Transition == q.Transition }
 		first := max(0, slices.IndexFunc(objects, is))

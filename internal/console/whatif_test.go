@@ -150,6 +150,31 @@ func TestWhatif(t *testing.T) {
 	}
 }
 
+// TestStillWaiting asks for the objects that wait as before.
+func TestStillWaiting(t *testing.T) {
+	b := serve(t, config(static(t, clusters+policies+workloads+late+strings.Replace(late, "late", "later", 1)+quotas))).open(t)
+	asked := map[string]any{"set": []string{"clusters.cluster.karmada.io/eu-1:metadata.labels['example.com/tier']"}}
+	if first := post[answer](t, b, "whatif", asked); first.Report["waiting"] != 2.0 || first.Total != 1 {
+		t.Fatalf("%d objects, report %v", first.Total, first.Report)
+	}
+	asked["transition"] = "Waiting"
+	value := map[string]any{
+		"field": "annotations", "key": "placement.berth.dev/clusters", "from": `["eu-1","us-1"]`, "to": `["us-1"]`, "policy": "region", "pending": true,
+		"waits": "for an approval of the plan of PlacementPolicy region (kubectl berth approve region), or for an update that changes what the policy reads or writes",
+	}
+	object := func(name string) any {
+		return map[string]any{"kind": "Deployment", "resource": "deployments.apps", "namespace": "shop", "name": name, "transition": "Waiting", "values": []any{value}}
+	}
+	want := []any{object("late"), object("later")}
+	if diff := cmp.Diff(any(want), post[answer](t, b, "whatif", asked).Report["objects"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	asked["offset"], asked["limit"] = 1, 5
+	if diff := cmp.Diff(any(want[1:]), post[answer](t, b, "whatif", asked).Report["objects"]); diff != "" {
+		t.Errorf("the second one (-want +got):\n%s", diff)
+	}
+}
+
 // TestMistakes checks the places of mistakes.
 func TestMistakes(t *testing.T) {
 	b := serve(t, config(static(t, clusters+policies+workloads+quotas))).open(t)

@@ -5,6 +5,9 @@ import { isAbort } from "./api";
 /** Reading is the context with the number of the reading of the cluster that the page shows. */
 export const Reading = createContext(0);
 
+/** Unready is the context with the names of the clusters that are not ready. */
+export const Unready = createContext<ReadonlySet<string>>(new Set());
+
 /** Loaded is what a view has of its data. The data of the last reading stay until those of the next one are there. */
 export interface Loaded<T> {
   data?: T;

@@ -1,13 +1,13 @@
 import { type ComponentType, options, render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { follow, get, messageOf, post } from "./api";
 import { Note } from "./components/basics";
 import { Search } from "./components/Search";
 import { SignIn } from "./components/SignIn";
-import { Reading } from "./hooks";
+import { Reading, Unready } from "./hooks";
 import "./styles.css";
 import { plain, say } from "./text";
-import type { FleetView } from "./types.gen";
+import type { FleetView, Place } from "./types.gen";
 import Fleet from "./views/Fleet";
 import History from "./views/History";
 import Plan from "./views/Plan";
@@ -26,6 +26,8 @@ options.vnode = (vnode: { type: unknown; props: unknown }) => {
     if (typeof props[name] === "string") props[name] = plain(props[name]);
   }
 };
+
+const noPlaces: Place[] = [];
 
 type View = ComponentType<{ parameters: URLSearchParams }>;
 
@@ -81,6 +83,7 @@ function App() {
     // The views show the error.
     get("fleet").then(setFleet, () => setFleet(null));
   }, [reading]);
+  const places = fleet?.places ?? noPlaces, unready = useMemo(() => new Set(places.filter((p) => p.ready === false).map((p) => p.name)), [places]);
   const shownAt = useRef<string | undefined>(undefined);
   shownAt.current = fleet?.readAt;
   useFollowing(Boolean(fleet?.live) && live && !shown.frozen && signedOut === null, () => shownAt.current, () => setReading((n) => n + 1));
@@ -105,7 +108,7 @@ function App() {
         <nav aria-label="Views" id="views">
           {views.map((v) => <a key={v.path} href={`#/${v.path}`} aria-current={v === shown ? "page" : undefined}>{v.title}</a>)}
         </nav>
-        <Search />
+        <Search places={places} />
         <div class="reading">
           {fleet && <Source of={fleet} />}
           {fleet?.live && <button type="button" aria-pressed={live} title="Show changes of the cluster as they come" onClick={toggle}>Live</button>}
@@ -115,7 +118,7 @@ function App() {
       </header>
       <main id="main" ref={main} tabIndex={-1}>
         {error !== "" && <Note kind="error" text={error} />}
-        {signedOut !== null ? <SignIn reason={signedOut} onSignIn={() => { setSignedOut(null); setReading((n) => n + 1); }} /> : <Content shown={shown} parameters={parameters} />}
+        {signedOut !== null ? <SignIn reason={signedOut} onSignIn={() => { setSignedOut(null); setReading((n) => n + 1); }} /> : <Unready.Provider value={unready}><Content shown={shown} parameters={parameters} /></Unready.Provider>}
         <p class="licenses"><a href="./licenses.txt">Licenses of the libraries in these pages</a></p>
       </main>
     </Reading.Provider>

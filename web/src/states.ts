@@ -40,6 +40,7 @@ export const transitions: Record<WhatifTransition, Transition> = {
   Matched: { title: "newly matched", kind: "lost", text: "Other policies match the object, and nothing changes." },
   Unmatched: { title: "no longer matched", kind: "lost", text: "Fewer policies match the object, and nothing changes." },
   Unenforced: { title: "no longer enforced", kind: "lost", text: "A policy that matches the object is no longer enforced, and nothing changes." },
+  Waiting: { title: "waiting as before", kind: "waiting", text: "The object waits already, and stays the same." },
 };
 
 /** planStates are the states of plans as text. */

@@ -641,7 +641,7 @@ export interface WhatifRuleCount {
   after: number;
 }
 
-export const whatifTransitions = ["Denied", "Undecidable", "Allowed", "Moved", "Changed", "Pending", "Replanned", "Kept", "Matched", "Unmatched", "Unenforced"] as const;
+export const whatifTransitions = ["Denied", "Undecidable", "Allowed", "Moved", "Changed", "Pending", "Replanned", "Kept", "Matched", "Unmatched", "Unenforced", "Waiting"] as const;
 export type WhatifTransition = (typeof whatifTransitions)[number];
 
 export interface WhatifValue {

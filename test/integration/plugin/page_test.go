@@ -103,7 +103,7 @@ var _ = Describe("The console in a browser", func() {
 		Expect(p.Evaluate("fetch('api/policy?name=seen').then((r) => r.json()).then((o) => o.manifest)", &manifest)).To(Succeed())
 		changed := strings.Replace(manifest, "eu-1", "us-1", 1)
 		Expect(p.Paste(changed)).To(Succeed())
-		p.await(ctx, "document.querySelectorAll('.result tbody tr').length === %d", objects)
+		p.await(ctx, "document.querySelectorAll('.result .objects li').length === %d", objects)
 		Expect(p.text()).To(And(ContainSubstring("web-1"), ContainSubstring("us-1")))
 
 		By("copying the command, and applying it")

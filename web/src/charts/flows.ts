@@ -62,7 +62,7 @@ export function layout(flows: readonly Flow[], size: keyof typeof sizes): { grap
     source: end("from", flow.from), target: end("to", flow.to), value: flow.objects, from: flow.from, to: flow.to, pending: flow.pending, planned: flow.planned ?? false,
   }));
   const most = Math.max(...(["from", "to"] as const).map((side) => [...ends.values()].filter((e) => e.side === side).length));
-  const height = top + 160 + most * 20;
+  const height = top + 70 + most * 28;
   const order = (a: PlacedEnd, b: PlacedEnd) => Number(a.name === others) - Number(b.name === others) || (b.value ?? 0) - (a.value ?? 0) || a.name.localeCompare(b.name);
   const graph = sankey<End, Band>().nodeId((e) => e.id).nodeWidth(bar).nodePadding(16).nodeSort(order)
     .extent([[labels, top], [width - labels, height - 4]])({ nodes: [...ends.values()], links });

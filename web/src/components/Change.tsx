@@ -1,41 +1,20 @@
+import { useContext } from "preact/hooks";
+import { type Changed, listOf, listsOf } from "../changes";
+import { Unready } from "../hooks";
 import { Joined, nameClass } from "./basics";
 
-/** Changed is a value before and after. */
-interface Changed {
-  field: string;
-  key: string;
-  from: string | null;
-  to: string | null;
-  pending?: boolean;
-  waits?: string;
-}
-
-// listOf returns the names in the text of a list of clusters; undefined if it is none.
-function listOf(text: string | null): string[] | undefined {
-  if (text === null) return [];
-  try {
-    const names: unknown = JSON.parse(text);
-    const flat = Array.isArray(names) ? (names as unknown[]).flat() : undefined;
-    return flat?.every((name) => typeof name === "string") ? flat : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/** most is how many of the clusters are shown that an object keeps. */
-const most = 4;
+/** keptShown is how many of the clusters are shown that an object keeps. */
+const keptShown = 4;
 
 /**
  * Change shows a value before and after, and what it waits for, unless that is shared. In lists of clusters, it marks the names that come and
- * go. A dropped change is struck through.
+ * go, and those that stay if kept is true. A dropped change is struck through.
  */
-export function Change({ of: v, shared, dropped = false }: { of: Changed; shared?: string | undefined; dropped?: boolean }) {
-  const before = listOf(v.from), after = listOf(v.to), waits = v.waits ? `it waits ${v.waits}` : v.pending ? "at its next update" : "";
+export function Change({ of: v, shared, dropped = false, kept = true }: { of: Changed; shared?: string | undefined; dropped?: boolean; kept?: boolean }) {
+  const lists = listsOf(v), waits = v.waits ? `it waits ${v.waits}` : v.pending ? "at its next update" : "";
   const kind = dropped ? "change dropped" : "change";
   const later = waits !== "" && (!v.waits || v.waits !== shared) && <small>{waits}</small>;
-  if ((v.field === "clusters" || v.key === "placement.berth.dev/clusters") && before && after) {
-    return <div class={kind}><Names before={before} after={after} most={most} />{later}</div>;
-  }
+  if (lists) return <div class={kind}><Names {...lists} most={kept ? keptShown : 0} />{later}</div>;
   return <div class={kind}><Joined by=" " items={[<small>{v.field} {v.key}:</small>, <Value text={v.from} />, "→", <Value text={v.to} />, later]} /></div>;
 }
 
@@ -43,7 +22,7 @@ const kinds = ["kept", "gone", "new"] as const, signs = { gone: "−", new: "+",
 
 /** Names shows the names of clusters before and after: those that stay, at most most of them, then those that go, then those that come. */
 function Names({ before, after, most = Infinity }: { before: string[]; after: string[]; most?: number }) {
-  const was = new Set(before), is = new Set(after), names = [...new Set([...before, ...after])].sort();
+  const unready = useContext(Unready), was = new Set(before), is = new Set(after), names = [...new Set([...before, ...after])].sort();
   if (names.length === 0) return <>no clusters</>;
   const kept = names.filter((name) => was.has(name) && is.has(name)), more = kept.length - most;
   const lists = { kept: kept.slice(0, most), gone: names.filter((name) => !is.has(name)), new: names.filter((name) => !was.has(name)) };
@@ -51,8 +30,8 @@ function Names({ before, after, most = Infinity }: { before: string[]; after: st
     <>
       {kinds.map((kind) => (
         <>
-          {lists[kind].map((name) => <span key={name} class={`${kind} ${nameClass(name)}`}>{signs[kind]}{name}</span>)}
-          {kind === "kept" && more > 0 && ` and ${more} more`}
+          {lists[kind].map((name) => <span key={name} class={`${kind} ${nameClass(name)}`}>{signs[kind]}{name}{kind === "new" && unready.has(name) && " (not ready)"}</span>)}
+          {kind === "kept" && most > 0 && more > 0 && ` and ${more} more`}
         </>
       ))}
     </>

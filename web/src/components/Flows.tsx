@@ -1,7 +1,9 @@
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useContext, useEffect, useMemo, useState } from "preact/hooks";
 import { kindOf, layout, pathOf, shades } from "../charts/flows";
+import { Unready } from "../hooks";
 import { count } from "../text";
 import type { Flow } from "../types.gen";
+import { Note } from "./basics";
 
 const shorter = (name: string, most: number) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
 
@@ -18,9 +20,25 @@ function useNarrow(): boolean {
   return is;
 }
 
+/** most is how many clusters are named that are not ready. */
+const most = 5;
+
+/** UnreadyTargets warns of flows to clusters that are not ready. */
+export function UnreadyTargets({ flows }: { flows: readonly Flow[] | null }) {
+  const unready = useContext(Unready), counts = new Map<string, number>();
+  for (const flow of flows ?? []) {
+    if (unready.has(flow.to)) counts.set(flow.to, (counts.get(flow.to) ?? 0) + flow.objects);
+  }
+  if (counts.size === 0) return null;
+  const lines = [...counts].slice(0, most).map(([name, n]) => `${count(n, "workload")} would come to ${name}, which is not ready.`);
+  if (counts.size > most) lines.push(`The same holds for ${count(counts.size - most, "more cluster")}.`);
+  return <Note text={[...lines, `A rule avoids such clusters if it requires {field: ready, operator: In, values: ["true"]}.`].join("\n")} />;
+}
+
 /** Flows is a picture of how many workloads leave which cluster and come to which other one. */
 export function Flows({ flows }: { flows: readonly Flow[] | null }) {
   const size = useNarrow() ? "narrow" : "wide";
+  const unready = useContext(Unready);
   const drawn = useMemo(() => (flows && flows.length > 0 ? layout(flows, size) : null), [flows, size]);
   if (!drawn || !flows) return null;
   const { graph, width, height, labels } = drawn, short = (name: string) => shorter(name, size === "narrow" ? 13 : 22);
@@ -40,12 +58,12 @@ export function Flows({ flows }: { flows: readonly Flow[] | null }) {
         ))}
         {graph.nodes.map((end) => {
           const x0 = end.x0 ?? 0, x1 = end.x1 ?? 0, y0 = end.y0 ?? 0, y1 = end.y1 ?? 0;
-          const nowhere = end.name === "" ? "nowhere" : "";
+          const nowhere = end.name === "" ? "nowhere" : "", isUnready = end.side === "to" && unready.has(end.name);
           return (
             <g key={end.id}>
               <rect class={`end ${nowhere}`} x={x0} y={y0} width={x1 - x0} height={Math.max(3, y1 - y0)} rx={2} />
-              <text class={nowhere} x={end.side === "from" ? x0 - 6 : x1 + 6} y={(y0 + y1) / 2 + 4} text-anchor={end.side === "from" ? "end" : "start"}>
-                {`${short(end.name || "no other cluster")} · ${(end.value ?? 0).toLocaleString("en")}`}<title>{end.name}</title>
+              <text class={isUnready ? "bad" : nowhere} x={end.side === "from" ? x0 - 6 : x1 + 6} y={(y0 + y1) / 2 + 4} text-anchor={end.side === "from" ? "end" : "start"}>
+                {`${short(end.name || "no other cluster")} · ${(end.value ?? 0).toLocaleString("en")}`}<title>{isUnready ? `${end.name} is not ready` : end.name}</title>
               </text>
             </g>
           );

@@ -73,9 +73,13 @@ export function WorkloadLink({ of }: { of: Identified }) {
   return <a class={nameClass(name)} href={workloadAddress(of)}>{name}</a>;
 }
 
-/** ClusterLink leads to a cluster in the picture of the fleet. */
+/** clusterAddress returns the address of a cluster in the picture of the fleet. */
+export function clusterAddress(name: string): string {
+  return `#/fleet?${query({ cluster: name })}`;
+}
+
 export function ClusterLink({ name }: { name: string }) {
-  return <a class={nameClass(name)} href={`#/fleet?${query({ cluster: name })}`}>{name}</a>;
+  return <a class={nameClass(name)} href={clusterAddress(name)}>{name}</a>;
 }
 
 /** Part is a part of a policy: a field, a rule by its name, or a line of its Rego. */
@@ -85,9 +89,16 @@ export interface Part {
   line?: number | undefined;
 }
 
+/** whatIfAddress returns the address of the form that changes a cluster, at one of its labels, if that is given. */
+export function whatIfAddress(cluster: string, label?: string): string {
+  return `#/playground?${query({ cluster, label })}`;
+}
+
 /** WhatIfLink leads to the form that changes a cluster, without earlier changes. */
-export function WhatIfLink({ cluster, children, ...more }: { cluster: string; children: ComponentChildren; class?: string; title?: string; "aria-label"?: string }) {
-  return <a {...more} href={`#/playground?${query({ cluster })}`} onClick={startAnew}>{children}</a>;
+export function WhatIfLink({ cluster, label, children, ...more }: {
+  cluster: string; label?: string; children: ComponentChildren; class?: string; title?: string; "aria-label"?: string;
+}) {
+  return <a {...more} href={whatIfAddress(cluster, label)} onClick={startAnew}>{children}</a>;
 }
 
 /** PolicyLink leads to a policy, or to a part of it. */

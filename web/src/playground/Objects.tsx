@@ -17,9 +17,12 @@ let kept = "";
 /** selectAll selects the whole text of a field, so that typing replaces it. */
 const selectAll = (event: { currentTarget: HTMLInputElement }) => event.currentTarget.select();
 
-/** Objects is the form with which the user changes labels of a cluster or node, cordons a node, or removes one of them. */
-export function Objects({ clusters, nodes, values, first, set, assign, remove }: {
-  clusters: readonly string[]; nodes: readonly string[]; values: ValuesView | undefined; first: string; set: readonly string[]; assign: Assign; remove: (reference: string) => void;
+/**
+ * Objects is the form with which the user changes labels of a cluster or node, cordons a node, or removes one of them. It begins with the
+ * object first, and its label, if they are given.
+ */
+export function Objects({ clusters, nodes, values, first, label, set, assign, remove }: {
+  clusters: readonly string[]; nodes: readonly string[]; values: ValuesView | undefined; first: string; label: string; set: readonly string[]; assign: Assign; remove: (reference: string) => void;
 }) {
   const [name, setName] = useState(first || kept);
   kept = name;
@@ -32,19 +35,26 @@ export function Objects({ clusters, nodes, values, first, set, assign, remove }:
       <input type="text" list="places" value={name} placeholder="Name of a cluster or node" aria-label="The cluster or node to change" onFocus={selectAll} onInput={(event) => setName(event.currentTarget.value)} />
       {places}
       {kind
-        ? <Parts key={name} parameters={{ [kind]: name }} focus={first === name} values={values} set={set} assign={assign} remove={remove} />
+        ? <Parts key={name} parameters={{ [kind]: name }} focus={first === name ? label : undefined} values={values} set={set} assign={assign} remove={remove} />
         : name !== "" && <p class="facts">No cluster or node has this name.</p>}
     </fieldset>
   );
 }
 
+/**
+ * Parts changes the objects that represent a cluster. It sets the focus to the field of the label focus, or of the first label that policies
+ * read if focus is empty, and nowhere if it is undefined.
+ */
 function Parts({ parameters, focus, values, set, assign, remove }: {
-  parameters: Record<string, string>; focus: boolean; values: ValuesView | undefined; set: readonly string[]; assign: Assign; remove: (reference: string) => void;
+  parameters: Record<string, string>; focus: string | undefined; values: ValuesView | undefined; set: readonly string[]; assign: Assign; remove: (reference: string) => void;
 }) {
   const loaded = useData((signal) => get("cluster", parameters, signal), [parameters]);
   const parts = useRef<HTMLDivElement>(null), inventory = loaded.data?.inventory;
   useEffect(() => {
-    if (focus && inventory) parts.current?.querySelector<HTMLElement>("[data-read] input, .row input")?.focus();
+    if (focus === undefined || !inventory) return;
+    const rows = [...(parts.current?.querySelectorAll<HTMLElement>(".row") ?? [])];
+    const row = rows.find((r) => focus !== "" && r.dataset["label"] === focus) ?? rows.find((r) => r.dataset["read"] !== undefined) ?? rows[0];
+    row?.querySelector("input")?.focus();
   }, [inventory === undefined]);
   if (loaded.error) return <Note kind="error" text={messageOf(loaded.error)} />;
   if (!inventory) return null;
@@ -65,7 +75,7 @@ function Part({ of: o, values, set, assign, remove }: { of: InventoryObject; val
     <>
       <p class="facts">{subject}</p>
       {names.map((label) => (
-        <Row key={label} name={`label ${label}`} value={labels[label]} tried={tried(set, field(pathOf(label)))} readBy={[...readBy(label), ...(fields.find((f) => f.path === pathOf(label))?.readBy ?? [])]}
+        <Row key={label} label={label} name={`label ${label}`} value={labels[label]} tried={tried(set, field(pathOf(label)))} readBy={[...readBy(label), ...(fields.find((f) => f.path === pathOf(label))?.readBy ?? [])]}
           assign={(value) => assign(field(pathOf(label)), value)}>
           {label}<Elsewhere label={label} of={o} />
         </Row>
@@ -88,12 +98,12 @@ function Part({ of: o, values, set, assign, remove }: { of: InventoryObject; val
 }
 
 /** Row changes or removes a label or a field. The value is undefined if the object lacks it today. */
-function Row({ name, value, tried: now, readBy, assign, children }: {
-  name: string; value: string | undefined; tried: string | null | undefined; readBy: readonly string[]; assign: (value: string | null | undefined) => void; children: ComponentChildren;
+function Row({ name, label, value, tried: now, readBy, assign, children }: {
+  name: string; label?: string; value: string | undefined; tried: string | null | undefined; readBy: readonly string[]; assign: (value: string | null | undefined) => void; children: ComponentChildren;
 }) {
   const isChanged = now !== undefined;
   return (
-    <div class="row" data-read={readBy.length > 0 ? "" : undefined}>
+    <div class="row" data-label={label} data-read={readBy.length > 0 ? "" : undefined}>
       <span>
         {children}
         {readBy.length > 0 && <small class="read" title={`Policies that read it: ${readBy.join(", ")}`}>read by {readBy.slice(0, 3).join(", ")}{readBy.length > 3 && ` and ${readBy.length - 3} more`}</small>}

@@ -4,6 +4,7 @@ import { get } from "../api";
 import { describePlace, type Picture } from "../charts/picture";
 import { Badge, Joined, Mark, More, nameClass, Note, Notes, PolicyLink, Select, Waiting, WhatIfLink, WorkloadLink } from "../components/basics";
 import { ClusterPicture } from "../components/ClusterPicture";
+import { labelIn, namedLike } from "../components/searching";
 import { type Column, Table } from "../components/Table";
 import { useData } from "../hooks";
 import { inState, meanings, summary } from "../states";
@@ -84,6 +85,11 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
   useEffect(() => {
     if (text !== "" || hidden.size > 0) say(`${count(places.filter(matches).length, "cluster")} match`);
   }, [matches]);
+  // The user may press Enter before the page shows what the text matches.
+  const chooseFirst = (part: string) => {
+    const first = part === "" ? undefined : namedLike(places, part)[0] ?? places.find((p) => p.name !== "" && matches(p));
+    if (first) choose(first);
+  };
   const place = chosen === undefined ? undefined : places.find((p) => p.name === chosen);
   const toggle = (state: FleetState) => {
     setHidden((before) => {
@@ -107,7 +113,7 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
         </div>
         <span class="grow" />
         <input type="search" placeholder="Cluster, region, key=value" size={25} aria-label="Show clusters by name, region, zone, policy, or label"
-          onInput={(event) => setText(event.currentTarget.value.trim())} />
+          onInput={(event) => setText(event.currentTarget.value.trim())} onKeyDown={(event) => { if (event.key === "Enter") chooseFirst(event.currentTarget.value.trim()); }} />
         <Select label="Group" value={group} choices={choices(groupings)} onChange={setGroup} />
         <Select label="Size" value={size} choices={choices(sizes)} onChange={setSize} />
         <button type="button" onClick={() => setTable(!table)}>{table ? "Picture" : "Table"}</button>
@@ -178,6 +184,7 @@ function Details({ place: p, focus, onClose }: { place: Place; focus: boolean; o
       <button type="button" class="close" aria-label="Close" onClick={onClose}>×</button>
       <h2>{p.name || "In no cluster"}</h2>
       <p class="facts"><Joined items={facts} by=" · " /></p>
+      {p.name !== "" && <p><WhatIfLink class="button" cluster={p.name}>What if a label changes?</WhatIfLink></p>}
       {p.name === "" && <p>Policies match these workloads, and they name no cluster: most often because a policy denies them.</p>}
       <Stack place={p} />
       <Usage title="CPU" amount={p.cpu} text={(n) => `${round(n)} cores`} />
@@ -185,7 +192,6 @@ function Details({ place: p, focus, onClose }: { place: Place; focus: boolean; o
       {moves.length > 0 && <p>{moves.join(", ")}</p>}
       {p.policies && p.policies.length > 0 && <p>Policies: <Joined items={p.policies.map((name) => <PolicyLink key={name} name={name} />)} /></p>}
       {p.name !== "" && <Labels cluster={p.name} />}
-      {p.name !== "" && <p><WhatIfLink class="button" cluster={p.name}>What if this cluster changes?</WhatIfLink></p>}
       <Select label="Show" value={state} choices={[["", "all workloads"], ...fleetStates.map((s) => [s, s] as const)]} onChange={setState} />
       <Members cluster={p.name} state={state} />
     </aside>
@@ -197,12 +203,17 @@ function Labels({ cluster }: { cluster: string }) {
   const loaded = useData((signal) => get("cluster", { name: cluster }, signal), [cluster]);
   const labels = (loaded.data?.inventory ?? []).flatMap((o) => Object.entries(o.labels ?? {}).sort());
   if (labels.length === 0) return null;
-  return <p class="label-list">Labels: <Joined by=" " items={labels.map(([key, value]) => <code class={nameClass(`${key}=${value}`)}>{key}={value}</code>)} /></p>;
+  return (
+    <p class="label-list">
+      {"Labels, of which you can try a change: "}
+      <Joined by=" " items={labels.map(([key, value]) => <WhatIfLink cluster={cluster} label={key} title={`What if the label ${key} changes?`}><code class={nameClass(`${key}=${value}`)}>{key}={value}</code></WhatIfLink>)} />
+    </p>
+  );
 }
 
 /** useLabeled returns the names of the clusters with a label, KEY=VALUE; undefined for a text that is none. */
 function useLabeled(text: string): ReadonlySet<string> | undefined {
-  const label = /^[^=\s]+=\S*$/.test(text) ? text : "";
+  const label = labelIn(text) === undefined ? "" : text;
   const found = useData((signal) => (label === "" ? Promise.resolve(undefined) : get("labeled", { label }, signal)), [label]).data;
   return useMemo(() => (label === "" ? undefined : new Set(found?.clusters ?? [])), [label, found]);
 }

@@ -1,7 +1,7 @@
 import { get, query } from "../api";
 import { Command, More, Note, Select, Waiting, WorkloadLink } from "../components/basics";
 import { Change } from "../components/Change";
-import { Flows } from "../components/Flows";
+import { Flows, UnreadyTargets } from "../components/Flows";
 import { type Column, Table } from "../components/Table";
 import { useData } from "../hooks";
 import { planStates, waitingText } from "../states";
@@ -55,7 +55,7 @@ function OfPolicy({ name }: { name: string }) {
       ))}
       {waits.length > 0 && plan.digest && !waits.some((a) => a.id === plan.digest)
         && <Note text="Some objects of the approved plan are patched already, so its digest is another one than that of what is left." />}
-      {plan.flows && plan.flows.length > 0 && <><h2>Before and after</h2><Flows flows={plan.flows} /></>}
+      {plan.flows && plan.flows.length > 0 && <><h2>Before and after</h2><UnreadyTargets flows={plan.flows} /><Flows flows={plan.flows} /></>}
       <Left plan={plan} />
       {plan.total > 0 && (
         <>

@@ -3,13 +3,14 @@ import { get, isAbort, messageOf, post, query } from "../api";
 import { Badge, Command, CopyButton, Lines, Note, Notes, Waiting, WorkloadLink } from "../components/basics";
 import { Change } from "../components/Change";
 import { Editor } from "../components/Editor";
-import { Flows } from "../components/Flows";
+import { Flows, UnreadyTargets } from "../components/Flows";
 import { type Column, Table } from "../components/Table";
 import type { Known, Schema } from "../editor/completion";
 import type { Editing } from "../editor/editor";
 import { Reading, useData } from "../hooks";
 import { assigned, described, fieldOf } from "../playground/assignments";
 import { Contract } from "../playground/Contract";
+import { type Group, grouped } from "../playground/groups";
 import { isChanged as isTried, kept } from "../playground/kept";
 import { Objects } from "../playground/Objects";
 import { edited } from "../playground/rules";
@@ -40,7 +41,7 @@ const nothing: Tried = { text: "", original: "", source: "", set: [], remove: []
 let opened = "";
 
 /** delay is how long the user has to pause before a change is tried, in milliseconds. */
-const delay = 50;
+const delay = 20;
 
 /** Choice is an object whose manifest the user can edit. */
 interface Choice {
@@ -117,10 +118,10 @@ function Trying({ parameters, choices, clusters, awaited }: {
   const attempted = attempt.answer;
   const mistakes = attempted?.mistakes ?? none;
   const assign = (field: string, value: string | null | undefined) => setTried((now) => ({ ...now, set: assigned(now.set, field, value) }));
-  const first = parameters.get("cluster") ?? "";
+  const first = parameters.get("cluster") ?? "", label = parameters.get("label") ?? "";
   const objects = (
     <div key="objects">
-      <Objects key={first} clusters={clusters} nodes={values?.nodes ?? noNodes} values={values} first={first} set={tried.set} assign={assign}
+      <Objects key={`${first} ${label}`} clusters={clusters} nodes={values?.nodes ?? noNodes} values={values} first={first} label={label} set={tried.set} assign={assign}
         remove={(reference) => change({ remove: [...tried.remove.filter((other) => other !== reference), reference] })} />
       <Earlier bringBack={(earlier) => replace(joined(earlier, tried))} />
     </div>
@@ -298,23 +299,46 @@ function Result({ attempt, tried, change, awaited }: { attempt: Attempt; tried: 
   );
 }
 
-/** columnsOf returns the columns of the objects to which something would happen. shared is what all that wait would wait for. */
-function columnsOf(shared: string | undefined): Column<WhatifObject>[] {
+/**
+ * columnsOf returns the columns of groups of objects. shared is what all that wait would wait for, and all reports whether the groups have all
+ * objects.
+ */
+function columnsOf(shared: string | undefined, all: boolean): Column<Group>[] {
   return [
-    { title: "Object", cell: (o) => <><WorkloadLink of={o} /><small>{o.kind}</small></>, sort: qualified },
-    { title: "What happens", cell: (o) => <Badge state={transitions[o.transition].kind}>{transitions[o.transition].title}</Badge>, sort: (o) => o.transition },
-    { title: "From and to", cell: (o) => <Differences of={o} shared={shared} /> },
+    { title: "What happens", cell: ({ objects: [o] }) => o && <Badge state={transitions[o.transition].kind}>{transitions[o.transition].title}</Badge> },
+    { title: "From and to", cell: ({ objects: [o], isSame }) => o && <Differences of={o} shared={shared} kept={isSame} /> },
+    { title: "Objects", cell: (g) => <Members key={g.key} of={g.objects} all={all} /> },
   ];
 }
 
-/** Differences shows the values that an object would get, those for which it waits already, and why. */
-function Differences({ of: o, shared }: { of: WhatifObject; shared: string | undefined }) {
+/** few is how many objects of a group are named, unless the user wants all. */
+const few = 6;
+
+/** Members names the objects of a group. */
+function Members({ of: objects, all }: { of: readonly WhatifObject[]; all: boolean }) {
+  const [whole, setWhole] = useState(false), hidden = whole ? 0 : Math.max(0, objects.length - few);
   return (
     <>
-      {o.values?.map((v, i) => <div key={i}><Change of={v} shared={shared} /><Instead of={v} /></div>)}
+      {objects.length > 1 && <b>{all ? "" : "at least "}{count(objects.length, "object")}</b>}
+      <ul class="objects">
+        {objects.slice(0, objects.length - hidden).map((o) => <li key={`${o.resource} ${qualified(o)}`}><WorkloadLink of={o} /><small>{o.kind}</small></li>)}
+        {hidden > 0 && <li><button type="button" class="link" onClick={() => setWhole(true)}>{`and ${hidden} more`}</button></li>}
+      </ul>
+    </>
+  );
+}
+
+/**
+ * Differences shows the values that an object would get, those for which it waits already, and why. It shows clusters that stay only if kept is
+ * true.
+ */
+function Differences({ of: o, shared, kept }: { of: WhatifObject; shared: string | undefined; kept: boolean }) {
+  return (
+    <>
+      {o.values?.map((v, i) => <div key={i}><Change of={v} shared={shared} kept={kept} /><Instead of={v} kept={kept} /></div>)}
       {o.reasons?.map((text) => <div key={text}><Lines text={text} /></div>)}
       {o.dropped && <small>would stay as it is, and no longer wait for this change:</small>}
-      {o.dropped?.map((v, i) => <Change key={i} of={unhindered(v)} dropped />)}
+      {o.dropped?.map((v, i) => <Change key={i} of={unhindered(v)} dropped kept={kept} />)}
     </>
   );
 }
@@ -323,10 +347,10 @@ function Differences({ of: o, shared }: { of: WhatifObject; shared: string | und
 const unhindered = (v: WhatifValue): WhatifValue => ({ ...v, pending: false, waits: "" });
 
 /** Instead shows what an object waits for already, instead of a change. */
-function Instead({ of: v }: { of: WhatifValue }) {
+function Instead({ of: v, kept }: { of: WhatifValue; kept: boolean }) {
   if (!v.planned) return null;
   if (v.planned.to === v.to) return <small>{`it waits for this change already${v.planned.waits ? `, ${v.planned.waits}` : ""}`}</small>;
-  return <div class="instead"><small>it waits already, instead, for</small><Change of={unhindered({ ...v, to: v.planned.to })} /></div>;
+  return <div class="instead"><small>it waits already, instead, for</small><Change of={unhindered({ ...v, to: v.planned.to })} kept={kept} /></div>;
 }
 
 /** sharedWait returns what all rows that wait would wait for; undefined if they differ. */
@@ -338,10 +362,16 @@ function sharedWait(rows: readonly WhatifObject[]): string | undefined {
 /** page is how many objects an answer has, and each request for more. */
 const page = 50;
 
+/** mostWaiting is how many of the objects that wait as before can be read (whatif.MaxStillWaiting). */
+const mostWaiting = 1000;
+
+/** groupsShown is how many groups of objects are shown, unless the user wants all. */
+const groupsShown = 8;
+
 /** useRows returns the objects of an answer to which something would happen, and what reads more of them: the answer has only the first ones. */
 function useRows(answer: WhatifView, only: WhatifTransition | undefined, changes: Changes) {
   const [read, setRead] = useState<{ of: WhatifView; only: WhatifTransition | undefined; rows: WhatifObject[] } | undefined>(undefined), [error, setError] = useState("");
-  const first = answer.report?.objects ?? [], total = only ? answer.report?.totals?.[only] ?? 0 : answer.total;
+  const first = answer.report?.objects ?? [], total = totalOf(answer, only);
   // The objects are sorted by what happens to them, so the first ones that are chosen are the first of all that are.
   const rows = read?.of === answer && read.only === only ? read.rows : only ? first.filter((o) => o.transition === only) : first;
   // What answers an earlier question would replace the rows of a later one.
@@ -361,6 +391,12 @@ function useRows(answer: WhatifView, only: WhatifTransition | undefined, changes
   return { rows, total, more, error };
 }
 
+/** totalOf returns how many objects an answer has to which something would happen: only what is given, or anything. */
+function totalOf(answer: WhatifView, only: WhatifTransition | undefined): number {
+  if (only === "Waiting") return Math.min(answer.report?.waiting ?? 0, mostWaiting);
+  return only ? answer.report?.totals?.[only] ?? 0 : answer.total;
+}
+
 /** asBefore says how many workloads wait whether the changes are made or not. */
 const asBefore = (n: number) => (n === 1 ? "1 workload waits already, and stays the same." : `${n.toLocaleString("en")} workloads wait already, and stay the same.`);
 
@@ -377,36 +413,38 @@ function outcome(report: WhatifReport): string | undefined {
 function Report({ answer, report, changes, awaited }: { answer: WhatifView; report: WhatifReport; changes: Changes; awaited: string | undefined }) {
   const [only, setOnly] = useState<WhatifTransition | undefined>(undefined);
   const happens = whatifTransitions.filter((t) => (report.totals?.[t] ?? 0) > 0);
-  const chosen = only && happens.includes(only) ? only : undefined;
-  const { rows, total, more, error } = useRows(answer, chosen, changes), waiting = report.waiting ?? 0;
-  const shared = useMemo(() => sharedWait(rows), [rows]), columns = useMemo(() => columnsOf(shared), [shared]), sentence = outcome(report);
-  const asNow = <><b>{waiting.toLocaleString("en")}</b><span>waiting as before</span></>;
+  const waiting = report.waiting ?? 0, tiles = waiting > 0 ? [...happens, "Waiting" as const] : happens;
+  const chosen = only && tiles.includes(only) ? only : undefined;
+  const { rows, total, more, error } = useRows(answer, chosen, changes), isWhole = rows.length === total;
+  const groups = useMemo(() => grouped(rows), [rows]), [allGroups, setAllGroups] = useState(false);
+  const shared = useMemo(() => sharedWait(rows), [rows]), columns = useMemo(() => columnsOf(shared, isWhole), [shared, isWhole]), sentence = outcome(report);
+  const hidden = allGroups ? 0 : Math.max(0, groups.length - groupsShown);
   return (
     <>
       <div class="totals">
-        {happens.map((t) => (
+        {tiles.map((t) => (
           <button key={t} type="button" class={`total ${transitions[t].kind}`} title={transitions[t].text} aria-pressed={chosen === t} onClick={() => setOnly(chosen === t ? undefined : t)}>
-            <b>{report.totals?.[t]?.toLocaleString("en")}</b>{transitions[t].title}
+            <b>{(t === "Waiting" ? waiting : report.totals?.[t] ?? 0).toLocaleString("en")}</b>{transitions[t].title}
           </button>
         ))}
-        {waiting > 0 && (awaited !== undefined
-          ? <a class="total waiting" title={`${asBefore(waiting)} The plan of ${awaited} lists what waits now.`} href={`#/plan?${query({ name: awaited })}`}>{asNow}</a>
-          : <span class="total" title={asBefore(waiting)}>{asNow}</span>)}
         <span class="total"><b>{report.unchanged.toLocaleString("en")}</b>unchanged</span>
       </div>
       {sentence !== undefined && <p>{sentence}</p>}
+      {chosen === "Waiting" && awaited !== undefined && <p><a href={`#/plan?${query({ name: awaited })}`}>The plan of {awaited} has all that wait</a></p>}
+      <UnreadyTargets flows={answer.flows} />
       {report.findings?.map((f) => <Note key={f.message} kind={f.error ? "error" : "warning"} text={`${f.object}: ${f.message}`} />)}
       {report.rules && report.rules.length > 1 && (
         <ul class="facts">{report.rules.map((r) => <li key={`${r.policy} ${r.rule}`}>{r.policy}: the rule {r.rule} decides {count(r.after, "object")}{r.before !== r.after && ` (before: ${r.before})`}</li>)}</ul>
       )}
-      <Commands of={answer} />
       {error !== "" && <Note kind="error" text={error} />}
       <Flows flows={answer.flows} />
       {shared && <p class="facts">What waits in this list waits {shared}.</p>}
-      {happens.length > 0 && (
-        <Table all caption="Objects to which something would happen" rows={rows} columns={columns} empty="Reading them…"
-          more={rows.length < total && <button type="button" onClick={more}>Show {Math.min(page, total - rows.length)} more of {total.toLocaleString("en")}</button>} />
+      {tiles.length > 0 && total > 0 && (
+        <Table all caption="Objects to which something would happen" rows={groups.slice(0, groups.length - hidden)} columns={columns} empty="Reading them…"
+          more={hidden > 0 ? <button type="button" onClick={() => setAllGroups(true)}>Show {count(hidden, "more change")}</button>
+            : !isWhole && <button type="button" onClick={more}>Show {Math.min(page, total - rows.length)} more of {total.toLocaleString("en")}</button>} />
       )}
+      <Commands of={answer} />
     </>
   );
 }

@@ -1,10 +1,10 @@
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useContext, useState } from "preact/hooks";
 import { get, query } from "../api";
 import { Badge, ClusterLink, ClusterNames, Command, Joined, Lines, More, Note, PolicyLink, Select, Waiting, WhatIfLink, WorkloadLink } from "../components/basics";
 import { KeyValue } from "../components/Change";
 import { type Column, Table } from "../components/Table";
-import { useData } from "../hooks";
+import { Unready, useData } from "../hooks";
 import { meanings } from "../states";
 import { count, qualified } from "../text";
 import {
@@ -110,10 +110,12 @@ function ChosenBy({ of }: { of: FleetChoice }) {
 }
 
 function Chip({ place: p, state }: { place: FleetReasons; state: string }) {
+  const isUnready = useContext(Unready).has(p.cluster);
   return (
     <li class={(p.change ?? state).toLowerCase()}>
       <span class="name"><ClusterLink name={p.cluster} /></span>
       <span class="change">{p.change ? { Arriving: "comes here", Leaving: "leaves" }[p.change] : "stays"}</span>
+      {isUnready && <span class="bad">not ready</span>}
       {p.replicas !== undefined && <span>{count(p.replicas, "replica")}</span>}
       {p.by?.map((choice) => <span key={choice.policy}><ChosenBy of={choice} /></span>)}
       {p.ranks?.map((rank) => <span key={rank.policy}>rank {rank.rank} of {rank.of}, score {rank.score}</span>)}
@@ -243,10 +245,10 @@ function Candidates({ title, of, object, places, policies }: {
   });
   return (
     <section>
-      <h2>{title}: {of.chosen} of {of.total} chosen</h2>
+      <h2>{title}: {of.chosen} of {of.total} chosen, and why not the others</h2>
       <Order policies={policies} />
-      {rows.length > 8 && <input type="search" placeholder="Part of a name" aria-label={`Show ${title.toLowerCase()} by name`} onInput={(event) => setText(event.currentTarget.value.trim())} />}
-      <Table fixed caption={title} rows={rows.filter((row) => row.name.includes(text))} columns={columns} empty="None has such a name." />
+      {rows.length > 8 && <input type="search" placeholder={`Name of a ${title === "Clusters" ? "cluster" : "node"}`} aria-label={`Show ${title.toLowerCase()} by name`} onInput={(event) => setText(event.currentTarget.value.trim())} />}
+      <Table fixed caption={title} rows={rows.filter((row) => row.name.includes(text))} columns={columns} empty={rows.length < of.total ? `None of the first ${rows.length} has such a name.` : "None has such a name."} />
       {rows.length < of.total && <p><a href={`#/workload?${query({ ...object, limit: of.total })}`}>Find the reasons for all {of.total.toLocaleString("en")}</a></p>}
     </section>
   );
