@@ -463,6 +463,23 @@ func TestSearch(t *testing.T) {
 	c.await("document.querySelector('.details h2')?.textContent === 'eu-2'")
 }
 
+// TestWhyNotAmongMany finds the reason of a cluster that is not among those that the page lists.
+func TestWhyNotAmongMany(t *testing.T) {
+	var many strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&many, "apiVersion: cluster.karmada.io/v1alpha1\nkind: Cluster\nmetadata: {name: us-%d, labels: {region: us}}\n---\n", 100+i)
+	}
+	c := openConsole(t, config(static(t, clusters+many.String()+policies+workloads+quotas)))
+	rows := "[...document.querySelectorAll('.fixed tbody tr')]"
+	c.visit("#/workload?resource=deployments.apps&namespace=shop&name=web", rows+".length > 20 && "+rows+".length < 40")
+	c.fill("Show clusters by name", "us-139")
+	c.await(rows + ".length === 1 && " + rows + "[0].innerText.includes('us-139') && " + rows + "[0].innerText.includes('not allowed')")
+	c.await(rows + "[0].innerText.includes('label example.com/tier is missing, must be gold')")
+	c.checkAccessibility()
+	c.fill("Show clusters by name", "none")
+	c.await(shows("has such a name."))
+}
+
 // notReady is a cluster that is not ready, and workloads that may be in all clusters.
 const notReady = `apiVersion: cluster.karmada.io/v1alpha1
 kind: Cluster

@@ -43,8 +43,8 @@ const (
 	maxReasons     = 100_000
 )
 
-// workload explains the placement of an object. The parameters are resource, such as deployments.apps, namespace, name, and limit: for how
-// many clusters that are not chosen to find the reasons.
+// workload explains the placement of an object. The parameters are resource, such as deployments.apps, namespace, name, limit: for how many
+// clusters that are not chosen to find the reasons, and whyNot: the only cluster to explain; empty for all.
 func (c *Console) workload(r *http.Request) (*workloadView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *Console) workload(r *http.Request) (*workloadView, error) {
 	if out.Places, err = fleet.Explain(r.Context(), simulated, object); err != nil {
 		return nil, err
 	}
-	out.Explanation, err = explain.Explain(r.Context(), simulated, object, explain.Options{Limit: limit})
+	out.Explanation, err = explain.Explain(r.Context(), simulated, object, explain.Options{Limit: limit, WhyNot: r.URL.Query().Get("whyNot")})
 	return out, err
 }
 

@@ -5,8 +5,14 @@ import { isAbort } from "./api";
 /** Reading is the context with the number of the reading of the cluster that the page shows. */
 export const Reading = createContext(0);
 
-/** Unready is the context with the names of the clusters that are not ready. */
-export const Unready = createContext<ReadonlySet<string>>(new Set());
+/** Clusters is the context that says of each cluster, by name, whether it is ready; undefined if that is not known. */
+export const Clusters = createContext<ReadonlyMap<string, boolean | undefined>>(new Map());
+
+/** useUnready returns a function that reports whether a cluster, by name, is not ready. */
+export function useUnready(): (name: string) => boolean {
+  const clusters = useContext(Clusters);
+  return (name) => clusters.get(name) === false;
+}
 
 /** Loaded is what a view has of its data. The data of the last reading stay until those of the next one are there. */
 export interface Loaded<T> {

@@ -4,7 +4,7 @@ import { follow, get, messageOf, post } from "./api";
 import { Note } from "./components/basics";
 import { Search } from "./components/Search";
 import { SignIn } from "./components/SignIn";
-import { Reading, Unready } from "./hooks";
+import { Clusters, Reading } from "./hooks";
 import "./styles.css";
 import { plain, say } from "./text";
 import type { FleetView, Place } from "./types.gen";
@@ -83,7 +83,7 @@ function App() {
     // The views show the error.
     get("fleet").then(setFleet, () => setFleet(null));
   }, [reading]);
-  const places = fleet?.places ?? noPlaces, unready = useMemo(() => new Set(places.filter((p) => p.ready === false).map((p) => p.name)), [places]);
+  const places = fleet?.places ?? noPlaces, clusters = useMemo(() => new Map(places.map((p) => [p.name, p.ready])), [places]);
   const shownAt = useRef<string | undefined>(undefined);
   shownAt.current = fleet?.readAt;
   useFollowing(Boolean(fleet?.live) && live && !shown.frozen && signedOut === null, () => shownAt.current, () => setReading((n) => n + 1));
@@ -118,7 +118,7 @@ function App() {
       </header>
       <main id="main" ref={main} tabIndex={-1}>
         {error !== "" && <Note kind="error" text={error} />}
-        {signedOut !== null ? <SignIn reason={signedOut} onSignIn={() => { setSignedOut(null); setReading((n) => n + 1); }} /> : <Unready.Provider value={unready}><Content shown={shown} parameters={parameters} /></Unready.Provider>}
+        {signedOut !== null ? <SignIn reason={signedOut} onSignIn={() => { setSignedOut(null); setReading((n) => n + 1); }} /> : <Clusters.Provider value={clusters}><Content shown={shown} parameters={parameters} /></Clusters.Provider>}
         <p class="licenses"><a href="./licenses.txt">Licenses of the libraries in these pages</a></p>
       </main>
     </Reading.Provider>

@@ -1,6 +1,5 @@
-import { useContext } from "preact/hooks";
 import { type Changed, listOf, listsOf } from "../changes";
-import { Unready } from "../hooks";
+import { useUnready } from "../hooks";
 import { Joined, nameClass } from "./basics";
 
 /** keptShown is how many of the clusters are shown that an object keeps. */
@@ -22,7 +21,7 @@ const kinds = ["kept", "gone", "new"] as const, signs = { gone: "−", new: "+",
 
 /** Names shows the names of clusters before and after: those that stay, at most most of them, then those that go, then those that come. */
 function Names({ before, after, most = Infinity }: { before: string[]; after: string[]; most?: number }) {
-  const unready = useContext(Unready), was = new Set(before), is = new Set(after), names = [...new Set([...before, ...after])].sort();
+  const isUnready = useUnready(), was = new Set(before), is = new Set(after), names = [...new Set([...before, ...after])].sort();
   if (names.length === 0) return <>no clusters</>;
   const kept = names.filter((name) => was.has(name) && is.has(name)), more = kept.length - most;
   const lists = { kept: kept.slice(0, most), gone: names.filter((name) => !is.has(name)), new: names.filter((name) => !was.has(name)) };
@@ -30,7 +29,7 @@ function Names({ before, after, most = Infinity }: { before: string[]; after: st
     <>
       {kinds.map((kind) => (
         <>
-          {lists[kind].map((name) => <span key={name} class={`${kind} ${nameClass(name)}`}>{signs[kind]}{name}{kind === "new" && unready.has(name) && " (not ready)"}</span>)}
+          {lists[kind].map((name) => <span key={name} class={`${kind} ${nameClass(name)}`}>{signs[kind]}{name}{kind === "new" && isUnready(name) && " (not ready)"}</span>)}
           {kind === "kept" && most > 0 && more > 0 && ` and ${more} more`}
         </>
       ))}

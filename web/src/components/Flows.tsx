@@ -1,6 +1,6 @@
-import { useContext, useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { kindOf, layout, pathOf, shades } from "../charts/flows";
-import { Unready } from "../hooks";
+import { useUnready } from "../hooks";
 import { count } from "../text";
 import type { Flow } from "../types.gen";
 import { Note } from "./basics";
@@ -25,9 +25,9 @@ const most = 5;
 
 /** UnreadyTargets warns of flows to clusters that are not ready. */
 export function UnreadyTargets({ flows }: { flows: readonly Flow[] | null }) {
-  const unready = useContext(Unready), counts = new Map<string, number>();
+  const isUnready = useUnready(), counts = new Map<string, number>();
   for (const flow of flows ?? []) {
-    if (unready.has(flow.to)) counts.set(flow.to, (counts.get(flow.to) ?? 0) + flow.objects);
+    if (isUnready(flow.to)) counts.set(flow.to, (counts.get(flow.to) ?? 0) + flow.objects);
   }
   if (counts.size === 0) return null;
   const lines = [...counts].slice(0, most).map(([name, n]) => `${count(n, "workload")} would come to ${name}, which is not ready.`);
@@ -38,7 +38,7 @@ export function UnreadyTargets({ flows }: { flows: readonly Flow[] | null }) {
 /** Flows is a picture of how many workloads leave which cluster and come to which other one. */
 export function Flows({ flows }: { flows: readonly Flow[] | null }) {
   const size = useNarrow() ? "narrow" : "wide";
-  const unready = useContext(Unready);
+  const isUnready = useUnready();
   const drawn = useMemo(() => (flows && flows.length > 0 ? layout(flows, size) : null), [flows, size]);
   if (!drawn || !flows) return null;
   const { graph, width, height, labels } = drawn, short = (name: string) => shorter(name, size === "narrow" ? 13 : 22);
@@ -58,12 +58,12 @@ export function Flows({ flows }: { flows: readonly Flow[] | null }) {
         ))}
         {graph.nodes.map((end) => {
           const x0 = end.x0 ?? 0, x1 = end.x1 ?? 0, y0 = end.y0 ?? 0, y1 = end.y1 ?? 0;
-          const nowhere = end.name === "" ? "nowhere" : "", isUnready = end.side === "to" && unready.has(end.name);
+          const nowhere = end.name === "" ? "nowhere" : "", isBad = end.side === "to" && isUnready(end.name);
           return (
             <g key={end.id}>
               <rect class={`end ${nowhere}`} x={x0} y={y0} width={x1 - x0} height={Math.max(3, y1 - y0)} rx={2} />
-              <text class={isUnready ? "bad" : nowhere} x={end.side === "from" ? x0 - 6 : x1 + 6} y={(y0 + y1) / 2 + 4} text-anchor={end.side === "from" ? "end" : "start"}>
-                {`${short(end.name || "no other cluster")} · ${(end.value ?? 0).toLocaleString("en")}`}<title>{isUnready ? `${end.name} is not ready` : end.name}</title>
+              <text class={isBad ? "bad" : nowhere} x={end.side === "from" ? x0 - 6 : x1 + 6} y={(y0 + y1) / 2 + 4} text-anchor={end.side === "from" ? "end" : "start"}>
+                {`${short(end.name || "no other cluster")} · ${(end.value ?? 0).toLocaleString("en")}`}<title>{isBad ? `${end.name} is not ready` : end.name}</title>
               </text>
             </g>
           );

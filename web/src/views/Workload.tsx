@@ -4,7 +4,7 @@ import { get, query } from "../api";
 import { Badge, ClusterLink, ClusterNames, Command, Joined, Lines, More, Note, PolicyLink, Select, Waiting, WhatIfLink, WorkloadLink } from "../components/basics";
 import { KeyValue } from "../components/Change";
 import { type Column, Table } from "../components/Table";
-import { Unready, useData } from "../hooks";
+import { Clusters, useData, useUnready } from "../hooks";
 import { meanings } from "../states";
 import { count, qualified } from "../text";
 import {
@@ -110,12 +110,12 @@ function ChosenBy({ of }: { of: FleetChoice }) {
 }
 
 function Chip({ place: p, state }: { place: FleetReasons; state: string }) {
-  const isUnready = useContext(Unready).has(p.cluster);
+  const isUnready = useUnready();
   return (
     <li class={(p.change ?? state).toLowerCase()}>
       <span class="name"><ClusterLink name={p.cluster} /></span>
       <span class="change">{p.change ? { Arriving: "comes here", Leaving: "leaves" }[p.change] : "stays"}</span>
-      {isUnready && <span class="bad">not ready</span>}
+      {isUnready(p.cluster) && <span class="bad">not ready</span>}
       {p.replicas !== undefined && <span>{count(p.replicas, "replica")}</span>}
       {p.by?.map((choice) => <span key={choice.policy}><ChosenBy of={choice} /></span>)}
       {p.ranks?.map((rank) => <span key={rank.policy}>rank {rank.rank} of {rank.of}, score {rank.score}</span>)}
@@ -210,18 +210,26 @@ function Order({ policies }: { policies: readonly ExplainPolicy[] }) {
   );
 }
 
+/** useFound returns the cluster whose name is most like a text, with its reason, if the list has no such cluster, because it has only some. */
+function useFound(of: ExplainCandidates | undefined, object: Named, text: string): ExplainCandidate[] {
+  const clusters = useContext(Clusters), listed = of?.listed ?? [], isMissing = of && text !== "" && listed.length < of.total && !listed.some((row) => row.name.includes(text));
+  const name = isMissing ? [...clusters.keys()].filter((name) => name.includes(text)).sort((a, b) => a.length - b.length)[0] : undefined;
+  const loaded = useData((signal) => (name === undefined ? Promise.resolve(undefined) : get("workload", { ...object, whyNot: name }, signal)), [object, name]);
+  return loaded.data?.explanation?.clusters?.listed ?? [];
+}
+
 /** Candidates shows each cluster or node, with the reason if it lost. */
 function Candidates({ title, of, object, places, policies }: {
   title: "Clusters" | "Nodes"; of: ExplainCandidates | undefined; object: Named; places: readonly FleetReasons[]; policies: readonly ExplainPolicy[];
 }) {
-  const [text, setText] = useState("");
+  const [text, setText] = useState(""), found = useFound(title === "Clusters" ? of : undefined, object, text);
   if (!of) return null;
   const rank = (row: ExplainCandidate) => row.ranks?.[0]?.rank ?? Infinity, placeOf = (row: ExplainCandidate) => places.find((p) => p.cluster === row.name);
   const order = (row: ExplainCandidate) => {
     const change = placeOf(row)?.change;
     return change === "Leaving" ? 1 : change === "Arriving" ? 2 : row.chosen ? 0 : 3;
   };
-  const rows = [...(of.listed ?? [])].sort((a, b) => order(a) - order(b) || (rank(a) === rank(b) ? 0 : rank(a) - rank(b)));
+  const rows = [...(of.listed ?? []), ...found].sort((a, b) => order(a) - order(b) || (rank(a) === rank(b) ? 0 : rank(a) - rank(b)));
   const columns: Column<ExplainCandidate>[] = [
     { title: title.slice(0, -1), cell: (row) => (title === "Clusters" ? <><ClusterLink name={row.name} /><WhatIf cluster={row.name} /></> : row.name), sort: (row) => row.name },
     { title: "Result", cell: (row) => <Result row={row} place={placeOf(row)} />, sort: order },
@@ -249,7 +257,7 @@ function Candidates({ title, of, object, places, policies }: {
       <Order policies={policies} />
       {rows.length > 8 && <input type="search" placeholder={`Name of a ${title === "Clusters" ? "cluster" : "node"}`} aria-label={`Show ${title.toLowerCase()} by name`} onInput={(event) => setText(event.currentTarget.value.trim())} />}
       <Table fixed caption={title} rows={rows.filter((row) => row.name.includes(text))} columns={columns} empty={rows.length < of.total ? `None of the first ${rows.length} has such a name.` : "None has such a name."} />
-      {rows.length < of.total && <p><a href={`#/workload?${query({ ...object, limit: of.total })}`}>Find the reasons for all {of.total.toLocaleString("en")}</a></p>}
+      {rows.length < of.total && <p class="facts">The first {rows.length} of {of.total.toLocaleString("en")}. <a href={`#/workload?${query({ ...object, limit: of.total })}`}>Find the reasons for all {of.total.toLocaleString("en")}</a></p>}
     </section>
   );
 }
