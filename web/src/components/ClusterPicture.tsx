@@ -26,7 +26,8 @@ export function ClusterPicture({ groups, weight, matches, selected, onChoose, on
       onReady(null);
     };
   }, []);
-  useEffect(() => picture.current?.show(groups, weight), [groups, weight]);
+  // The keys work as soon as the picture is there.
+  useLayoutEffect(() => picture.current?.show(groups, weight), [groups, weight]);
   useEffect(() => picture.current?.filter(matches), [matches]);
   useEffect(() => picture.current?.select(selected), [selected]);
   return (

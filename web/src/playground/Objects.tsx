@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, messageOf } from "../api";
 import { Joined, Note } from "../components/basics";
 import { useData } from "../hooks";
@@ -50,7 +50,8 @@ function Parts({ parameters, focus, values, set, assign, remove }: {
 }) {
   const loaded = useData((signal) => get("cluster", parameters, signal), [parameters]);
   const parts = useRef<HTMLDivElement>(null), inventory = loaded.data?.inventory;
-  useEffect(() => {
+  // The user may press a key as soon as the form is there.
+  useLayoutEffect(() => {
     if (focus === undefined || !inventory) return;
     const rows = [...(parts.current?.querySelectorAll<HTMLElement>(".row") ?? [])];
     const row = rows.find((r) => focus !== "" && r.dataset["label"] === focus) ?? rows.find((r) => r.dataset["read"] !== undefined) ?? rows[0];

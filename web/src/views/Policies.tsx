@@ -1,4 +1,4 @@
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { get, query } from "../api";
 import { Badge, Command, Lines, Note, Notes, type Part, PolicyLink, Waiting } from "../components/basics";
 import { type Column, Table } from "../components/Table";
@@ -60,7 +60,7 @@ function Manifest({ name, part }: { name: string; part: Part }) {
   const loaded = useData((signal) => get("policy", { name, ...part }, signal), [name, part]), marked = useRef<HTMLElement>(null);
   const { manifest = "", from = 0, to = 0 } = loaded.data ?? {};
   // A new reading leaves the page where the user is.
-  useEffect(() => marked.current?.scrollIntoView({ block: "center" }), [JSON.stringify(part), loaded.data === undefined]);
+  useLayoutEffect(() => marked.current?.scrollIntoView({ block: "center" }), [JSON.stringify(part), loaded.data === undefined]);
   if (loaded.error) return <Note kind="error" text={loaded.error.message} />;
   if (!loaded.data) return null;
   const lines = manifest.trimEnd().split("\n"), text = (list: string[]) => list.map((line, i) => <span key={i}>{line}<br /></span>);
