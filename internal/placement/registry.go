@@ -23,6 +23,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/internal/match"
@@ -314,6 +315,11 @@ func (r *Registry) InUse() iter.Seq2[string, *PolicyState] {
 // slice.
 func (r *Registry) InForce() []*Policy { return r.current.Load().inForce }
 
+// Selecting returns the versions that decide whose match rules select a type of objects.
+func (r *Registry) Selecting(resource schema.GroupVersionResource) []*Policy {
+	return slices.DeleteFunc(slices.Clone(r.InForce()), func(p *Policy) bool { return !p.Matcher.SelectsResource(resource) })
+}
+
 // Groups returns the names of the groups that share budgets (spec.remediation.budget.group) of the policies in force, except for one
 // policy. A name may occur several times.
 func (r *Registry) Groups(except string) (out []string) {
@@ -356,4 +362,25 @@ func (r *Registry) All() iter.Seq2[string, *PolicyState] {
 			}
 		}
 	}
+}
+
+// FeedsItself reports whether what a policy writes is also data that it reads, directly or through one other policy. Then patches for the
+// policy change its data.
+func (r *Registry) FeedsItself(name string) bool {
+	p := r.Get(name)
+	for _, other := range r.All() {
+		if p != nil && p.readsMatched(other) && other.readsMatched(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// readsMatched reports whether a policy reads types of objects that another policy matches.
+func (s *PolicyState) readsMatched(other *PolicyState) bool {
+	return slices.ContainsFunc(s.InForce(), func(b *policy.Binding) bool {
+		return slices.ContainsFunc(b.Resources, func(r policy.Resource) bool {
+			return slices.ContainsFunc(other.Versions(), func(v *Policy) bool { return v.Matcher.SelectsResource(r.GroupVersionResource) })
+		})
+	})
 }
