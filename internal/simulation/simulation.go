@@ -688,28 +688,20 @@ func (s *Simulation) selects(resource schema.GroupVersionResource) bool {
 
 // inputFields returns the fields of a type's objects that are read to decide them; nil for all fields.
 func (s *Simulation) inputFields(resource schema.GroupVersionResource) *projection.FieldSet {
-	sets := []*projection.FieldSet{placement.FollowFields(resource.GroupResource())}
-	if kind := s.options.ClusterLists.Of(resource.GroupResource()); kind != nil {
-		sets = append(sets, kind.Fields())
-	}
+	evictions, policies := projection.Union(), []*placement.Policy{}
 	for _, v := range s.versions() {
-		if !v.Matcher.SelectsResource(resource) {
-			continue
-		}
-		if v.Matcher.Conditional() || v.Evaluator.Input().IsAll() {
-			return nil
-		}
-		sets = append(sets, v.Evaluator.Input())
-		if remediation.EvictsFrom(v.Policy, resource.GroupResource()) {
-			sets = append(sets, remediation.EvictionFields())
-		}
-		if v.Schedules {
-			if path, ok := s.options.Templates.Path(resource.GroupResource()); ok {
-				sets = append(sets, placement.SchedulingFields(path))
+		if v.Matcher.SelectsResource(resource) {
+			policies = append(policies, v.Policy)
+			if remediation.EvictsFrom(v.Policy, resource.GroupResource()) {
+				evictions = remediation.EvictionFields()
 			}
 		}
 	}
-	return projection.Union(sets...)
+	out := projection.Union(s.decider.FieldsRead(resource.GroupResource(), policies, false), evictions)
+	if out.IsAll() {
+		return nil
+	}
+	return out
 }
 
 // ClusterList returns the text (clusterlist.List.Text) of the list of clusters that an object has, in its annotation or, if it is a
