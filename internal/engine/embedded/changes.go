@@ -17,8 +17,12 @@ limitations under the License.
 package embedded
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
+	"github.com/open-policy-agent/opa/v1/ast"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/projection"
@@ -52,6 +56,76 @@ type ObjectChange struct {
 	// created or deleted.
 	Fields, Normal []projection.Difference
 	More           bool // whether further fields differ
+}
+
+// Limits of the description of a change: of the fields that it names, and of the bytes of a value.
+const (
+	maxFields = 2
+	maxValue  = 40
+)
+
+// Describe returns a message that describes the change, such as "label zone changed". It contains the values of fields only if values is
+// set: those of an object that does not represent a cluster may be secret.
+func (c ObjectChange) Describe(values bool) string {
+	switch {
+	case c.Created:
+		return "created"
+	case c.Deleted:
+		return "deleted"
+	}
+	var texts []string
+	for _, d := range slices.Concat(c.Normal, c.Fields) {
+		text := fieldName(d.Path) + " changed"
+		if from, to := valueText(d.From), valueText(d.To); values && from != "" && to != "" {
+			text = fieldName(d.Path) + " " + from + " → " + to
+		}
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) > maxFields || c.More {
+		texts = append(texts[:min(len(texts), maxFields)], "and others")
+	}
+	return strings.Join(texts, ", ")
+}
+
+// fieldName returns a field's path, in an object or in its normal form, as text for a message: "label zone" or "spec.replicas".
+func fieldName(path []string) string {
+	inMetadata := path
+	if len(path) == 3 && path[0] == "metadata" {
+		inMetadata = path[1:]
+	}
+	if len(inMetadata) == 2 && (inMetadata[0] == "labels" || inMetadata[0] == "annotations") {
+		return strings.TrimSuffix(inMetadata[0], "s") + " " + inMetadata[1]
+	}
+	var out strings.Builder
+	for i, name := range path {
+		switch {
+		case strings.ContainsAny(name, "./ "):
+			fmt.Fprintf(&out, "[%q]", name)
+		case i > 0:
+			out.WriteString("." + name)
+		default:
+			out.WriteString(name)
+		}
+	}
+	return out.String()
+}
+
+// valueText returns a value for a message, cut to maxValue bytes: "none" for nil, and "" for an object or an array.
+func valueText(value ast.Value) string {
+	switch v := value.(type) {
+	case nil:
+		return "none"
+	case ast.String:
+		if len(v) > maxValue {
+			return fmt.Sprintf("%q...", strings.ToValidUTF8(string(v[:maxValue]), ""))
+		}
+		return fmt.Sprintf("%q", string(v))
+	case ast.Number, ast.Boolean, ast.Null:
+		return v.String()
+	}
+	return ""
 }
 
 // Objects returns the objects of a type that were created or deleted, or that differ in some of the fields: at most limit objects, each

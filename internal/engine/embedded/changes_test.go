@@ -22,6 +22,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/ast"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-dev/berth/internal/projection"
@@ -97,5 +98,40 @@ func TestChanges(t *testing.T) {
 	}
 	if objects, _ := NewData().State().Since(State{}).Objects(profiles.GroupVersionResource, level, 3); objects != nil {
 		t.Errorf("changes since no state: %v", objects)
+	}
+}
+
+// TestDescribe checks how messages describe the change of an object.
+func TestDescribe(t *testing.T) {
+	field := func(from, to ast.Value, path ...string) projection.Difference {
+		return projection.Difference{Path: path, From: from, To: to}
+	}
+	label := field(ast.String("eu"), nil, "metadata", "labels", "zone")
+	for name, tc := range map[string]struct {
+		change ObjectChange
+		values bool
+		want   string
+	}{
+		"Created":    {ObjectChange{Created: true}, true, "created"},
+		"Deleted":    {ObjectChange{Deleted: true}, true, "deleted"},
+		"Label":      {ObjectChange{Fields: []projection.Difference{label}}, true, `label zone "eu" → none`},
+		"WithoutIts": {ObjectChange{Fields: []projection.Difference{label}}, false, "label zone changed"},
+		"NormalToo": {
+			ObjectChange{Fields: []projection.Difference{label}, Normal: []projection.Difference{field(ast.String("eu"), nil, "labels", "zone")}},
+			true, `label zone "eu" → none`,
+		},
+		"Dots":   {ObjectChange{Fields: []projection.Difference{field(ast.Number("1"), ast.Number("2"), "data", "a.b", "c")}}, true, `data["a.b"].c 1 → 2`},
+		"Object": {ObjectChange{Fields: []projection.Difference{field(ast.NewObject(), nil, "spec", "template")}}, true, "spec.template changed"},
+		"Many": {
+			ObjectChange{Fields: []projection.Difference{label, field(nil, nil, "a"), field(nil, nil, "b")}}, false,
+			"label zone changed, a changed, and others",
+		},
+		"More": {ObjectChange{Fields: []projection.Difference{label}, More: true}, false, "label zone changed, and others"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.change.Describe(tc.values); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
 	}
 }
