@@ -762,6 +762,30 @@ func TestMoving(t *testing.T) {
 	}
 }
 
+// TestLeftOf checks that a later leader reads from the status what an earlier one was moving, and what had failed.
+func TestLeftOf(t *testing.T) {
+	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	key := func(namespace, name string) remediation.Key {
+		return remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}, Namespace: namespace, Name: name}
+	}
+	want := remediation.Left{
+		Moves:  []remediation.Move{{Key: key("", "late"), Since: at}, {Key: key("shop", "web"), Since: at, Deadline: at.Add(10 * time.Minute)}},
+		Failed: []remediation.Failure{{Key: key("shop", "db"), Reason: "denied"}, {Key: key("shop", "late"), Reason: "not ready", Rollout: true}},
+		Pause:  "c1", PausedIn: containment.Scope{"shop"},
+	}
+	facts := sound()
+	facts.Waiting = remediation.Waiting{Moves: want.Moves, Failures: want.Failed, Pause: want.Pause, PausedIn: want.PausedIn}
+	computed := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	want.Generation = computed.GenerationInForce
+	if diff := cmp.Diff(want, status.LeftOf(computed)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	computed.Plan = &placementv1.RemediationPlan{State: placementv1.PlanInProgress}
+	if !status.LeftOf(computed).Moving {
+		t.Error("a plan in progress moves nothing")
+	}
+}
+
 // TestApproved checks what the status says of a plan that needs an approval.
 func TestApproved(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
