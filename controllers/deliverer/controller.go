@@ -413,6 +413,15 @@ func (c *Controller) Settled(versions ...*placement.Policy) bool {
 	return true
 }
 
+// Reporting reports whether a system reports where objects of a type run, and whether the policies that deliver this type are Settled.
+func (c *Controller) Reporting(resource schema.GroupVersionResource) (reports, settled bool) {
+	policies := slices.DeleteFunc(c.Registry.Selecting(resource), func(p *placement.Policy) bool { return !delivery.MayDeliver(p) })
+	reports = slices.ContainsFunc(policies, func(p *placement.Policy) bool {
+		return slices.ContainsFunc(delivery.SystemsOf(p, c.kindOf(resource)), delivery.System.Reports)
+	})
+	return reports, c.Settled(policies...)
+}
+
 // systemWatchChanged enqueues all objects because the state of a watch on a type of a system or an inventory changed.
 func (c *Controller) systemWatchChanged(schema.GroupVersionResource) { c.enqueueAll() }
 
