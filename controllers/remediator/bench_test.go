@@ -45,6 +45,7 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/packed"
+	"github.com/berth-dev/berth/internal/patching"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
@@ -187,12 +188,12 @@ func newLeader(t testing.TB) *leader {
 	}
 	ledger := remediation.NewLedger()
 	l.Controller = New(Deps{
-		Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: teams{}, Keyring: keyring},
-		Catalog: served{}, Data: data, Ledger: ledger, Scheduler: remediation.NewScheduler(remediation.Limits{}, ledger, FeedsItself(registry)), Deliveries: undelivered{}, Metrics: m, Clock: clock.RealClock{},
+		Patcher: &patching.Patcher{}, Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: teams{}, Keyring: keyring},
+		Catalog: served{}, Data: data, Ledger: ledger, Scheduler: remediation.NewScheduler(remediation.Limits{}, ledger, registry.FeedsItself), Deliveries: undelivered{}, Metrics: m, Clock: clock.RealClock{},
 		Ready: func(context.Context) bool { return true }, Changed: func(string) {},
 	})
-	l.objects.start(l.work)
-	t.Cleanup(l.releases.queue.ShutDown)
+	l.objects.Start(l.work)
+	t.Cleanup(l.releases.ShutDown)
 	return l
 }
 
@@ -203,7 +204,9 @@ func (undelivered) Result(schema.GroupVersionResource, string, string) delivery.
 	return delivery.Result{}
 }
 func (undelivered) Pending(schema.GroupVersionResource, string, string) bool { return false }
-func (undelivered) Settled(...*placement.Policy) bool                        { return true }
+func (undelivered) Reporting(schema.GroupVersionResource) (reports, settled bool) {
+	return false, true
+}
 
 // apply puts a policy in force.
 func (l *leader) apply(name string, spec placementv1.PlacementPolicySpec) {

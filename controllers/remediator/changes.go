@@ -17,34 +17,27 @@ limitations under the License.
 package remediator
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/open-policy-agent/opa/v1/ast"
-	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/berth-dev/berth/internal/decisionlog"
-	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/datacauses"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/match"
-	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/remediation"
-	"github.com/berth-dev/berth/internal/tracing"
 )
 
 const (
@@ -107,9 +100,10 @@ func (b *backlog) take(n int) changes {
 	return out
 }
 
-// cause returns why a version of a policy must be decided again, and reports whether the changes require that. A change of nodes or pods
-// does so only after predicateSettle. A policy with a remote engine is decided again only after remoteRevision or all is set.
-func (b *changes) cause(p *placement.Policy, state *placement.PolicyState) (cause remediation.Cause, concerned bool) {
+// concern reports whether a version of a policy must be decided again because of the changes, and returns the names of the data that
+// changed. A change of nodes or pods requires that only after predicateSettle. A policy with a remote engine is decided again only after
+// remoteRevision or all is set.
+func (b *changes) concern(p *placement.Policy, state *placement.PolicyState) (names []string, concerned bool) {
 	binding, data := state.BindingOf(p), sets.New[string]()
 	if binding != nil {
 		for _, r := range binding.Resources {
@@ -123,12 +117,12 @@ func (b *changes) cause(p *placement.Policy, state *placement.PolicyState) (caus
 		concerned = b.remoteRevision
 	}
 	if b.predicateData && usesPredicates(binding) {
-		data.Insert(predicatesData)
+		data.Insert(datacauses.Predicates)
 	}
 	if len(data) == 0 {
-		data.Insert(anyData)
+		data.Insert(datacauses.Unknown)
 	}
-	return remediation.Cause{Data: data}, concerned || b.all || !state.Decides(p)
+	return sets.List(data), concerned || b.all || !state.Decides(p)
 }
 
 // usesPredicates reports whether a version of a policy, given by its binding, evaluates predicates; false for nil.
@@ -159,19 +153,12 @@ func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 
 // PredicateDataChanged requests that the policies with predicates are decided again, once for all changes within predicateSettle.
 func (c *Controller) PredicateDataChanged() {
-	c.collect("predicates", func(b *changes) { b.predicateData = true })
+	c.after("predicates", predicateSettle, func() { c.backlog.add(func(b *changes) { b.predicateData = true }) })
 }
 
 // RemoteRevisionChanged requests that policies whose remote engine's revision changed are decided again, once within predicateSettle.
 func (c *Controller) RemoteRevisionChanged() {
-	c.collect("revisions", func(b *changes) { b.remoteRevision = true })
-}
-
-// collect adds a change to the backlog after predicateSettle; several changes of one name until then, once. Before start, it does nothing.
-func (c *Controller) collect(name string, change func(*changes)) {
-	if c.objects.started() {
-		c.after(name, predicateSettle, func() { c.backlog.add(change) })
-	}
+	c.after("revisions", predicateSettle, func() { c.backlog.add(func(b *changes) { b.remoteRevision = true }) })
 }
 
 // policyChanged requests that the objects that the policy matched before or matches now are decided again.
@@ -184,7 +171,7 @@ func (c *Controller) policyChanged(p placement.PolicyChange) {
 	}
 	c.types.fieldsChanged(p.Before...)
 	// settleReadiness must find it here when the scheduler knows of it.
-	if c.objects.started() {
+	if c.objects.Started() {
 		c.backlog.add(func(b *changes) { b.policies = append(append(b.policies, p.Before...), p.After...) })
 	}
 	c.Scheduler.PolicyChanged(c.Clock.Now(), p.Name, budgeted(p.After))
@@ -206,27 +193,17 @@ func budgeted(versions []*placement.Policy) *placement.Policy {
 // NamespaceChanged enqueues the objects of a namespace because its labels changed, so that policies may select it now, or no longer.
 func (c *Controller) NamespaceChanged(namespace string) {
 	fact := remediation.Fact{Namespace: namespace, Text: printable.Text(fmt.Sprintf("the labels of namespace %s changed", namespace))}
-	c.enqueueTogether(remediation.Cause{Facts: []remediation.Fact{fact}}, c.Registry.InForce(), c.objects.within(namespace))
+	c.enqueueTogether(remediation.Cause{Facts: []remediation.Fact{fact}}, c.Registry.InForce(), c.objects.Within(namespace))
 }
 
 // listed enqueues the objects of a type that were added, changed, or deleted since the type was listed before.
 func (c *Controller) listed(resource schema.GroupVersionResource, keys []remediation.Key) {
-	c.enqueueTogether(remediation.Cause{}, c.selecting(resource), keys)
-}
-
-// selecting returns the policies in force whose match rules select a type of objects.
-func (c *Controller) selecting(resource schema.GroupVersionResource) (out []*placement.Policy) {
-	for _, p := range c.Registry.InForce() {
-		if p.Matcher.SelectsResource(resource) {
-			out = append(out, p)
-		}
-	}
-	return out
+	c.enqueueTogether(remediation.Cause{}, c.Registry.Selecting(resource), keys)
 }
 
 // follow processes changes of policies and data until ctx ends.
 func (c *Controller) follow(ctx context.Context) {
-	c.swept.Store(new(c.Data.State()))
+	c.causes.Swept(c.Data.State())
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
@@ -244,9 +221,7 @@ func (c *Controller) catchUp(ctx context.Context) {
 	// Until the sweep ends, what changed since the sweep before may be the cause of a decision.
 	state := c.Data.State()
 	c.sweep(ctx, &changes)
-	c.swept.Store(&state)
-	// It keeps the state before the sweep in memory.
-	c.lately.Store(nil)
+	c.causes.Swept(state)
 }
 
 // policiesChanged enqueues the objects that the policies match or may have matched.
@@ -259,15 +234,15 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 	}
 	// An object that did not settle under the earlier policy may settle under the new one.
 	c.Scheduler.ForgetPatches(func(key remediation.Key) bool { return selects(key.Resource) })
-	c.assess(ctx, remediation.Cause{Policy: true}, nil, policies, func(enqueue func([]remediation.Key)) {
-		for resource, byNamespace := range c.objects.idle(selects) {
+	c.assess(ctx, remediation.Cause{Policy: true}, policies, func(enqueue func([]remediation.Key)) {
+		for resource, byNamespace := range c.objects.Idle(selects) {
 			for namespace, keys := range byNamespace {
 				matchers := c.matchers(ctx, policies, resource, namespace)
 				if len(matchers) == 0 {
 					continue
 				}
 				enqueue(slices.DeleteFunc(keys, func(key remediation.Key) bool {
-					labels := c.objects.labels(key)
+					labels := c.objects.Labels(key)
 					return !slices.ContainsFunc(matchers, func(m *match.Matcher) bool { return m.SelectsLabels(labels) })
 				}))
 			}
@@ -275,20 +250,17 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 	})
 }
 
-// matchers returns the matchers of those policies that select a type in a namespace.
+// matchers returns the matchers of those policies that may select objects of a type in a namespace. If the namespace's labels are unknown,
+// the decision finds out. A Namespace, which has no namespace either, is matched by its own labels.
 func (c *Controller) matchers(ctx context.Context, policies []*placement.Policy, resource schema.GroupVersionResource, namespace string) []*match.Matcher {
-	// A Namespace, which has no namespace either, is matched by its own labels. If the namespace's labels are unknown, the decision finds out
-	// whether the policy matches.
-	all := namespace == ""
-	var labels map[string]string
-	if !all {
-		var err error
-		labels, err = c.Decider.Namespaces.Labels(ctx, namespace)
-		all = err != nil
-	}
 	var out []*match.Matcher
+	var labels map[string]string
+	var unknown error
+	if namespace != "" {
+		labels, unknown = c.Decider.Namespaces.Labels(ctx, namespace)
+	}
 	for _, p := range policies {
-		if p.Matcher.SelectsResource(resource) && (all || p.Matcher.SelectsNamespace(namespace, labels)) {
+		if p.Matcher.SelectsResource(resource) && (namespace == "" || unknown != nil || p.Matcher.SelectsNamespace(namespace, labels)) {
 			out = append(out, p.Matcher)
 		}
 	}
@@ -303,7 +275,8 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 		if !c.Ledger.Groups.Stale(p) {
 			continue
 		}
-		cause, concerned := changes.cause(p, c.Registry.Get(p.Name))
+		state := c.Registry.Get(p.Name)
+		names, concerned := changes.concern(p, state)
 		if !concerned {
 			continue
 		}
@@ -314,7 +287,8 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 			evaluate := func(namespace string, input map[string]any) (placement.Decision, error) {
 				return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
 			}
-			c.assess(ctx, cause, c.facts, []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.Ledger.Groups.Sweep(p, evaluate, enqueue) })
+			find := func(enqueue func([]remediation.Key)) { c.Ledger.Groups.Sweep(p, evaluate, enqueue) }
+			c.assess(ctx, c.causes.Of(state.BindingOf(p), names...), []*placement.Policy{p}, find)
 			return nil
 		})
 	}
@@ -323,39 +297,34 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 
 // enqueueTogether enqueues the objects that must be decided again because of one change. If there are several, it does so by assess.
 func (c *Controller) enqueueTogether(cause remediation.Cause, policies []*placement.Policy, keys []remediation.Key) {
-	switch {
-	case len(keys) > 1:
-		c.assess(context.Background(), cause, nil, policies, func(enqueue func([]remediation.Key)) { enqueue(keys) })
+	if len(keys) > 1 {
+		c.assess(context.Background(), cause, policies, func(enqueue func([]remediation.Key)) { enqueue(keys) })
 		return
-	case !cause.Unknown():
-		names := sets.New[string]()
-		for _, p := range policies {
+	}
+	if !cause.Unknown() {
+		c.Ledger.Blame(c.Clock.Now(), cause, c.remediating(policies), keys...)
+	}
+	c.objects.Enqueue(keys...)
+}
+
+// remediating returns the names of the policies that remediate existing objects, if the given versions decide now.
+func (c *Controller) remediating(policies []*placement.Policy) []string {
+	names := sets.New[string]()
+	for _, p := range policies {
+		if p.RemediatesExisting() && c.Registry.Get(p.Name).Decides(p) {
 			names.Insert(p.Name)
 		}
-		c.Ledger.Blame(c.Clock.Now(), cause, sets.List(names), keys...)
 	}
-	c.objects.enqueue(keys...)
+	return sets.List(names)
 }
 
 // assess enqueues the objects that find passes to its argument. Patches for the policies wait until all these objects are decided. Then the
-// ledger knows what the change requires, and whether it would harm too many objects. facts, if it is not nil, returns what is known of the
-// change for the first policy. It is called only once find has found an object.
-func (c *Controller) assess(ctx context.Context, cause remediation.Cause, facts func(*placement.Policy) []remediation.Fact,
-	policies []*placement.Policy, find func(enqueue func([]remediation.Key))) {
-	remediated := sets.New[string]()
-	for _, p := range policies {
-		if p.RemediatesExisting() && c.Registry.Get(p.Name).Decides(p) {
-			remediated.Insert(p.Name)
-		}
-	}
-	assessment := c.Ledger.Assess(c.Clock.Now(), cause, sets.List(remediated)...)
+// ledger knows what the change requires, and whether it would harm too many objects.
+func (c *Controller) assess(ctx context.Context, cause remediation.Cause, policies []*placement.Policy, find func(enqueue func([]remediation.Key))) {
+	assessment := c.Ledger.Assess(c.Clock.Now(), cause, c.remediating(policies)...)
 	find(func(keys []remediation.Key) {
-		if facts != nil {
-			assessment.Explain(withFacts(cause, facts(policies[0])))
-			facts = nil
-		}
 		assessment.Add(keys...)
-		c.objects.enqueue(keys...)
+		c.objects.Enqueue(keys...)
 	})
 	assessment.Complete()
 	c.conclude(ctx)
@@ -378,11 +347,11 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	}
 	c.changed(changed)
 	c.changed(result.Changed)
-	c.objects.enqueue(result.Released...)
+	c.objects.Enqueue(result.Released...)
 	if result.Freed {
 		c.Scheduler.Reconsider()
 	}
-	c.releases.enqueue(result.Unsaved...)
+	c.enqueueReleases(result.Unsaved...)
 	again := func() { c.conclude(context.Background()) }
 	if result.Unconcluded {
 		c.after("overdue", remediation.AssessmentLimit, again)
@@ -391,35 +360,6 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 		c.after("unplanned", remediation.PlanInterval, again)
 	}
 }
-
-// FeedsItself returns a function that reports whether what a policy writes is also data that it reads, directly or through one other
-// policy. The scheduler must not delay the patches of such a policy because its own patches change its data.
-func FeedsItself(registry *placement.Registry) func(policy string) bool {
-	return func(policy string) bool {
-		p := registry.Get(policy)
-		for _, other := range registry.All() {
-			if p != nil && reads(p, other) && reads(other, p) {
-				return true
-			}
-		}
-		return false
-	}
-}
-
-// reads reports whether a policy reads types of objects that another policy matches.
-func reads(p, other *placement.PolicyState) bool {
-	return slices.ContainsFunc(p.InForce(), func(b *policy.Binding) bool {
-		return slices.ContainsFunc(b.Resources, func(r policy.Resource) bool {
-			return slices.ContainsFunc(other.Versions(), func(v *placement.Policy) bool { return v.Matcher.SelectsResource(r.GroupVersionResource) })
-		})
-	})
-}
-
-// Limits of facts: of the fields that one names, and of the bytes of a value.
-const (
-	maxFields = 2
-	maxValue  = 40
-)
 
 // blame tells the ledger that what verdicts require of an object may be due to a change of data that no sweep has processed yet.
 func (c *Controller) blame(key remediation.Key, verdicts []*placement.Verdict) {
@@ -434,171 +374,10 @@ func (c *Controller) blame(key remediation.Key, verdicts []*placement.Verdict) {
 }
 
 // dataCause returns the changes of a policy's data that no sweep has processed yet, as a Cause; the zero Cause if there are none.
-func (c *Controller) dataCause(p *placement.Policy) (out remediation.Cause) {
-	facts := c.facts(p)
-	if len(facts) == 0 && !c.Ledger.Groups.Stale(p) {
-		return out
+func (c *Controller) dataCause(p *placement.Policy) remediation.Cause {
+	cause := c.causes.Of(c.Registry.Get(p.Name).BindingOf(p))
+	if cause.Unknown() && c.Ledger.Groups.Stale(p) {
+		cause.Data = sets.New(datacauses.Unknown)
 	}
-	return withFacts(remediation.Cause{Data: sets.New(anyData)}, facts)
-}
-
-// Names of data in causes: data of which it is not known what changed, and what predicates read.
-const (
-	anyData        = "data that the policy reads"
-	predicatesData = "the nodes or pods that the policy's predicates read"
-)
-
-// withFacts returns the cause with the facts. If there are any, their types replace the names of the changed data except predicatesData.
-func withFacts(cause remediation.Cause, facts []remediation.Fact) remediation.Cause {
-	if len(facts) == 0 {
-		return cause
-	}
-	data := cause.Data.Intersection(sets.New(predicatesData))
-	for _, fact := range facts {
-		data.Insert(fact.Resource)
-	}
-	cause.Data, cause.Facts = data, facts
 	return cause
-}
-
-// dataChanges are the changes of the replicated data between two states.
-type dataChanges struct {
-	*embedded.Changes
-	facts sync.Map // Caches the []remediation.Fact about the changes for each version of a policy, by its *placement.Policy.
-}
-
-// facts returns facts about the changes since the last sweep in the fields that a policy reads, for at most remediation.MaxCauses objects
-// of each type.
-func (c *Controller) facts(p *placement.Policy) []remediation.Fact {
-	from, to := c.swept.Load(), c.Data.State()
-	if from == nil || *from == to {
-		return nil
-	}
-	changes := c.lately.Load()
-	if changes == nil || !changes.Between(*from, to) {
-		changes = &dataChanges{Changes: to.Since(*from)}
-		c.lately.Store(changes)
-	}
-	known, ok := changes.facts.Load(p)
-	if !ok {
-		known = c.factsOf(changes.Changes, c.Registry.Get(p.Name).BindingOf(p))
-		changes.facts.Store(p, known)
-	}
-	return known.([]remediation.Fact)
-}
-
-// factsOf returns facts about those of the changes that concern the fields that the policy of a binding reads; none if the binding is nil.
-func (c *Controller) factsOf(changes *embedded.Changes, binding *policy.Binding) (out []remediation.Fact) {
-	if binding == nil {
-		return nil
-	}
-	for _, r := range binding.Resources {
-		fields := binding.Fields[r.GroupVersionResource]
-		if fields == nil {
-			continue
-		}
-		objects, _ := changes.Objects(r.GroupVersionResource, fields, remediation.MaxCauses)
-		cluster, resource := slices.Contains(binding.Clusters, r.GroupVersionResource), r.GroupResource().String()
-		kind := cmp.Or(c.Catalog.Kind(r.GroupVersionResource), resource)
-		for _, object := range objects {
-			out = append(out, remediation.Fact{
-				Resource: resource, Namespace: object.Namespace, Cluster: cluster,
-				Text: printable.Text(kind + " " + strings.TrimPrefix(object.Namespace+"/"+object.Name, "/") + ": " + describe(object, cluster)),
-			})
-		}
-	}
-	return out
-}
-
-// describe returns a message that describes the change of an object, such as "label zone changed". It contains the values of fields only if
-// values is set: those of an object that does not represent a cluster may be secret.
-func describe(object embedded.ObjectChange, values bool) string {
-	switch {
-	case object.Created:
-		return "created"
-	case object.Deleted:
-		return "deleted"
-	}
-	var texts []string
-	for _, d := range slices.Concat(object.Normal, object.Fields) {
-		text := fieldName(d.Path) + " changed"
-		if from, to := valueText(d.From), valueText(d.To); values && from != "" && to != "" {
-			text = fieldName(d.Path) + " " + from + " → " + to
-		}
-		if !slices.Contains(texts, text) {
-			texts = append(texts, text)
-		}
-	}
-	if len(texts) > maxFields || object.More {
-		texts = append(texts[:min(len(texts), maxFields)], "and others")
-	}
-	return strings.Join(texts, ", ")
-}
-
-// fieldName returns a field's path, in an object or in its normal form, as text for a message: "label zone" or "spec.replicas".
-func fieldName(path []string) string {
-	inMetadata := path
-	if len(path) == 3 && path[0] == "metadata" {
-		inMetadata = path[1:]
-	}
-	if len(inMetadata) == 2 && (inMetadata[0] == "labels" || inMetadata[0] == "annotations") {
-		return strings.TrimSuffix(inMetadata[0], "s") + " " + inMetadata[1]
-	}
-	var out strings.Builder
-	for i, name := range path {
-		switch {
-		case strings.ContainsAny(name, "./ "):
-			fmt.Fprintf(&out, "[%q]", name)
-		case i > 0:
-			out.WriteString("." + name)
-		default:
-			out.WriteString(name)
-		}
-	}
-	return out.String()
-}
-
-// valueText returns a value for a message, cut to maxValue bytes: "none" for nil, and "" for an object or an array.
-func valueText(value ast.Value) string {
-	switch v := value.(type) {
-	case nil:
-		return "none"
-	case ast.String:
-		if len(v) > maxValue {
-			return fmt.Sprintf("%q...", strings.ToValidUTF8(string(v[:maxValue]), ""))
-		}
-		return fmt.Sprintf("%q", string(v))
-	case ast.Number, ast.Boolean, ast.Null:
-		return v.String()
-	}
-	return ""
-}
-
-// maxAction is the maximum length of the actions in the note of an Event, in bytes, so that there is room for the causes.
-const maxAction = 603
-
-// movedNote returns the note of the Event on an object that was moved: what was done, why, and who approved it.
-func movedNote(action string, reasons remediation.Reasons) string {
-	return printable.Truncate(action, maxAction) + "; cause: " + causeNote(reasons)
-}
-
-// logMove writes to the log of decisions and the trace that an object was patched or evicted. began counts if the cause has no known time.
-func (c *Controller) logMove(ctx context.Context, s *scope, outcome string, began time.Time, reasons remediation.Reasons) {
-	if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		span.SetAttributes(tracing.Cause.StringSlice(reasons.Causes))
-	}
-	if !reasons.Since.IsZero() {
-		began = reasons.Since
-	}
-	action := decisionlog.Patched
-	if outcome == metrics.RemediationEvicted {
-		action = decisionlog.Evicted
-	}
-	now := c.Clock.Now()
-	c.Decisions.Write(ctx, now, decisionlog.Entry{
-		Source: decisionlog.Remediation, Action: action,
-		Object: decisionlog.ObjectOf(s.key.Resource, s.key.Namespace, s.object), Policies: decisionlog.PoliciesOf(s.due),
-		Changes: decisionlog.ChangesOf(s.due, nil), Causes: reasons.Causes, Plans: reasons.Plans, ApprovedBy: reasons.ApprovedBy,
-		DurationSeconds: now.Sub(began).Seconds(),
-	})
 }

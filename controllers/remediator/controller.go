@@ -17,8 +17,8 @@ limitations under the License.
 // Package remediator provides the controller that decides existing objects again when a policy, its data or the object changes. It patches
 // objects that violate their placement. It runs on the leader.
 //
-// Each object passes the phases gather, decide, record, and act in phases.go. The other files contain what runs beside them: the objects
-// and their watches, the sweeps after changes, what a new leader restores and the approved plans, and the queues for remote engines.
+// Each object passes the phases gather, decide, record, and act in phases.go. The other files contain what runs beside them: the watches,
+// the sweeps after changes, what a new leader restores and administrators release, and the queues for remote engines.
 package remediator
 
 import (
@@ -26,7 +26,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -34,8 +33,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,13 +43,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/berth-dev/berth/internal/datacauses"
 	"github.com/berth-dev/berth/internal/decisionlog"
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/notify"
+	"github.com/berth-dev/berth/internal/objectcache"
+	"github.com/berth-dev/berth/internal/patching"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/planstore"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
@@ -71,14 +72,14 @@ type Deliveries interface {
 	// Result returns the newest result of an object; the zero value if it is not delivered. Pending: it may be delivered, and has not been.
 	Result(resource schema.GroupVersionResource, namespace, name string) delivery.Result
 	Pending(resource schema.GroupVersionResource, namespace, name string) bool
-	// Settled reports whether all existing objects that versions of a policy deliver have been delivered.
-	Settled(versions ...*placement.Policy) bool
+	// Reporting reports whether a system reports where objects of a type run, and whether the policies that deliver this type have delivered
+	// all existing objects.
+	Reporting(resource schema.GroupVersionResource) (reports, settled bool)
 }
 
 // Deps holds the dependencies of a Controller.
 type Deps struct {
-	Client     dynamic.Interface // Patches objects.
-	Core       rest.Interface    // A client of the core API group, which evicts Pods.
+	Patcher    *patching.Patcher // Patches and evicts objects.
 	Watches    *watches.Hub      // Shares watches with other controllers.
 	Registry   *placement.Registry
 	Decider    *placement.Decider
@@ -96,14 +97,14 @@ type Deps struct {
 	Ready      func(context.Context) bool // Whether everything that decisions need is loaded.
 	Changed    func(policy string)        // Called with each policy whose account in the ledger changed.
 	Policies   client.Reader              // Reads PlacementPolicies from a cache.
-	Plans      *PlanStore                 // Stores approved plans.
+	Plans      *planstore.Store           // Stores approved plans.
 }
 
 // Controller patches existing objects that differ from what the policies decide for them. Create it with New.
 type Controller struct {
 	Deps
-	objects *objectCache      // The existing objects that policies match.
-	watches *watches.Consumer // The watches that fill objects.
+	objects *objectcache.Cache // The existing objects that policies match.
+	watches *watches.Consumer  // The watches that fill objects.
 	// rollouts passes the readiness of matched objects to the Scheduler, for the policies that watch rollouts.
 	rollouts    *watches.Consumer
 	types       *typeCache // The types that are watched, with the fields.
@@ -113,29 +114,27 @@ type Controller struct {
 	rewatch     notify.Signal   // Wakes the method watch when the set of watched types or fields may change.
 	// resumed is closed once this leader has read from the policies' status which of them an earlier leader paused.
 	resumed chan struct{}
-	// releases carries out what administrators request by annotations of policies: approvals, and the end of pauses.
-	releases *releases
-	swept    atomic.Pointer[embedded.State] // The state of the data at the beginning of the last completed sweep.
-	// lately caches the newest changes of data since swept that facts has read; nil if it has read none.
-	lately    atomic.Pointer[dataChanges]
-	scheduled sync.Map // The names of the calls that the method after has scheduled.
+	// releases is the queue of release. It exists before that controller starts, because conclude may enqueue policies.
+	releases  workqueue.TypedRateLimitingInterface[reconcile.Request]
+	causes    *datacauses.Causes // The changes of data that no sweep has processed yet.
+	scheduled sync.Map           // The names of the calls that the method after has scheduled.
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{
 		Deps: d, limiter: events.NewLimiter(d.Clock), rewatch: notify.NewSignal(), resumed: make(chan struct{}),
+		causes: datacauses.New(d.Data, d.Catalog.Kind), releases: priorityqueue.New[reconcile.Request]("release"),
 		backlog: &backlog{due: notify.NewSignal(), changes: changes{types: sets.New[schema.GroupVersionResource]()}},
 		types: &typeCache{
 			Deps: d, scheduled: sets.New[schema.GroupVersionResource](), needed: map[schema.GroupVersionResource]*projection.FieldSet{},
 			byPolicy: map[*placement.Policy][]schema.GroupVersionResource{},
 		},
 	}
-	c.objects = newObjectCache(c.listed)
+	c.objects = objectcache.New(trim, c.listed)
 	c.remoteQueue = newRemoteQueue(c.objects, c.reconcileRemote)
-	c.releases = &releases{c, priorityqueue.New[reconcile.Request]("release")}
 	c.watches = d.Watches.NewConsumer(c.objects, func(resource schema.GroupVersionResource) {
-		for _, p := range c.selecting(resource) {
+		for _, p := range c.Registry.Selecting(resource) {
 			c.Changed(p.Name)
 		}
 	})
@@ -161,14 +160,14 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	start := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[remediation.Key]) error {
 		c.Scheduler.Begin(c.Clock.Now())
 		c.remoteQueue.ctx = ctx
-		c.objects.start(queue)
+		c.objects.Start(queue)
 		go c.lead(ctx)
 		return nil
 	}
 	if err := ctl.Watch(source.TypedFunc[remediation.Key](start)); err != nil {
 		return err
 	}
-	return c.releases.SetupWithManager(mgr)
+	return c.setUpReleases(mgr)
 }
 
 // scope holds what is known of one object while it passes the phases gather, decide, record, and act.
@@ -214,7 +213,7 @@ func (c *Controller) reconcileRemote(ctx context.Context, t *remoteTask) time.Du
 	s := &scope{key: t.key, task: t, responses: map[*placement.Policy]*remediation.PolicyDecision{}}
 	if c.pass(ctx, s); s.err != nil {
 		ctrllog.FromContext(ctx).Error(s.err, "Deciding an object with remote engines failed; it is decided again later", "object", t.key.String())
-		return incompleteDelay
+		return retryDelay
 	}
 	return s.delay
 }
@@ -246,7 +245,7 @@ func (c *Controller) pass(ctx context.Context, s *scope) {
 // decision.
 func (c *Controller) pending(versions ...*placement.Policy) (queued, unrecorded int) {
 	for _, p := range versions {
-		q, u := c.objects.pending(c.types.matched(p))
+		q, u := c.objects.Pending(c.types.matched(p))
 		queued, unrecorded = queued+q, unrecorded+u
 	}
 	return queued, unrecorded
@@ -275,7 +274,7 @@ func (c *Controller) Settled() bool {
 
 // UID returns the UID of an existing object that a policy matches; "" if there is none.
 func (c *Controller) UID(key remediation.Key) types.UID {
-	if object, _ := c.objects.get(key); object != nil {
+	if object, _ := c.objects.Get(key); object != nil {
 		return object.GetUID()
 	}
 	return ""

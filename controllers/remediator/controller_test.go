@@ -162,13 +162,13 @@ func TestQueuedOnce(t *testing.T) {
 		for l.work.Len() > 0 {
 			l.work.Get()
 		}
-		l.objects.enqueue(key)
+		l.objects.Enqueue(key)
 		return l.work.Len() > 0
 	}
 	if queues() {
 		t.Error("queued twice")
 	}
-	l.objects.take(key)
+	l.objects.Take(key)
 	if !queues() {
 		t.Error("not queued again")
 	}
@@ -187,7 +187,7 @@ func TestObjectsLackFields(t *testing.T) {
 	l.decided()
 	l.catchUpAndDecide()
 	key := remediation.Key{Resource: deployments, Namespace: "shop", Name: "a"}
-	if o, fields := l.objects.take(key); fields == nil || o.Object["spec"] != nil {
+	if o, fields := l.objects.Take(key); fields == nil || o.Object["spec"] != nil {
 		t.Fatalf("more is kept than anybody reads: %v", o)
 	}
 	l.apply("q", onDeployments(`annotations["example.com/n"] := input.spec.replicas`, ""))
@@ -323,7 +323,7 @@ func TestKeptObjectsAreDecidedTheSame(t *testing.T) {
 		kept := whole.DeepCopy()
 		l.fill(deployments, []*unstructured.Unstructured{kept})
 		key := keyOf(deployments, whole)
-		kept, fields := l.objects.take(key)
+		kept, fields := l.objects.Take(key)
 		if fields != nil {
 			cut++
 		}
@@ -340,8 +340,8 @@ func TestKeptObjectsAreDecidedTheSame(t *testing.T) {
 		if diff := cmp.Diff(before.Object, whole.Object); diff != "" {
 			t.Fatalf("a decision changed its object:\n%s", diff)
 		}
-		if got, want := string(patchBody(kept)), string(patchBody(whole)); got != want {
-			t.Fatalf("patch %s, want %s", got, want)
+		if kept.GetUID() != whole.GetUID() || kept.GetResourceVersion() != whole.GetResourceVersion() {
+			t.Fatalf("a patch would be of %s in version %s", kept.GetUID(), kept.GetResourceVersion())
 		}
 		if kept.GroupVersionKind() != whole.GroupVersionKind() || kept.GetNamespace() != whole.GetNamespace() || kept.GetName() != whole.GetName() {
 			t.Fatalf("an event would be about %v", kept)

@@ -18,15 +18,21 @@ package remediator
 
 import (
 	"context"
-	"fmt"
 	"strings"
+	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/berth-dev/berth/internal/decisionlog"
 	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/tracing"
 )
 
-// emit emits an Event on the object, unless too many that are alike came lately. emitSums reports how many it left out. cause says why the
-// policies act; it is empty if Events of different causes are bounded together.
+// emit emits an Event on the object, unless too many that are alike came lately. cause says why the policies act; it is empty if Events of
+// different causes are bounded together.
 func (c *Controller) emit(s *scope, kind events.Kind, due remediation.Due, cause, message string) {
 	of := events.Alike{Kind: kind, Namespace: s.key.Namespace, Policy: due[0].Policy.Name, Policies: due.Policies(), Cause: cause}
 	if c.limiter.Permits(of) {
@@ -34,27 +40,10 @@ func (c *Controller) emit(s *scope, kind events.Kind, due remediation.Due, cause
 	}
 }
 
-// sumTexts describe events that were not emitted, by their kind.
-var sumTexts = map[events.Kind]string{
-	events.Remediated:         "%d more objects were patched",
-	events.Evicted:            "%d more Pods were evicted",
-	events.RemediationFailed:  "%d more patches failed, possibly for other reasons than those in the Events on the first objects",
-	events.RemediationStopped: "%d more objects are not patched for now, possibly for other reasons than those in the Events on the first objects",
-}
-
-// emitSums emits sums of the events that emit did not emit: those that are due, or all of them. A sum is on the namespace of the objects.
-// That of objects without a namespace is on the policy.
+// emitSums emits the sums of the Events that emit left out: those that are due, or all of them.
 func (c *Controller) emitSums(ctx context.Context, all bool) {
 	for _, sum := range c.limiter.Sums(all) {
-		message := sum.Policies + ": " + fmt.Sprintf(sumTexts[sum.Kind], sum.Events)
-		if sum.Cause != "" {
-			message += "; cause: " + sum.Cause
-		}
-		if sum.Namespace != "" {
-			c.Events.SumOnNamespace(sum.Namespace, sum.Kind, message)
-		} else {
-			c.Events.SumOnPolicy(ctx, c.Policies, sum.Policy, sum.Kind, message)
-		}
+		c.Events.OnSum(ctx, c.Policies, sum)
 	}
 }
 
@@ -65,4 +54,31 @@ func causeNote(reasons remediation.Reasons) string {
 		out += "; approved by " + strings.Join(reasons.ApprovedBy, ", ")
 	}
 	return out
+}
+
+// maxAction is the maximum length of the actions in the note of an Event, in bytes, so that there is room for the causes.
+const maxAction = 603
+
+// movedNote returns the note of the Event on an object that was moved: what was done, why, and who approved it.
+func movedNote(action string, reasons remediation.Reasons) string {
+	return printable.Truncate(action, maxAction) + "; cause: " + causeNote(reasons)
+}
+
+// logMove writes to the log of decisions and the trace that an object was patched or evicted. began counts if the cause has no known time.
+func (c *Controller) logMove(ctx context.Context, s *scope, outcome string, began time.Time, reasons remediation.Reasons) {
+	trace.SpanFromContext(ctx).SetAttributes(tracing.Cause.StringSlice(reasons.Causes))
+	if !reasons.Since.IsZero() {
+		began = reasons.Since
+	}
+	action := decisionlog.Patched
+	if outcome == metrics.RemediationEvicted {
+		action = decisionlog.Evicted
+	}
+	now := c.Clock.Now()
+	c.Decisions.Write(ctx, now, decisionlog.Entry{
+		Source: decisionlog.Remediation, Action: action,
+		Object: decisionlog.ObjectOf(s.key.Resource, s.key.Namespace, s.object), Policies: decisionlog.PoliciesOf(s.due),
+		Changes: decisionlog.ChangesOf(s.due, nil), Causes: reasons.Causes, Plans: reasons.Plans, ApprovedBy: reasons.ApprovedBy,
+		DurationSeconds: now.Sub(began).Seconds(),
+	})
 }

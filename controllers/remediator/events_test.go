@@ -76,8 +76,8 @@ func TestEventsOfASweepAreBounded(t *testing.T) {
 		const objects, first = 40, 10
 		l, recorder, log := newLeader(t), &emitted{}, &bytes.Buffer{}
 		l.Events, l.Decisions = events.New(recorder), decisionlog.New(slog.NewJSONHandler(log, nil))
-		l.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
-			o, _ := l.objects.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
+		l.Patcher.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
+			o, _ := l.objects.Get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
 			o = patched(o, "x")
 			l.objects.Put(deployments, o.DeepCopy())
 			return o, nil

@@ -24,13 +24,8 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -38,18 +33,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/status"
 )
 
 const (
@@ -93,12 +86,12 @@ func (c *Controller) restore(ctx context.Context) (left []string, err error) {
 	if err := c.Policies.List(ctx, policies); err != nil {
 		return nil, err
 	}
-	plans, err := c.Plans.load(ctx)
+	plans, err := c.Plans.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range policies.Items {
-		c.Scheduler.Resume(c.Clock.Now(), p.Name, leftOf(&p))
+		c.Scheduler.Resume(c.Clock.Now(), p.Name, status.LeftOf(p.Status))
 		approval := approvalOf(&p)
 		c.Ledger.Approve(p.Name, approval)
 		if p.Status.Paused != nil {
@@ -119,32 +112,8 @@ func (c *Controller) restore(ctx context.Context) (left []string, err error) {
 		}
 	}
 	// The rest belongs to policies that were deleted.
-	c.releases.enqueue(slices.Collect(maps.Keys(plans))...)
+	c.enqueueReleases(slices.Collect(maps.Keys(plans))...)
 	return left, nil
-}
-
-// leftOf returns the unfinished moves, failures, and pause that an earlier leader left of a policy, as far as the status names them.
-func leftOf(p *placementv1.PlacementPolicy) remediation.Left {
-	plan := p.Status.Plan
-	out := remediation.Left{Generation: p.Status.GenerationInForce, Moving: plan != nil && (plan.State == placementv1.PlanInProgress || plan.Rollouts > 0)}
-	// The status names objects without the version of their resource.
-	keyOf := func(object placementv1.ObjectReference) remediation.Key {
-		resource, namespace, name := object.Parse()
-		return remediation.Key{Resource: resource.WithVersion(""), Namespace: namespace, Name: name}
-	}
-	for _, o := range p.Status.Moving {
-		out.Moves = append(out.Moves, remediation.Move{
-			Key: keyOf(o.Object), Since: o.Since.Time, Deadline: ptr.Deref(o.Deadline, metav1.Time{}).Time,
-		})
-	}
-	if f := p.Status.Failures; f != nil {
-		out.Pause, out.PausedIn = f.Pause, f.PausedNamespaces
-		for _, o := range f.Sample {
-			failure := remediation.Failure{Key: keyOf(o.Object), Reason: o.Message, Rollout: o.Reason == placementv1.RolloutFailed}
-			out.Failed = append(out.Failed, failure)
-		}
-	}
-	return out
 }
 
 // Resuming reports whether this replica does not know yet which policies an earlier leader paused.
@@ -207,11 +176,11 @@ func (c *Controller) settleReadiness(name string) {
 			return
 		}
 		for _, resource := range c.types.matched(version) {
-			objects, _ := c.watches.StateOfFields(resource, fieldsOf(version))
+			objects, _ := c.watches.StateOfFields(resource, version.FieldsRead())
 			rollouts, _ := c.rollouts.StateOfFields(resource, rolloutFields)
 			rolls := c.rolls(version, resource)
-			deliver, reported := c.delivering(resource)
-			if rolls && (!objects.Settled() || !rollouts.Settled()) || reported && !c.Deliveries.Settled(deliver...) {
+			reported, delivered := c.Deliveries.Reporting(resource)
+			if rolls && (!objects.Settled() || !rollouts.Settled()) || reported && !delivered {
 				return
 			}
 			if (rolls || reported) && !slices.Contains(rolled, resource) {
@@ -219,7 +188,7 @@ func (c *Controller) settleReadiness(name string) {
 			}
 		}
 	}
-	if _, unrecorded := c.objects.pending(rolled); unrecorded == 0 && c.Ledger.Assessed(name) {
+	if _, unrecorded := c.objects.Pending(rolled); unrecorded == 0 && c.Ledger.Assessed(name) {
 		c.Scheduler.Settle(c.Clock.Now(), budgeted(state.Versions()), rolled, epoch)
 	}
 }
@@ -230,105 +199,86 @@ func (c *Controller) rolls(p *placement.Policy, resource schema.GroupVersionReso
 	return templated && remediation.Observes(p, resource.GroupResource())
 }
 
-// delivering returns the policies that may deliver objects of a type. reported: a multi-cluster system reports where these objects run.
-func (c *Controller) delivering(resource schema.GroupVersionResource) (policies []*placement.Policy, reported bool) {
-	kind := schema.GroupKind{Group: resource.Group, Kind: c.Catalog.Kind(resource)}
-	for _, p := range c.selecting(resource) {
-		if delivery.MayDeliver(p) {
-			policies = append(policies, p)
-			reported = reported || slices.ContainsFunc(delivery.SystemsOf(p, kind), delivery.System.Reports)
-		}
-	}
-	return policies, reported
-}
-
-// releases is the reconciler of what administrators request by annotations of policies: to approve a plan, and to release a change or a
-// pause. It also stores approved plans.
-type releases struct {
-	*Controller
-	// queue holds the policies to reconcile. It exists before the controller starts, because conclude may enqueue policies.
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-}
-
-// SetupWithManager adds the controller to a manager.
-func (r *releases) SetupWithManager(mgr ctrl.Manager) error {
+// setUpReleases adds the controller to a manager that carries out what administrators request by annotations of policies, and stores
+// approved plans.
+func (c *Controller) setUpReleases(mgr ctrl.Manager) error {
 	planState := func(o client.Object) placementv1.PlanState {
 		return ptr.Deref(o.(*placementv1.PlacementPolicy).Status.Plan, placementv1.RemediationPlan{}).State
 	}
 	// A completed plan need not be stored.
 	planStateChanged := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return planState(e.ObjectOld) != planState(e.ObjectNew) }}
 	queue := func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-		return r.queue
+		return c.releases
 	}
 	return builder.ControllerManagedBy(mgr).
 		Named("release").
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, planStateChanged))).
 		WithOptions(controller.Options{NewQueue: queue}).
-		Complete(r)
+		Complete(reconcile.Func(c.release))
 }
 
-// enqueue enqueues policies by name.
-func (r *releases) enqueue(policies ...string) {
+// enqueueReleases enqueues policies, by name, for release.
+func (c *Controller) enqueueReleases(policies ...string) {
 	for _, name := range policies {
-		r.queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+		c.releases.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 	}
 }
 
-// Reconcile approves the plan, and releases the change and the pause after failures, that the annotations of a policy name.
-func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+// release approves the plan, and releases the change and the pause after failures, that the annotations of a policy name.
+func (c *Controller) release(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	// A pause of an earlier leader can't be released before it is restored.
 	select {
 	case <-ctx.Done():
 		return reconcile.Result{}, ctx.Err()
-	case <-r.resumed:
+	case <-c.resumed:
 	}
 	p := &placementv1.PlacementPolicy{}
-	if err := r.Policies.Get(ctx, req.NamespacedName, p); err != nil {
+	if err := c.Policies.Get(ctx, req.NamespacedName, p); err != nil {
 		if apierrors.IsNotFound(err) {
-			return reconcile.Result{}, r.Plans.remove(ctx, req.Name)
+			return reconcile.Result{}, c.Plans.Remove(ctx, req.Name)
 		}
 		return reconcile.Result{}, err
 	}
-	r.objects.enqueue(r.Ledger.Approve(p.Name, approvalOf(p))...)
-	r.Changed(p.Name)
-	r.conclude(ctx)
+	c.objects.Enqueue(c.Ledger.Approve(p.Name, approvalOf(p))...)
+	c.Changed(p.Name)
+	c.conclude(ctx)
 	// A plan that can't be stored does not keep what follows from taking effect.
-	saved := r.save(ctx, p)
-	if pause := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; pause != "" && r.Scheduler.Release(p.Name, pause) {
-		r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation resumes: pause %s, which failed patches or rollouts caused, was released", pause))
-		r.Changed(p.Name)
+	saved := c.savePlan(ctx, p)
+	if pause := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; pause != "" && c.Scheduler.Release(p.Name, pause) {
+		c.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation resumes: pause %s, which failed patches or rollouts caused, was released", pause))
+		c.Changed(p.Name)
 	}
 	if change, set := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]; set {
-		if r.Ledger.Release(r.Clock.Now(), p.Name, change) {
-			r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation resumes: change %s, which exceeded spec.remediation.blastRadius, was released", change))
-			r.Changed(p.Name)
-			r.Scheduler.Reconsider()
-		} else if paused := r.Ledger.Report(p.Name).Pause; paused != nil {
-			r.Events.On(p, events.RemediationPaused, fmt.Sprintf("annotation %s names change %s, but the policy is paused because of change %s: "+
+		if c.Ledger.Release(c.Clock.Now(), p.Name, change) {
+			c.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation resumes: change %s, which exceeded spec.remediation.blastRadius, was released", change))
+			c.Changed(p.Name)
+			c.Scheduler.Reconsider()
+		} else if paused := c.Ledger.Report(p.Name).Pause; paused != nil {
+			c.Events.On(p, events.RemediationPaused, fmt.Sprintf("annotation %s names change %s, but the policy is paused because of change %s: "+
 				"to release the latter, set the annotation to it", placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
 		}
 	}
 	return reconcile.Result{}, saved
 }
 
-// save stores the plan of a policy if it is approved, and deletes a stored plan that is no longer needed.
-func (r *releases) save(ctx context.Context, p *placementv1.PlacementPolicy) error {
-	if r.Ledger.Unsave(p.Name, p.Status.UsedApproval) {
-		if err := r.Plans.remove(ctx, p.Name); err != nil {
+// savePlan stores the plan of a policy if it is approved, and deletes a stored plan that is no longer needed.
+func (c *Controller) savePlan(ctx context.Context, p *placementv1.PlacementPolicy) error {
+	if c.Ledger.Unsave(p.Name, p.Status.UsedApproval) {
+		if err := c.Plans.Remove(ctx, p.Name); err != nil {
 			return err
 		}
 	}
-	plan := r.Ledger.Unsaved(p.Name)
+	plan := c.Ledger.Unsaved(p.Name)
 	if plan == nil {
 		return nil
 	}
-	if err := r.Plans.save(ctx, p, plan); err != nil {
-		r.Events.On(p, events.RemediationStopped, fmt.Sprintf("the approved plan %s is not carried out, because it can't be stored in "+
+	if err := c.Plans.Save(ctx, p, plan); err != nil {
+		c.Events.On(p, events.RemediationStopped, fmt.Sprintf("the approved plan %s is not carried out, because it can't be stored in "+
 			"namespace %s; Berth tries again: %v",
-			plan.Digest, r.Plans.Namespace, err))
+			plan.Digest, c.Plans.Namespace, err))
 		return err
 	}
-	r.objects.enqueue(r.Ledger.Saved(p.Name, plan.Digest)...)
+	c.objects.Enqueue(c.Ledger.Saved(p.Name, plan.Digest)...)
 	return nil
 }
 
@@ -345,101 +295,4 @@ func approvalOf(p *placementv1.PlacementPolicy) *remediation.Approval {
 	}
 	// Otherwise the webhook did not see the request that approved the plan.
 	return out
-}
-
-// labelApprovedPlan is the label of the ControllerRevisions that store an approved plan. Its value is the name of the revision of
-// the plan's policy, because a policy's name may be too long for a label.
-const labelApprovedPlan = "placement.berth.dev/approved-plan"
-
-// maxPartMoves is the number of moves in one ControllerRevision: 800 KB in base64. etcd takes 1.5 MB by default.
-const maxPartMoves = 40_000
-
-// PlanStore stores approved plans until they are carried out, as ControllerRevisions in Berth's own namespace. Only one goroutine may call
-// save and remove, after load has returned.
-type PlanStore struct {
-	Client    client.Client // Reads and writes without a cache.
-	Namespace string        // The namespace of the ControllerRevisions.
-	Owned     bool          // Whether each ControllerRevision gets an owner reference to its policy, which must be in the same cluster.
-
-	stored sets.Set[string] // The names of the policies that may have a stored plan. load creates it.
-}
-
-// storedPlan is the approved plan of a policy, or the part of it that is the data of one ControllerRevision.
-type storedPlan struct {
-	Policy string    `json:"policy"` // The name of the policy.
-	UID    types.UID `json:"uid"`    // The UID of the policy.
-	Digest string    `json:"digest"` // The digest of the complete plan.
-	Moves  []byte    `json:"moves"`  // The moves, or a part of them, as ApprovedPlan.Encode returns them.
-}
-
-// load reads the stored plans, by the name of their policy, and joins their parts. It skips a ControllerRevision that can't be read.
-func (s *PlanStore) load(ctx context.Context) (map[string]storedPlan, error) {
-	list := &appsv1.ControllerRevisionList{}
-	if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace), client.HasLabels{labelApprovedPlan}); err != nil {
-		return nil, fmt.Errorf("reading the approved plans: %w", err)
-	}
-	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) })
-	out := map[string]storedPlan{}
-	for _, revision := range list.Items {
-		var part storedPlan
-		if err := json.Unmarshal(revision.Data.Raw, &part); err != nil {
-			ctrllog.FromContext(ctx).Info("An approved plan can't be read; its rest has to be approved again",
-				"controllerrevision", revision.Name, "reason", err.Error())
-			continue
-		}
-		part.Moves = append(out[part.Policy].Moves, part.Moves...)
-		out[part.Policy] = part
-	}
-	s.stored = sets.KeySet(out)
-	return out, nil
-}
-
-// save stores the approved plan of a policy in place of an earlier one.
-func (s *PlanStore) save(ctx context.Context, p *placementv1.PlacementPolicy, plan *remediation.ApprovedPlan) error {
-	if err := s.remove(ctx, p.Name); err != nil {
-		return err
-	}
-	s.stored.Insert(p.Name)
-	part := int64(0)
-	for moves := range slices.Chunk(plan.Encode(), maxPartMoves*remediation.MoveBytes) {
-		part++
-		text, err := json.Marshal(storedPlan{Policy: p.Name, UID: p.UID, Digest: plan.Digest, Moves: moves})
-		if err != nil {
-			return fmt.Errorf("encoding plan %s: %w", plan.Digest, err)
-		}
-		revision := &appsv1.ControllerRevision{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: s.Namespace, Name: fmt.Sprintf("%s-plan-%d", policy.RevisionName(p.Name), part),
-				Labels: map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth", labelApprovedPlan: policy.RevisionName(p.Name)},
-			},
-			Revision: part, Data: runtime.RawExtension{Raw: text},
-		}
-		if s.Owned {
-			if err := controllerutil.SetOwnerReference(p, revision, s.Client.Scheme()); err != nil {
-				return err
-			}
-		}
-		if err := s.Client.Create(ctx, revision); err != nil {
-			return fmt.Errorf("storing plan %s: %w", plan.Digest, err)
-		}
-	}
-	return nil
-}
-
-// remove deletes the stored plan of a policy, if it may have one.
-func (s *PlanStore) remove(ctx context.Context, policyName string) error {
-	if !s.stored.Has(policyName) {
-		return nil
-	}
-	list := &appsv1.ControllerRevisionList{}
-	if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingLabels{labelApprovedPlan: policy.RevisionName(policyName)}); err != nil {
-		return fmt.Errorf("reading the approved plan of PlacementPolicy %q: %w", policyName, err)
-	}
-	for i := range list.Items {
-		if err := s.Client.Delete(ctx, &list.Items[i]); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("removing the approved plan of PlacementPolicy %q: %w", policyName, err)
-		}
-	}
-	s.stored.Delete(policyName)
-	return nil
 }

@@ -18,48 +18,34 @@ package remediator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/patching"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/tracing"
 )
 
-const (
-	// incompleteDelay is the delay before an object is decided again of which some policy reads fields that are not fetched yet. When they
-	// are fetched, the object is enqueued anyway, unless the policy is deleted before that.
-	incompleteDelay = time.Second
-	// undeliveredDelay is the delay before an object is tried again that has not been delivered yet.
-	undeliveredDelay = time.Second
-	// conflictDelay is the delay before an object is tried again that others changed. The watch usually delivers it before that.
-	conflictDelay = time.Second
-)
+// retryDelay is the delay before an object is tried again whose fields are not all fetched yet, that has not been delivered yet, or that
+// another client changed. A watch usually enqueues it before that.
+const retryDelay = time.Second
 
 // gather gets the newest version of the object from the cache. It reports whether the object can be decided now.
 func (c *Controller) gather(ctx context.Context, s *scope) bool {
-	read := c.objects.take
+	read := c.objects.Take
 	if s.task != nil {
-		read = c.objects.get
+		read = c.objects.Get
 	}
 	if s.object, s.fields = read(s.key); s.object == nil {
 		c.Scheduler.Forget(c.Clock.Now(), s.key)
@@ -71,7 +57,7 @@ func (c *Controller) gather(ctx context.Context, s *scope) bool {
 		c.rewatch.Notify()
 	}
 	if !s.fields.Covers(c.types.fields(s.key.Resource)) {
-		s.retryWithin(incompleteDelay)
+		s.retryWithin(retryDelay)
 		return false
 	}
 	return true
@@ -83,7 +69,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) bool {
 	if err := c.assessObject(ctx, s); err != nil {
 		tracing.Fail(trace.SpanFromContext(ctx), err)
 		c.Ledger.Skip(s.key)
-		c.objects.recorded(s.key)
+		c.objects.Recorded(s.key)
 		c.conclude(ctx)
 		s.err = fmt.Errorf("deciding %s: %w", s.key, err)
 		return false
@@ -93,7 +79,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) bool {
 	if !s.fields.Covers(c.types.fields(s.key.Resource)) || slices.ContainsFunc(verdicts, lacks) {
 		// A policy was added meanwhile, or reads more than the analysis found, and may have seen an incomplete object.
 		c.FieldsReadChanged()
-		s.retryWithin(incompleteDelay)
+		s.retryWithin(retryDelay)
 		return false
 	}
 	if s.task != nil {
@@ -212,7 +198,7 @@ func (c *Controller) record(ctx context.Context, s *scope) bool {
 	c.conclude(ctx, c.Ledger.Record(s.key, s.object.GetUID(), s.object.GetResourceVersion(), verdicts, unsettled)...)
 	_, _, clusters := s.outcome.ClustersIn(s.object)
 	c.Ledger.Place(s.key, clusters, verdicts)
-	c.objects.recorded(s.key)
+	c.objects.Recorded(s.key)
 	s.due = c.Ledger.Permit(s.key, s.object.GetUID(), verdicts)
 	c.Scheduler.Decided(s.key, s.due)
 	return len(s.due) > 0 && !unsettled
@@ -231,14 +217,7 @@ func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 	}
 	why := "the decision keeps changing after Berth's patch"
 	if judged.Stability == remediation.Contested {
-		by := "another client"
-		// The cached object does not have the field managers.
-		live, err := c.Client.Resource(s.key.Resource).Namespace(s.key.Namespace).Get(ctx, s.key.Name, metav1.GetOptions{})
-		if err == nil {
-			if manager := remediation.ManagerOf(live.GetManagedFields(), judged.Due); manager != "" {
-				by = fmt.Sprintf("field manager %q", manager)
-			}
-		}
+		by := c.Patcher.Reverter(ctx, s.key, judged.Due)
 		c.Ledger.Contest(s.key, by, remediation.Names(judged.Due)...)
 		why = fmt.Sprintf("%s changes the object back after each patch", by)
 	}
@@ -262,36 +241,32 @@ func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.
 	if slices.Contains(again, decided) && (endpointsOf(verdicts) != "" || slices.ContainsFunc(verdicts, evaluatesPredicates)) {
 		again = slices.DeleteFunc(again, func(key remediation.Key) bool { return key == decided })
 		if !slices.ContainsFunc(verdicts, isTemporary) {
-			c.objects.enqueueAfter(decided, predicateSettle)
+			c.objects.EnqueueAfter(decided, predicateSettle)
 		}
 	}
 	policies, cause := make([]*placement.Policy, len(verdicts)), remediation.Cause{}
 	for i, v := range verdicts {
 		policies[i] = v.Policy
-		// A change of data may be found here before the sweep that it causes.
-		if found := c.dataCause(v.Policy); cause.Unknown() {
-			cause = found
+		if cause.Unknown() {
+			// A change of data may be found here before the sweep that it causes.
+			cause = c.dataCause(v.Policy)
 		}
 	}
 	c.enqueueTogether(cause, policies, again)
 }
-
-// errNotTaken is the error of a patch that changed nothing.
-var errNotTaken = errors.New("the patch did not give the object its placement; " +
-	"the webhook configuration may be missing, or a replica may not have the newest data yet")
 
 // act patches or evicts the object if the Scheduler allows that now. Otherwise the object is enqueued again once it may be patched.
 func (c *Controller) act(ctx context.Context, s *scope) {
 	if !c.ask(s) {
 		return
 	}
-	began, reasons := c.Clock.Now(), c.Ledger.Reasons(s.key, s.due)
-	send, made, outcome := c.patch, events.Remediated, metrics.RemediationPatched
+	began, reasons, policies := c.Clock.Now(), c.Ledger.Reasons(s.key, s.due), remediation.Names(s.due)
+	made, outcome := events.Remediated, metrics.RemediationPatched
 	if s.due.Evicts(s.key.Resource.GroupResource()) {
-		send, made, outcome = c.evict, events.Evicted, metrics.RemediationEvicted
+		made, outcome = events.Evicted, metrics.RemediationEvicted
 	}
-	patch, err := send(ctx, s)
-	patch.Object = s.object
+	patch, err := c.Patcher.Patch(ctx, s.key, s.object, s.due)
+	patch.Object, patch.Data = s.object, remediation.DataOf(s.decisions)
 	result := c.Scheduler.Done(c.Clock.Now(), s.key, s.due, patch)
 	s.retryWithin(result.Retry)
 	switch {
@@ -307,20 +282,20 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 			c.emit(s, events.RemediationStopped, s.due, "", fmt.Sprintf("%s: the Pod's controller keeps creating Pods that violate the decision; "+
 				"Berth evicts the next Pod when that one is %s old", s.due.Policies(), result.Age))
 		}
-		c.Ledger.Remediated(s.key, s.object.GetResourceVersion(), remediation.Names(s.due)...)
-		c.changed(remediation.Names(s.due))
+		c.Ledger.Remediated(s.key, s.object.GetResourceVersion(), policies...)
+		c.changed(policies)
 	case patch.Ending == remediation.Overtaken || apierrors.IsConflict(err):
 		c.count(ctx, s, metrics.RemediationConflict)
 		if err != nil {
-			c.obstruct(s, "another client updated the object at the same time; Berth tries again each second", false)
+			c.changed(c.Ledger.Obstruct(s.key, "another client updated the object at the same time; Berth tries again each second", false, policies...))
 		}
-		s.retryWithin(conflictDelay)
+		s.retryWithin(retryDelay)
 	case patch.Ending == remediation.Protected:
-		c.changed(remediation.Names(s.due))
+		c.changed(policies)
 	case patch.Ending != remediation.Unmade:
 		c.count(ctx, s, metrics.RemediationFailed)
-		c.obstruct(s, err.Error(), unauthorized(err))
-		if !errors.Is(err, errNotTaken) {
+		c.changed(c.Ledger.Obstruct(s.key, err.Error(), patching.Unauthorized(err), policies...))
+		if !errors.Is(err, patching.ErrNotTaken) {
 			c.emit(s, events.RemediationFailed, s.due, "", fmt.Sprintf("%s: %v", s.due.Policies(), err))
 		}
 		log := ctrllog.FromContext(ctx)
@@ -337,7 +312,7 @@ func (c *Controller) ask(s *scope) bool {
 	carrier := c.carrierOf(s.key)
 	if s.due.MovesClusters() && !carrier.Reports && c.Deliveries.Pending(s.key.Resource, s.key.Namespace, s.key.Name) {
 		// It is delivered first, which is no event for this controller.
-		s.retryWithin(undeliveredDelay)
+		s.retryWithin(retryDelay)
 		return false
 	}
 	s.asked = true
@@ -349,96 +324,9 @@ func (c *Controller) ask(s *scope) bool {
 	return ok
 }
 
-// patch patches the object for the verdicts that are due.
-//
-// The patch contains only the UID and the resource version that was decided, and changes nothing. The API server then calls Berth's own
-// webhook, which decides the object as it decides every other update. So there is one way by which placements get into objects, the
-// fields keep their owners, and a developer who applies the same manifest again gets no conflict with Berth. The API server may not call
-// the webhook: it may not know of it yet, or the webhook's failure may be ignored. Then the object stays as it is. If the patch contained
-// the placement, the next record of the developer's requested values would contain it as if the developer had requested it.
-func (c *Controller) patch(ctx context.Context, s *scope) (remediation.Patch, error) {
-	ctrllog.FromContext(ctx).V(2).Info("Patching", "object", s.key.String())
-	patch := remediation.Patch{Data: remediation.DataOf(s.decisions), Ending: remediation.Failed}
-	options := metav1.PatchOptions{FieldManager: remediation.FieldManagerFor(s.key, s.object.GetUID(), s.due)}
-	got, err := c.Client.Resource(s.key.Resource).Namespace(s.key.Namespace).Patch(ctx, s.key.Name, types.MergePatchType, patchBody(s.object), options)
-	switch {
-	case err != nil:
-		patch.Ending, patch.Reason = endingOf(err), err.Error()
-	case got.GetResourceVersion() == s.object.GetResourceVersion():
-		err = errNotTaken
-	default:
-		// If it has another placement, the webhook decided with newer data, or another webhook changed the object. The watch will deliver the
-		// newer object. The scheduler stops an object that never settles.
-		patch.UID, patch.Generation, patch.Version, patch.Ending = got.GetUID(), got.GetGeneration(), got.GetResourceVersion(), remediation.Overtaken
-		if s.due.Placed(got) {
-			patch.Ending = remediation.Made
-		}
-	}
-	return patch, err
-}
-
-// patchBody returns a merge patch that changes nothing, and fails if the object has another UID or resource version.
-func patchBody(obj *unstructured.Unstructured) []byte {
-	return fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"uid":%q}}`, obj.GetResourceVersion(), obj.GetUID())
-}
-
-// evict evicts the Pod for the verdicts that are due, if it still has the resource version that was decided. Its controller creates another
-// Pod, which the webhook places.
-func (c *Controller) evict(ctx context.Context, s *scope) (remediation.Patch, error) {
-	ctrllog.FromContext(ctx).V(2).Info("Evicting", "object", s.key.String())
-	name, uid, version := s.key.Name, s.object.GetUID(), s.object.GetResourceVersion()
-	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: s.key.Namespace, Name: name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}},
-	}
-	var status metav1.Status
-	// The client would wait and retry when a PodDisruptionBudget does not allow the eviction, and so block a worker.
-	err := c.Core.Post().MaxRetries(0).Namespace(s.key.Namespace).Resource("pods").Name(name).SubResource("eviction").Body(eviction).Do(ctx).Into(&status)
-	if err == nil && status.Status == metav1.StatusFailure {
-		// The API server returns a failure as the result if several PodDisruptionBudgets select the Pod.
-		err = &apierrors.StatusError{ErrStatus: status}
-	}
-	if s, ok := err.(apierrors.APIStatus); ok && s.Status().Code == http.StatusInternalServerError && s.Status().Reason == metav1.StatusReasonUnknown {
-		// The reason is the Pod's own, unlike that of other internal errors.
-		err = apierrors.NewForbidden(policyv1.Resource("evictions"), name, err)
-	}
-	if err != nil {
-		return remediation.Patch{Ending: endingOf(err), Reason: err.Error()}, err
-	}
-	return remediation.Patch{Ending: remediation.Made, UID: uid}, nil
-}
-
-// endingOf classifies the error of a patch or an eviction.
-func endingOf(err error) remediation.Ending {
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return remediation.Unmade
-	case apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
-		return remediation.Protected
-	case unauthorized(err), slices.Contains(sharedReasons, apierrors.ReasonForError(err)):
-		return remediation.Failed
-	}
-	return remediation.Refused
-}
-
-// sharedReasons are why the API server may refuse the patches of other objects, too. It refuses a patch for other reasons because of the
-// object, such as a denial by another webhook.
-var sharedReasons = []metav1.StatusReason{
-	metav1.StatusReasonUnknown, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonTooManyRequests,
-	metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonUnauthorized, metav1.StatusReasonMethodNotAllowed,
-}
-
-// obstruct records why the patch of the object failed, for the reports of the policies that require the patch. unauthorized is set if Berth
-// lacks the permission for it.
-func (c *Controller) obstruct(s *scope, why string, unauthorized bool) {
-	c.changed(c.Ledger.Obstruct(s.key, why, unauthorized, remediation.Names(s.due)...))
-}
-
 // count counts the outcome of the patch of the object in the metrics of each policy that required it.
 func (c *Controller) count(ctx context.Context, s *scope, outcome string) {
-	if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		span.SetAttributes(tracing.Outcome.String(outcome))
-	}
+	trace.SpanFromContext(ctx).SetAttributes(tracing.Outcome.String(outcome))
 	for _, v := range s.due {
 		c.Metrics.Remediation(v.Policy.Name, outcome)
 	}
@@ -451,20 +339,13 @@ func (c *Controller) changed(policies []string) {
 	}
 }
 
-// unauthorized reports whether the API server refused a patch or an eviction because Berth lacks a permission. Only the message
-// distinguishes such a refusal from a denial by an admission plugin.
-func unauthorized(err error) bool {
-	return apierrors.IsForbidden(err) &&
-		(strings.Contains(err.Error(), "cannot patch resource") || strings.Contains(err.Error(), `cannot create resource "pods/eviction"`))
-}
-
 // schedule enqueues the objects that the Scheduler allows to be patched, whenever an event or the time lets objects go on, until ctx ends.
 // It reports policies whose patches stopped because too many failed, and emits sums of Events.
 func (c *Controller) schedule(ctx context.Context) {
 	for {
 		c.emitSums(ctx, false)
 		next := c.Scheduler.Schedule(c.Clock.Now())
-		c.objects.enqueue(next.Keys...)
+		c.objects.Enqueue(next.Keys...)
 		for _, name := range next.Unsettled {
 			c.settleReadiness(name)
 		}
@@ -488,30 +369,5 @@ func (c *Controller) schedule(ctx context.Context) {
 		case <-c.Scheduler.Changes():
 		case <-c.Clock.After(wake):
 		}
-	}
-}
-
-// Recognize returns a function that reports whether a request is a patch by this controller, on any replica. If the patch
-// makes moves that need an approval, permits reports whether verdicts on the object require just those; otherwise it is nil.
-func Recognize(identity authenticationv1.UserInfo) func(*admissionv1.AdmissionRequest) (ok bool, permits func([]*placement.Verdict) bool) {
-	return func(req *admissionv1.AdmissionRequest) (bool, func([]*placement.Verdict) bool) {
-		if req.Operation != admissionv1.Update || req.UserInfo.Username != identity.Username {
-			return false, nil
-		}
-		var options metav1.PatchOptions
-		var old metav1.PartialObjectMetadata
-		if json.Unmarshal(req.Options.Raw, &options) != nil || !remediation.IsFieldManager(options.FieldManager) {
-			return false, nil
-		}
-		if options.FieldManager == remediation.FieldManager || json.Unmarshal(req.OldObject.Raw, &old) != nil {
-			return true, nil
-		}
-		resource := req.Resource
-		if req.RequestResource != nil {
-			resource = *req.RequestResource
-		}
-		// A request for a Namespace has the object's own name as its namespace.
-		key := remediation.Key{Resource: schema.GroupVersionResource(resource), Namespace: old.Namespace, Name: req.Name}
-		return true, remediation.PermitsOf(options.FieldManager, key, old.UID)
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/objectcache"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 )
@@ -76,7 +77,7 @@ func isTemporary(v *placement.Verdict) bool {
 // waits for engines as well, because the API server calls the webhook, which queries them. Objects that the same engines decide share a
 // first-in, first-out queue, so a slow engine delays no others. The remoteQueue is safe for concurrent use.
 type remoteQueue struct {
-	objects *objectCache // Enqueues objects for the workers.
+	objects *objectcache.Cache // Enqueues objects for the workers.
 	// reconcile passes a task's object through the phases. It returns the delay before the object must be decided again anyway, or 0.
 	reconcile func(context.Context, *remoteTask) time.Duration
 	failures  workqueue.TypedRateLimiter[remediation.Key] // The backoff of objects that could not be decided.
@@ -109,7 +110,7 @@ type remoteTask struct {
 }
 
 // newRemoteQueue returns an empty queue, whose ctx must be set before it is used.
-func newRemoteQueue(objects *objectCache, reconcile func(context.Context, *remoteTask) time.Duration) *remoteQueue {
+func newRemoteQueue(objects *objectcache.Cache, reconcile func(context.Context, *remoteTask) time.Duration) *remoteQueue {
 	return &remoteQueue{
 		objects: objects, reconcile: reconcile,
 		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](failureDelay, failureDelayMax),
@@ -185,10 +186,10 @@ func (r *remoteQueue) run(t *remoteTask) {
 		r.mu.Unlock()
 		if current && r.ctx.Err() == nil {
 			if delay > 0 {
-				r.objects.enqueueAfter(t.key, delay)
+				r.objects.EnqueueAfter(t.key, delay)
 			}
 			if t.again.Load() {
-				r.objects.enqueue(t.key)
+				r.objects.Enqueue(t.key)
 			}
 		}
 	}()
@@ -198,8 +199,7 @@ func (r *remoteQueue) run(t *remoteTask) {
 // commit reports whether the decision of a task on a version of its object counts: the task was not dropped, and the object has not
 // changed. If it does not count, the object is decided again.
 func (r *remoteQueue) commit(t *remoteTask, obj *unstructured.Unstructured) bool {
-	now, _ := r.objects.get(t.key)
-	unchanged := now != nil && same(now, obj)
+	unchanged := r.objects.Is(t.key, obj)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.decided = r.tasks[t.key] == t && unchanged && r.ctx.Err() == nil
@@ -248,5 +248,5 @@ func (c *Controller) Recovered(policy string) {
 		}
 	}
 	r.mu.Unlock()
-	r.objects.enqueue(keys...)
+	r.objects.Enqueue(keys...)
 }

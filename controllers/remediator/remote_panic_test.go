@@ -24,14 +24,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-dev/berth/internal/objectcache"
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // TestPanicOfTask checks that after a panic in a task, where no worker recovers it, the process runs on and the object is decided again.
 func TestPanicOfTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		objects, work := newObjectCache(nil), &queue{in: map[remediation.Key]bool{}}
-		objects.start(work)
+		objects, work := objectcache.New(nil, nil), &queue{in: map[remediation.Key]bool{}}
+		objects.Start(work)
 		r := newRemoteQueue(objects, func(context.Context, *remoteTask) time.Duration { panic("of a test") })
 		r.ctx = t.Context()
 		key := remediation.Key{Name: "web"}

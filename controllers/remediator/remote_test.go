@@ -126,7 +126,7 @@ func (l *leader) start() {
 	// Drop the backlog: there were no objects when the policies were added.
 	l.backlog.take(len(l.backlog.policies()))
 	l.remoteQueue.ctx = ctx
-	l.objects.start(queue)
+	l.objects.Start(queue)
 	go l.follow(ctx)
 	go l.schedule(ctx)
 	for range 4 {
@@ -594,9 +594,9 @@ func TestUnsettledEngineIsLimited(t *testing.T) {
 			return placement.Decision{Annotations: map[string]string{"example.com/a": want(&unstructured.Unstructured{Object: input})}}, nil
 		}
 		patches := 0
-		l.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
+		l.Patcher.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
 			patches++
-			o, _ := l.objects.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
+			o, _ := l.objects.Get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
 			o = patched(o, want(o))
 			l.objects.Put(deployments, o.DeepCopy())
 			return o, nil
@@ -629,7 +629,7 @@ func TestPatchesWaitAside(t *testing.T) {
 		failing := errors.New("the webhook took too long")
 		var mu sync.Mutex
 		tried := map[string][]time.Time{}
-		l.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
+		l.Patcher.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
 			mu.Lock()
 			tried[name] = append(tried[name], time.Now())
 			n := len(tried[name])
@@ -639,7 +639,7 @@ func TestPatchesWaitAside(t *testing.T) {
 			if name == "a-0" && n <= 5 {
 				return nil, failing
 			}
-			o, _ := l.objects.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
+			o, _ := l.objects.Get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
 			o = patched(o, "x")
 			l.objects.Put(deployments, o.DeepCopy())
 			return o, nil
@@ -680,9 +680,9 @@ func TestObjectsWaitForTheirPatch(t *testing.T) {
 			return placement.Decision{Annotations: map[string]string{"example.com/a": "x"}}, nil
 		}
 		var tries atomic.Int64
-		l.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
+		l.Patcher.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
 			tries.Add(1)
-			o, _ := l.objects.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
+			o, _ := l.objects.Get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
 			<-time.NewTimer(queryTimeout).C
 			o = patched(o, "x")
 			l.objects.Put(deployments, o.DeepCopy())
@@ -716,7 +716,7 @@ func TestPatchesOfObjectsThatGo(t *testing.T) {
 			return placement.Decision{Annotations: map[string]string{"example.com/a": "x"}}, nil
 		}
 		var tries atomic.Int64
-		l.Client = patcher{patch: func(string) (*unstructured.Unstructured, error) {
+		l.Patcher.Client = patcher{patch: func(string) (*unstructured.Unstructured, error) {
 			tries.Add(1)
 			<-time.NewTimer(time.Minute).C
 			return nil, errors.New("too late")

@@ -118,7 +118,7 @@ func TestThresholdsThatNoClusterCrosses(t *testing.T) {
 			l, seen := newThresholdLeader(t, objects, automatic)
 			l.Events = events.New(nobody{})
 			patches := 0
-			l.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
+			l.Patcher.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
 				patches++
 				return nil, fmt.Errorf("nothing is patched in this test: %s", name)
 			}}
@@ -202,12 +202,12 @@ func TestOnlyConcernedObjectsAreDecided(t *testing.T) {
 			t.Errorf("change %d: %d violations of %d decided objects", i, violations, decided)
 		}
 		var all []remediation.Key
-		for _, byNamespace := range l.objects.idle(func(schema.GroupVersionResource) bool { return true }) {
+		for _, byNamespace := range l.objects.Idle(func(schema.GroupVersionResource) bool { return true }) {
 			for _, keys := range byNamespace {
 				all = append(all, keys...)
 			}
 		}
-		l.objects.enqueue(all...)
+		l.objects.Enqueue(all...)
 		if n := l.drain(); n != objects || l.Ledger.Report("p").Violations != violations {
 			t.Errorf("change %d: %d violations after %d objects were decided, and %d before", i, l.Ledger.Report("p").Violations, n, violations)
 		}

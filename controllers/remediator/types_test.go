@@ -23,9 +23,11 @@ import (
 	"time"
 	"weak"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // TestNeedsOfPlacementObjects checks that the field with the clusters is kept of placement objects.
@@ -42,6 +44,26 @@ func TestNeedsOfPlacementObjects(t *testing.T) {
 		if got := l.types.fields(resource).Covers(projection.Fields("spec.placement.**")); got != want {
 			t.Errorf("%s: %t, want %t", resource.Resource, got, want)
 		}
+	}
+}
+
+// TestNeedsOfEvictions checks that the fields that evictions read are kept of Pods only if a policy evicts.
+func TestNeedsOfEvictions(t *testing.T) {
+	for name, evict := range map[string]bool{"Evicts": true, "EvictsNot": false} {
+		t.Run(name, func(t *testing.T) {
+			l := newLeader(t)
+			spec := onDeployments("", "")
+			spec.Match.ResourceRules[0].APIGroups, spec.Match.ResourceRules[0].Resources = []string{""}, []string{"pods"}
+			spec.Rego = "package p\nlabels.a := input.metadata.name"
+			spec.Remediation.Evict = evict
+			l.apply("p", spec)
+			for resource, want := range map[string]bool{"pods": evict, "services": false} {
+				fields := l.types.fields(corev1.SchemeGroupVersion.WithResource(resource))
+				if got := fields.Covers(projection.Union(remediation.EvictionFields())); got != want {
+					t.Errorf("%s: %v, want %v", resource, got, want)
+				}
+			}
+		})
 	}
 }
 

@@ -102,8 +102,13 @@ var (
 	RemediationStopped = Kind{corev1.EventTypeWarning, ReasonRemediationStopped, actionRemediate}
 )
 
-// sum returns the kind of the events that sum up events of a kind.
-func (k Kind) sum() Kind { return Kind{k.Type, k.Reason, actionSum} }
+// sumTexts describe events that were not emitted, by their kind.
+var sumTexts = map[Kind]string{
+	Remediated:         "%d more objects were patched",
+	Evicted:            "%d more Pods were evicted",
+	RemediationFailed:  "%d more patches failed, possibly for other reasons than those in the Events on the first objects",
+	RemediationStopped: "%d more objects are not patched for now, possibly for other reasons than those in the Events on the first objects",
+}
 
 // onObjects are the reasons of events on objects, and of those that sum them up.
 var onObjects = sets.New(
@@ -218,15 +223,18 @@ func (r *Recorder) OnObject(obj *unstructured.Unstructured, namespace string, ki
 	}, kind, message)
 }
 
-// SumOnNamespace emits an Event that sums up Events of a kind on objects in a namespace. It is on the Namespace, and in it, so that its
-// users can read it.
-func (r *Recorder) SumOnNamespace(name string, kind Kind, message string) {
-	r.On(&corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Namespace: name, Name: name}, kind.sum(), message)
-}
-
-// SumOnPolicy emits an Event like OnPolicy, which sums up Events of a kind on objects without a namespace.
-func (r *Recorder) SumOnPolicy(ctx context.Context, reader client.Reader, name string, kind Kind, message string) {
-	r.OnPolicy(ctx, reader, name, kind.sum(), message)
+// OnSum emits an Event that sums up Events on objects. It is on the namespace of the objects, and in it, so that its users can read it.
+// That of objects without a namespace is on the policy, like OnPolicy.
+func (r *Recorder) OnSum(ctx context.Context, reader client.Reader, sum Sum) {
+	message, kind := sum.Policies+": "+fmt.Sprintf(sumTexts[sum.Kind], sum.Events), Kind{sum.Kind.Type, sum.Kind.Reason, actionSum}
+	if sum.Cause != "" {
+		message += "; cause: " + sum.Cause
+	}
+	if name := sum.Namespace; name != "" {
+		r.On(&corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Namespace: name, Name: name}, kind, message)
+	} else {
+		r.OnPolicy(ctx, reader, sum.Policy, kind, message)
+	}
 }
 
 // On emits an Event on an object of the API server, given as the object or as a reference. The Event on an object without a namespace is in

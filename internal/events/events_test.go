@@ -59,6 +59,11 @@ func (r *recorder) Eventf(about, _ runtime.Object, eventType, reason, action, no
 	r.all = append(r.all, emitted{*reference, eventType, reason, ofStep.ReplaceAllString(action, ""), fmt.Sprintf(note, args...)})
 }
 
+// sumOf returns the sum of n events of a kind on objects in the namespace shop.
+func sumOf(kind events.Kind, n int) events.Sum {
+	return events.Sum{Alike: events.Alike{Kind: kind, Namespace: "shop", Policy: "p", Policies: `PlacementPolicy "p"`}, Events: n}
+}
+
 func TestEvents(t *testing.T) {
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment",
@@ -113,10 +118,11 @@ func TestEvents(t *testing.T) {
 			emitted{corev1.ObjectReference{Name: "q", UID: "q"}, "Warning", "QuotaDenied", "Admit", "a request was denied because of this object; the response to the request names the namespace and the amounts"},
 		},
 		"SumInANamespace": {
-			func(r *events.Recorder) { r.SumOnNamespace("shop", events.RemediationFailed, "3 more patches failed") },
+			func(r *events.Recorder) { r.OnSum(t.Context(), nil, sumOf(events.RemediationFailed, 3)) },
 			emitted{
 				corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Namespace: "shop", Name: "shop"},
-				"Warning", "PlacementRemediationFailed", "Sum", "3 more patches failed",
+				"Warning", "PlacementRemediationFailed", "Sum",
+				`PlacementPolicy "p": 3 more patches failed, not all of them for the reasons in the Events on the first objects`,
 			},
 		},
 		"NameToBeMade": {
@@ -203,7 +209,7 @@ func TestRepeatedEventsAreASeries(t *testing.T) {
 		}
 		*server = sink{}
 		for i := range 3 {
-			r.SumOnNamespace("shop", events.RemediationFailed, fmt.Sprintf("%d more patches failed", i))
+			r.OnSum(t.Context(), nil, sumOf(events.RemediationFailed, i))
 			synctest.Wait()
 		}
 		if server.created != 3 || server.updated > 0 {

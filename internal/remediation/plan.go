@@ -613,12 +613,6 @@ func (l *Ledger) blame(key Key, b blame) {
 	}
 }
 
-// Explain sets the cause of an assessment. Call it before the first Add.
-func (a *Assessment) Explain(cause Cause) {
-	defer a.ledger.lock()()
-	a.occasion.cause = cause
-}
-
 // occasionOf returns why an object is decided again for a policy, whose generation is given; nil if nothing is known but that the object or
 // its namespace changed. known is false if the policy has not decided the object before.
 func (l *Ledger) occasionOf(key Key, policy string, generation int64, a *account, known bool) *occasion {

@@ -40,7 +40,9 @@ import (
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/patching"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/planstore"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/quotacharge"
@@ -81,7 +83,7 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 	}
 	ledger := remediation.NewLedger()
 	limits := remediation.Limits{MaxPerMinute: base.options.RemediationMaxPerMinute, MaxConcurrent: base.options.RemediationMaxConcurrent}
-	scheduler := remediation.NewScheduler(limits, ledger, remediator.FeedsItself(evaluation.registry))
+	scheduler := remediation.NewScheduler(limits, ledger, evaluation.registry.FeedsItself)
 	delivering := newDelivery(base, evaluation, loading, ledger, ready)
 	remediation := newRemediation(base, evaluation, loading, delivering, ledger, scheduler, ready)
 	types := newTypeCheck(base, evaluation)
@@ -172,15 +174,15 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 func newRemediation(base *base, evaluation *evaluation, loading *loading, deliveries *deliverer.Controller, ledger *remediation.Ledger,
 	scheduler *remediation.Scheduler, ready *review.Readiness) *remediator.Controller {
 	c := remediator.New(remediator.Deps{
-		Client: base.served.dynamic, Core: base.served.core, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider,
-		Catalog: evaluation.catalog, Ledger: ledger, Scheduler: scheduler,
+		Patcher: &patching.Patcher{Client: base.served.dynamic, Core: base.served.core}, Watches: base.hub,
+		Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger, Scheduler: scheduler,
 		Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{}, Identity: base.served.identity,
 		Data: evaluation.data, Decisions: base.decisions,
 		Ready:      ready.IsReady,
 		Tracing:    base.tracing,
 		Changed:    base.topics.policyFacts.Publish,
 		Policies:   base.mgr.GetClient(),
-		Plans:      &remediator.PlanStore{Client: base.state.live, Namespace: base.options.Namespace, Owned: base.state.host == nil},
+		Plans:      &planstore.Store{Client: base.state.live, Namespace: base.options.Namespace, Owned: base.state.host == nil},
 		Deliveries: deliveries,
 	})
 	deliveries.Subscribe(c.ObjectDelivered)

@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/internal/httpserver"
 	"github.com/berth-dev/berth/internal/numeral"
@@ -62,7 +61,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			Decider: controllers.decider, Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{},
 			FailurePolicy: failurePolicy, Confirm: controllers.freshness.Confirm, LiveNamespaces: base.liveNamespaces,
 			InForce:     func(p *placement.Policy) bool { return evaluation.registry.Get(p.Name).Decides(p) },
-			Remediation: remediator.Recognize(base.served.identity),
+			Remediation: placementmutator.Recognize(base.served.identity),
 			Parents:     &placementmutator.Parents{Client: base.served.dynamic, Scales: scales},
 			Decisions:   base.decisions,
 		}

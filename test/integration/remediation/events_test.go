@@ -18,6 +18,7 @@ package remediation_test
 
 import (
 	"context"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -39,8 +40,10 @@ var _ = Describe("An Event that sums up Events on objects", func() {
 		DeferCleanup(broadcaster.Shutdown)
 		Expect(broadcaster.StartRecordingToSinkWithContext(ctx)).To(Succeed())
 		recorder := events.New(broadcaster.NewRecorder(runtime.NewScheme(), events.Controller))
-		for _, message := range []string{"20 more objects were patched", "30 more objects were patched"} {
-			recorder.SumOnNamespace(namespace, events.Remediated, message)
+		for _, n := range []int{20, 30} {
+			of := events.Alike{Kind: events.Remediated, Namespace: namespace, Policies: "PlacementPolicy \"p\""}
+			recorder.OnSum(ctx, f.Client, events.Sum{Alike: of, Events: n})
+			message := fmt.Sprintf("PlacementPolicy \"p\": %d more objects were patched", n)
 			Eventually(func(ctx context.Context) ([]eventsv1.Event, error) {
 				list := &eventsv1.EventList{}
 				err := f.Client.List(ctx, list, client.InNamespace(namespace))
