@@ -390,11 +390,14 @@ func (c *Controller) placedWatchChanged(resource schema.GroupVersionResource) {
 
 // typeChanged calls Changed with the policies that deliver objects of a type because Settled may return true for them now.
 func (c *Controller) typeChanged(resource schema.GroupVersionResource) {
-	for _, p := range c.Registry.InForce() {
-		if delivery.MayDeliver(p) && p.Matcher.SelectsResource(resource) {
-			c.Changed(p.Name)
-		}
+	for _, p := range c.delivering(resource) {
+		c.Changed(p.Name)
 	}
+}
+
+// delivering returns the policies that may deliver objects of a type.
+func (c *Controller) delivering(resource schema.GroupVersionResource) []*placement.Policy {
+	return slices.DeleteFunc(c.Registry.Selecting(resource), func(p *placement.Policy) bool { return !delivery.MayDeliver(p) })
 }
 
 // Report returns the account of a policy's deliveries.
@@ -415,7 +418,7 @@ func (c *Controller) Settled(versions ...*placement.Policy) bool {
 
 // Reporting reports whether a system reports where objects of a type run, and whether the policies that deliver this type are Settled.
 func (c *Controller) Reporting(resource schema.GroupVersionResource) (reports, settled bool) {
-	policies := slices.DeleteFunc(c.Registry.Selecting(resource), func(p *placement.Policy) bool { return !delivery.MayDeliver(p) })
+	policies := c.delivering(resource)
 	reports = slices.ContainsFunc(policies, func(p *placement.Policy) bool {
 		return slices.ContainsFunc(delivery.SystemsOf(p, c.kindOf(resource)), delivery.System.Reports)
 	})

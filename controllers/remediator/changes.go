@@ -204,11 +204,16 @@ func (c *Controller) listed(resource schema.GroupVersionResource, keys []remedia
 // follow processes changes of policies and data until ctx ends.
 func (c *Controller) follow(ctx context.Context) {
 	c.causes.Swept(c.Data.State())
+	onSignal(ctx, c.backlog.due, c.catchUp)
+}
+
+// onSignal calls do after each notification of a signal, and settle after the last call at the earliest, until ctx ends.
+func onSignal(ctx context.Context, signal notify.Signal, do func(context.Context)) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
-		case <-c.backlog.due:
-			c.catchUp(ctx)
+		case <-signal:
+			do(ctx)
 		}
 	}, settle)
 }

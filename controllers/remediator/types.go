@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/placement"
@@ -52,15 +51,11 @@ func trim(fields *projection.FieldSet, o *unstructured.Unstructured) {
 // watch updates which types and fields are watched until ctx ends.
 func (c *Controller) watch(ctx context.Context) {
 	c.rewatch.Notify()
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		select {
-		case <-ctx.Done():
-		case <-c.rewatch:
-			objects, rollouts := c.wanted()
-			c.watches.Set(ctx, objects)
-			c.rollouts.Set(ctx, rollouts)
-		}
-	}, settle)
+	onSignal(ctx, c.rewatch, func(ctx context.Context) {
+		objects, rollouts := c.wanted()
+		c.watches.Set(ctx, objects)
+		c.rollouts.Set(ctx, rollouts)
+	})
 }
 
 // wanted returns the types that policies with remediation match, with the fields that decisions on them need, and the types whose rollouts
