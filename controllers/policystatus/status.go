@@ -28,7 +28,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/containment"
@@ -682,30 +681,6 @@ func failures(w remediation.Waiting) *placementv1.MoveFailures {
 			next.Reason = placementv1.RolloutFailed
 		}
 		out.Sample = append(out.Sample, next)
-	}
-	return out
-}
-
-// LeftOf returns the unfinished moves, failures, and pause that an earlier leader left of a policy, as far as the status names them.
-func LeftOf(s placementv1.PlacementPolicyStatus) remediation.Left {
-	out := remediation.Left{Generation: s.GenerationInForce}
-	out.Moving = s.Plan != nil && (s.Plan.State == placementv1.PlanInProgress || s.Plan.Rollouts > 0)
-	// The status names objects without the version of their resource.
-	keyOf := func(object placementv1.ObjectReference) remediation.Key {
-		resource, namespace, name := object.Parse()
-		return remediation.Key{Resource: resource.WithVersion(""), Namespace: namespace, Name: name}
-	}
-	for _, o := range s.Moving {
-		out.Moves = append(out.Moves, remediation.Move{
-			Key: keyOf(o.Object), Since: o.Since.Time, Deadline: ptr.Deref(o.Deadline, metav1.Time{}).Time,
-		})
-	}
-	if f := s.Failures; f != nil {
-		out.Pause, out.PausedIn = f.Pause, f.PausedNamespaces
-		for _, o := range f.Sample {
-			failure := remediation.Failure{Key: keyOf(o.Object), Reason: o.Message, Rollout: o.Reason == placementv1.RolloutFailed}
-			out.Failed = append(out.Failed, failure)
-		}
 	}
 	return out
 }

@@ -775,7 +775,7 @@ func TestLeftOf(t *testing.T) {
 	}
 	facts := sound()
 	facts.Waiting = remediation.Waiting{Moves: want.Moves, Failures: want.Failed, Pause: want.Pause, PausedIn: want.PausedIn}
-	computed := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	computed := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	want.Generation = computed.GenerationInForce
 	if diff := cmp.Diff(want, status.LeftOf(computed)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
