@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/census"
 )
 
 // TestClusterCounts checks that objects count in the clusters that they name, as long as they exist and a policy matches them.
@@ -35,18 +35,18 @@ func TestClusterCounts(t *testing.T) {
 	web.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["eu-1"]`})
 	db.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["eu-1","us-1"]`})
 	l.fill(deployments, []*unstructured.Unstructured{web, db, deployment("nowhere", "front", "")})
-	expect := func(what string, want ...remediation.ClusterCount) {
+	expect := func(what string, want ...census.ClusterCount) {
 		t.Helper()
 		l.catchUpAndDecide()
-		if diff := cmp.Diff(want, l.Ledger.ClusterCounts(10), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, l.Ledger.Census.Clusters(10), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: counts (-want +got):\n%s", what, diff)
 		}
 	}
-	violating := remediation.ComplianceCounts{remediation.Violates: 1}
-	expect("at first", remediation.ClusterCount{Cluster: "eu-1", Objects: remediation.ComplianceCounts{remediation.Placed: 1, remediation.Violates: 1}},
-		remediation.ClusterCount{Cluster: "us-1", Objects: violating})
+	violating := census.Counts{census.Violates: 1}
+	expect("at first", census.ClusterCount{Cluster: "eu-1", Objects: census.Counts{census.Placed: 1, census.Violates: 1}},
+		census.ClusterCount{Cluster: "us-1", Objects: violating})
 	l.objects.Delete(deployments, "shop", "web")
-	expect("without web", remediation.ClusterCount{Cluster: "eu-1", Objects: violating}, remediation.ClusterCount{Cluster: "us-1", Objects: violating})
+	expect("without web", census.ClusterCount{Cluster: "eu-1", Objects: violating}, census.ClusterCount{Cluster: "us-1", Objects: violating})
 	l.Registry.Remove("p")
 	expect("without the policy")
 }

@@ -277,7 +277,7 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 	var group errgroup.Group
 	group.SetLimit(sweepers)
 	for _, p := range c.Registry.InForce() {
-		if !c.Ledger.Groups.Stale(p) {
+		if !c.groups.Stale(p) {
 			continue
 		}
 		state := c.Registry.Get(p.Name)
@@ -292,7 +292,7 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 			evaluate := func(namespace string, input map[string]any) (placement.Decision, error) {
 				return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
 			}
-			find := func(enqueue func([]remediation.Key)) { c.Ledger.Groups.Sweep(p, evaluate, enqueue) }
+			find := func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) }
 			c.assess(ctx, c.causes.Of(state.BindingOf(p), names...), []*placement.Policy{p}, find)
 			return nil
 		})
@@ -381,7 +381,7 @@ func (c *Controller) blame(key remediation.Key, verdicts []*placement.Verdict) {
 // dataCause returns the changes of a policy's data that no sweep has processed yet, as a Cause; the zero Cause if there are none.
 func (c *Controller) dataCause(p *placement.Policy) remediation.Cause {
 	cause := c.causes.Of(c.Registry.Get(p.Name).BindingOf(p))
-	if cause.Unknown() && c.Ledger.Groups.Stale(p) {
+	if cause.Unknown() && c.groups.Stale(p) {
 		cause.Data = sets.New(datacauses.Unknown)
 	}
 	return cause

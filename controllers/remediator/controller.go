@@ -45,6 +45,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/datacauses"
 	"github.com/berth-dev/berth/internal/decisionlog"
+	"github.com/berth-dev/berth/internal/decisions"
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/events"
@@ -107,7 +108,8 @@ type Controller struct {
 	watches *watches.Consumer  // The watches that fill objects.
 	// rollouts passes the readiness of matched objects to the Scheduler, for the policies that watch rollouts.
 	rollouts    *watches.Consumer
-	types       *typeCache // The types that are watched, with the fields.
+	types       *typeCache        // The types that are watched, with the fields.
+	groups      *decisions.Groups // The groups of objects with equal decisions.
 	remoteQueue *remoteQueue
 	backlog     *backlog        // The changes of policies and data that follow has to process.
 	limiter     *events.Limiter // Bounds the Events on objects.
@@ -123,7 +125,7 @@ type Controller struct {
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{
-		Deps: d, limiter: events.NewLimiter(d.Clock), rewatch: notify.NewSignal(), resumed: make(chan struct{}),
+		Deps: d, limiter: events.NewLimiter(d.Clock), groups: decisions.NewGroups(), rewatch: notify.NewSignal(), resumed: make(chan struct{}),
 		causes: datacauses.New(d.Data, d.Catalog.Kind), releases: priorityqueue.New[reconcile.Request]("release"),
 		backlog: &backlog{due: notify.NewSignal(), changes: changes{types: sets.New[schema.GroupVersionResource]()}},
 		types: &typeCache{
@@ -178,11 +180,11 @@ type scope struct {
 	outcome *placement.Outcome         // The verdicts of all policies that match the object. decide sets it.
 	// mu protects decisions and responses, because policies are evaluated concurrently.
 	mu        sync.Mutex
-	decisions []*remediation.PolicyDecision // What the verdicts are based on, one for each policy. decide sets them.
-	due       remediation.Due               // The verdicts that require a patch. record sets it.
+	decisions []*decisions.PolicyDecision // What the verdicts are based on, one for each policy. decide sets them.
+	due       remediation.Due             // The verdicts that require a patch. record sets it.
 	// task is the task of the remoteQueue that runs the phases; nil if a worker of the controller does.
 	task      *remoteTask
-	responses map[*placement.Policy]*remediation.PolicyDecision // The responses of remote engines to the task, by policy.
+	responses map[*placement.Policy]*decisions.PolicyDecision // The responses of remote engines to the task, by policy.
 	// waits is set if this pass leaves the decision to a task of the remoteQueue, or to a later one. decide sets it. asked is set once act
 	// has asked the Scheduler for a patch.
 	waits, asked bool
@@ -210,7 +212,7 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 
 // reconcileRemote is Reconcile for an object that remote engines decide. It returns the delay before the next decision; 0 for none.
 func (c *Controller) reconcileRemote(ctx context.Context, t *remoteTask) time.Duration {
-	s := &scope{key: t.key, task: t, responses: map[*placement.Policy]*remediation.PolicyDecision{}}
+	s := &scope{key: t.key, task: t, responses: map[*placement.Policy]*decisions.PolicyDecision{}}
 	if c.pass(ctx, s); s.err != nil {
 		ctrllog.FromContext(ctx).Error(s.err, "Deciding an object with remote engines failed; it is decided again later", "object", t.key.String())
 		return retryDelay

@@ -40,6 +40,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/moveset"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/status"
@@ -104,7 +105,7 @@ func (c *Controller) restore(ctx context.Context) (left []string, err error) {
 			p.Spec.WithDefaults().Remediation.Mode != placementv1.RemediationApproved {
 			continue
 		}
-		if plan, err := remediation.DecodeApprovedPlan(stored.Digest, stored.Moves); err != nil {
+		if plan, err := moveset.DecodeSet(stored.Digest, stored.Moves); err != nil {
 			ctrllog.FromContext(ctx).Info("An approved plan can't be read; its rest has to be approved again", "policy", p.Name, "reason", err.Error())
 		} else {
 			c.Ledger.Continue(p.Name, plan)

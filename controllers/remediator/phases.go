@@ -29,7 +29,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/berth-dev/berth/internal/attempts"
+	"github.com/berth-dev/berth/internal/decisions"
 	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/feasibility"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/patching"
 	"github.com/berth-dev/berth/internal/placement"
@@ -49,6 +52,7 @@ func (c *Controller) gather(ctx context.Context, s *scope) bool {
 	}
 	if s.object, s.fields = read(s.key); s.object == nil {
 		c.Scheduler.Forget(c.Clock.Now(), s.key)
+		c.groups.Forget(s.key)
 		c.remoteQueue.forget(s.key)
 		c.conclude(ctx, c.Ledger.Forget(s.key)...)
 		return false
@@ -132,9 +136,9 @@ func (c *Controller) request(s *scope) placement.Request {
 // a remote engine until the object has a task. It adds each decision to the scope.
 func (c *Controller) evaluator(s *scope) func(context.Context, *placement.Policy, map[string]any) (placement.Decision, error) {
 	return func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
-		var decision *remediation.PolicyDecision
+		var decision *decisions.PolicyDecision
 		if engine, remote := p.Remote(); !remote {
-			if decision = c.Ledger.Groups.Lookup(p, input); !decision.Known {
+			if decision = c.groups.Lookup(p, input); !decision.Known {
 				decision.Evaluated(c.evaluate(ctx, p, input))
 			}
 		} else if s.task == nil {
@@ -151,7 +155,7 @@ func (c *Controller) evaluator(s *scope) func(context.Context, *placement.Policy
 
 // query returns the response of a policy's engine to the object's task. It queries the engine once for each task, when fewer than
 // maxRunningTasks queries to that engine run.
-func (c *Controller) query(ctx context.Context, s *scope, p *placement.Policy, endpoint string, input map[string]any) *remediation.PolicyDecision {
+func (c *Controller) query(ctx context.Context, s *scope, p *placement.Policy, endpoint string, input map[string]any) *decisions.PolicyDecision {
 	s.mu.Lock()
 	response := s.responses[p]
 	s.mu.Unlock()
@@ -164,7 +168,7 @@ func (c *Controller) query(ctx context.Context, s *scope, p *placement.Policy, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	response = remediation.NewPolicyDecision(p)
+	response = decisions.NewPolicyDecision(p)
 	s.mu.Lock()
 	s.responses[p] = response
 	s.mu.Unlock()
@@ -181,7 +185,7 @@ func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input ma
 // earlier patches of the object last.
 func (c *Controller) record(ctx context.Context, s *scope) bool {
 	verdicts := s.outcome.Verdicts
-	c.decideAgain(s.key, verdicts, c.Ledger.Groups.Record(s.key, s.decisions))
+	c.decideAgain(s.key, verdicts, c.groups.Record(s.key, s.decisions))
 	s.retryWithin(c.remoteQueue.decided(s.key, verdicts))
 	for _, v := range verdicts {
 		if !v.Until.IsZero() {
@@ -189,7 +193,7 @@ func (c *Controller) record(ctx context.Context, s *scope) bool {
 			s.retryWithin(v.Until.Sub(c.Clock.Now()) + time.Second)
 		}
 	}
-	remediation.Qualify(s.object, verdicts)
+	feasibility.Qualify(s.object, verdicts)
 	unsettled := c.unsettled(ctx, s)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Decision.String(s.outcome.Digest()))
@@ -207,8 +211,8 @@ func (c *Controller) record(ctx context.Context, s *scope) bool {
 // unsettled reports whether the object must not be patched because earlier patches of it did not last, or were too many. If other clients
 // revert them, it tells the ledger which.
 func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
-	judged := c.Scheduler.Judge(c.Clock.Now(), s.key, remediation.Decided{Object: s.object, Verdicts: s.outcome.Verdicts, Decisions: s.decisions})
-	if judged.Stability == remediation.Settling {
+	judged := c.Scheduler.Judge(c.Clock.Now(), s.key, s.object, s.outcome.Verdicts, decisions.DataOf(s.decisions))
+	if judged.Stability == attempts.Settling {
 		return judged.TooOften
 	}
 	s.retryWithin(judged.Again)
@@ -216,7 +220,7 @@ func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 		return true
 	}
 	why := "the decision keeps changing after Berth's patch"
-	if judged.Stability == remediation.Contested {
+	if judged.Stability == attempts.Contested {
 		by := c.Patcher.Reverter(ctx, s.key, judged.Due)
 		c.Ledger.Contest(s.key, by, remediation.Names(judged.Due)...)
 		why = fmt.Sprintf("%s changes the object back after each patch", by)
@@ -266,7 +270,7 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 		made, outcome = events.Evicted, metrics.RemediationEvicted
 	}
 	patch, err := c.Patcher.Patch(ctx, s.key, s.object, s.due)
-	patch.Object, patch.Data = s.object, remediation.DataOf(s.decisions)
+	patch.Object, patch.Data = s.object, decisions.DataOf(s.decisions)
 	result := c.Scheduler.Done(c.Clock.Now(), s.key, s.due, patch)
 	s.retryWithin(result.Retry)
 	switch {

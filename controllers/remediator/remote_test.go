@@ -541,7 +541,7 @@ func TestRevisionChangesFasterThanAnswers(t *testing.T) {
 				}
 				// After the last change, all decisions are made with the newest data.
 				pass(t, time.Hour)
-				if p := l.Registry.Get("p").Policy; l.Ledger.Groups.Stale(p) {
+				if p := l.Registry.Get("p").Policy; l.groups.Stale(p) {
 					t.Error("not all are of the newest data")
 				}
 				l.nothingLeft()

@@ -30,6 +30,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/feasibility"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
@@ -180,7 +181,7 @@ func (b *builder) object(ctx context.Context, o simulation.Object) (*Object, err
 	if len(verdicts) == 0 {
 		return nil, nil
 	}
-	remediation.Qualify(o.Content, verdicts)
+	feasibility.Qualify(o.Content, verdicts)
 	current := b.simulation.ClusterList(o)
 	decided := decidedList(current, verdicts)
 	found := b.assess(o, verdicts)

@@ -74,7 +74,7 @@ func worse(a, b finding) finding {
 	return a
 }
 
-// assess returns the state of an object. The verdicts have passed remediation.Qualify.
+// assess returns the state of an object. The verdicts have passed feasibility.Qualify.
 func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) finding {
 	out, blocked := finding{state: Running}, remediation.Blocks(verdicts)
 	key := placementv1.ReferenceTo(o.Resource.GroupResource(), o.Namespace, o.Content.GetName())

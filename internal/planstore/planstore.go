@@ -33,8 +33,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/moveset"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // labelApprovedPlan is the label of the ControllerRevisions that store an approved plan. Its value is the name of the revision of
@@ -59,7 +59,7 @@ type Plan struct {
 	Policy string    `json:"policy"` // The name of the policy.
 	UID    types.UID `json:"uid"`    // The UID of the policy.
 	Digest string    `json:"digest"` // The digest of the complete plan.
-	Moves  []byte    `json:"moves"`  // The moves, or a part of them, as ApprovedPlan.Encode returns them.
+	Moves  []byte    `json:"moves"`  // The moves, or a part of them, as moveset.Set.Encode returns them.
 }
 
 // Load reads the stored plans, by the name of their policy, and joins their parts. It skips a ControllerRevision that can't be read.
@@ -85,13 +85,13 @@ func (s *Store) Load(ctx context.Context) (map[string]Plan, error) {
 }
 
 // Save stores the approved plan of a policy in place of an earlier one.
-func (s *Store) Save(ctx context.Context, p *placementv1.PlacementPolicy, plan *remediation.ApprovedPlan) error {
+func (s *Store) Save(ctx context.Context, p *placementv1.PlacementPolicy, plan *moveset.Set) error {
 	if err := s.Remove(ctx, p.Name); err != nil {
 		return err
 	}
 	s.stored.Insert(p.Name)
 	part := int64(0)
-	for moves := range slices.Chunk(plan.Encode(), maxPartMoves*remediation.MoveBytes) {
+	for moves := range slices.Chunk(plan.Encode(), maxPartMoves*moveset.Bytes) {
 		part++
 		text, err := json.Marshal(Plan{Policy: p.Name, UID: p.UID, Digest: plan.Digest, Moves: moves})
 		if err != nil {

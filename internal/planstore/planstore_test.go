@@ -34,12 +34,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/moveset"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // approvedPlan returns an approved plan with a number of moves.
-func approvedPlan(t *testing.T, moves int) *remediation.ApprovedPlan {
+func approvedPlan(t *testing.T, moves int) *moveset.Set {
 	t.Helper()
 	l := remediation.NewLedger()
 	p := &placement.Policy{Name: "zones", Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationApproved}
@@ -94,7 +95,7 @@ func TestStore(t *testing.T) {
 	zones := &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "zones", UID: "1"}}
 	tiers := &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "tiers", UID: "2"}}
 	small, large := approvedPlan(t, 3), approvedPlan(t, maxPartMoves+1)
-	for p, plan := range map[*placementv1.PlacementPolicy]*remediation.ApprovedPlan{zones: small, tiers: large} {
+	for p, plan := range map[*placementv1.PlacementPolicy]*moveset.Set{zones: small, tiers: large} {
 		if err := s.Save(ctx, p, plan); err != nil {
 			t.Fatal(err)
 		}
@@ -108,8 +109,8 @@ func TestStore(t *testing.T) {
 	if err != nil || len(got) != 2 || got["zones"].UID != "1" || got["tiers"].UID != "2" {
 		t.Fatalf("plans %v, %v", got, err)
 	}
-	for name, want := range map[string]*remediation.ApprovedPlan{"zones": small, "tiers": large} {
-		if plan, err := remediation.DecodeApprovedPlan(got[name].Digest, got[name].Moves); err != nil || !cmp.Equal(plan.Encode(), want.Encode()) {
+	for name, want := range map[string]*moveset.Set{"zones": small, "tiers": large} {
+		if plan, err := moveset.DecodeSet(got[name].Digest, got[name].Moves); err != nil || !cmp.Equal(plan.Encode(), want.Encode()) {
 			t.Errorf("the plan of %s was not read back as it was stored: %v", name, err)
 		}
 	}
@@ -127,7 +128,7 @@ func TestStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := remediation.DecodeApprovedPlan(got["tiers"].Digest, got["tiers"].Moves); err == nil {
+	if _, err := moveset.DecodeSet(got["tiers"].Digest, got["tiers"].Moves); err == nil {
 		t.Error("a plan with a missing part can be read")
 	}
 	if err := s.Remove(ctx, "tiers"); err != nil || len(names()) != 0 {

@@ -17,6 +17,7 @@ limitations under the License.
 package remediation_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -27,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/moveset"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/test/budget"
@@ -172,7 +174,7 @@ func TestApprovalsOfHistories(t *testing.T) {
 				}
 				l = remediation.NewLedger()
 				if annotation != "" && !used && digest == annotation {
-					plan, err := remediation.DecodeApprovedPlan(digest, stored)
+					plan, err := moveset.DecodeSet(digest, stored)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -255,7 +257,7 @@ func TestPlanOfEarlierLeader(t *testing.T) {
 	l.Approve("p", &approval)
 	stored := l.Unsaved("p")
 	failing := web.approvable()
-	failing.Err = errEvaluation
+	failing.Err = errors.New("no such data")
 	for name, complete := range map[string]bool{"all are decided": true, "some are not": false} {
 		t.Run(name, func(t *testing.T) {
 			l := remediation.NewLedger()
@@ -557,8 +559,8 @@ func TestFailuresAreNoProgress(t *testing.T) {
 	}
 }
 
-// TestDecodeApprovedPlan checks that moves are only read back if they are those of the plan.
-func TestDecodeApprovedPlan(t *testing.T) {
+// TestDecodeSet checks that moves are only read back if they are those of the plan.
+func TestDecodeSet(t *testing.T) {
 	l := remediation.NewLedger()
 	for _, name := range []string{"web", "db", "cache"} {
 		p := planned{key("deployments", "shop", name), "1", "eu", "us"}
@@ -568,14 +570,14 @@ func TestDecodeApprovedPlan(t *testing.T) {
 	l.Approve("p", &remediation.Approval{Digest: l.Report("p").Plan.Digest})
 	plan := l.Unsaved("p")
 	encoded := plan.Encode()
-	if len(encoded) != 3*remediation.MoveBytes {
+	if len(encoded) != 3*moveset.Bytes {
 		t.Fatalf("%d bytes", len(encoded))
 	}
-	if got, err := remediation.DecodeApprovedPlan(plan.Digest, encoded); err != nil || !cmp.Equal(got.Encode(), encoded) {
+	if got, err := moveset.DecodeSet(plan.Digest, encoded); err != nil || !cmp.Equal(got.Encode(), encoded) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	for name, cut := range map[string][]byte{"a byte is missing": encoded[1:], "a move is missing": encoded[remediation.MoveBytes:], "no move": nil} {
-		if got, err := remediation.DecodeApprovedPlan(plan.Digest, cut); err == nil {
+	for name, cut := range map[string][]byte{"a byte is missing": encoded[1:], "a move is missing": encoded[moveset.Bytes:], "no move": nil} {
+		if got, err := moveset.DecodeSet(plan.Digest, cut); err == nil {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/census"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 )
@@ -52,21 +53,21 @@ func TestComplianceOf(t *testing.T) {
 	unenforced.Policy.Mode = placementv1.ModeDryRun
 	for name, test := range map[string]struct {
 		verdicts []*placement.Verdict
-		want     remediation.Compliance
+		want     census.Compliance
 	}{
-		"AsDecided":      {verdicts: []*placement.Verdict{verdictIn("p", automatic)}, want: remediation.Placed},
-		"NotRecorded":    {verdicts: []*placement.Verdict{verdictIn("p", automatic, recorded)}, want: remediation.Placed},
-		"Differs":        {verdicts: []*placement.Verdict{verdictIn("p", automatic, differs)}, want: remediation.AwaitsPatch},
-		"Approvable":     {verdicts: []*placement.Verdict{approvable}, want: remediation.AwaitsPatch},
-		"ApprovalDenies": {verdicts: []*placement.Verdict{approvedDenial}, want: remediation.Violates},
-		"Manual":         {verdicts: []*placement.Verdict{verdictIn("p", manual, differs)}, want: remediation.Violates},
-		"NotEnforced":    {verdicts: []*placement.Verdict{unenforced}, want: remediation.Violates},
-		"Immutable":      {verdicts: []*placement.Verdict{verdictIn("p", automatic, immutable)}, want: remediation.Violates},
-		"Denied":         {verdicts: []*placement.Verdict{denied}, want: remediation.Violates},
-		"Undecided":      {verdicts: []*placement.Verdict{failed}, want: remediation.Violates},
-		"DeniedByOthers": {verdicts: []*placement.Verdict{verdictIn("q", automatic, differs), denied}, want: remediation.Violates},
-		"OnlyNew":        {verdicts: []*placement.Verdict{verdictIn("p", placementv1.RemediationNewOnly, differs)}, want: remediation.Placed},
-		"Unmatched":      {want: remediation.Placed},
+		"AsDecided":      {verdicts: []*placement.Verdict{verdictIn("p", automatic)}, want: census.Placed},
+		"NotRecorded":    {verdicts: []*placement.Verdict{verdictIn("p", automatic, recorded)}, want: census.Placed},
+		"Differs":        {verdicts: []*placement.Verdict{verdictIn("p", automatic, differs)}, want: census.AwaitsPatch},
+		"Approvable":     {verdicts: []*placement.Verdict{approvable}, want: census.AwaitsPatch},
+		"ApprovalDenies": {verdicts: []*placement.Verdict{approvedDenial}, want: census.Violates},
+		"Manual":         {verdicts: []*placement.Verdict{verdictIn("p", manual, differs)}, want: census.Violates},
+		"NotEnforced":    {verdicts: []*placement.Verdict{unenforced}, want: census.Violates},
+		"Immutable":      {verdicts: []*placement.Verdict{verdictIn("p", automatic, immutable)}, want: census.Violates},
+		"Denied":         {verdicts: []*placement.Verdict{denied}, want: census.Violates},
+		"Undecided":      {verdicts: []*placement.Verdict{failed}, want: census.Violates},
+		"DeniedByOthers": {verdicts: []*placement.Verdict{verdictIn("q", automatic, differs), denied}, want: census.Violates},
+		"OnlyNew":        {verdicts: []*placement.Verdict{verdictIn("p", placementv1.RemediationNewOnly, differs)}, want: census.Placed},
+		"Unmatched":      {want: census.Placed},
 	} {
 		if got := remediation.ComplianceOf(test.verdicts); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
@@ -87,14 +88,14 @@ func TestCensus(t *testing.T) {
 		l.Record(key, "", "1", verdicts, false)
 		l.Place(key, list, verdicts)
 	}
-	expect := func(what string, limit int, want ...remediation.ClusterCount) {
+	expect := func(what string, limit int, want ...census.ClusterCount) {
 		t.Helper()
-		if diff := cmp.Diff(want, l.ClusterCounts(limit), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, l.Census.Clusters(limit), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: counts (-want +got):\n%s", what, diff)
 		}
 	}
-	objects := func(placed, waiting int) remediation.ComplianceCounts {
-		return remediation.ComplianceCounts{remediation.Placed: placed, remediation.AwaitsPatch: waiting}
+	objects := func(placed, waiting int) census.Counts {
+		return census.Counts{census.Placed: placed, census.AwaitsPatch: waiting}
 	}
 	web, db, pod := key("deployments", "shop", "web"), key("deployments", "shop", "db"), key("pods", "shop", "web")
 	record(web, &both, placed)
@@ -103,13 +104,13 @@ func TestCensus(t *testing.T) {
 	record(key("deployments", "shop", "nowhere"), nil, waiting)
 	record(key("deployments", "shop", "unmatched"), &both, nil)
 	record(key("deployments", "shop", "old"), &both, []*placement.Verdict{verdictIn("p", placementv1.RemediationNewOnly)})
-	expect("first", 9, remediation.ClusterCount{Cluster: "eu-1", Objects: objects(1, 0)}, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(1, 1)})
-	expect("bounded", 1, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(1, 1)}, remediation.ClusterCount{Objects: objects(1, 0)})
+	expect("first", 9, census.ClusterCount{Cluster: "eu-1", Objects: objects(1, 0)}, census.ClusterCount{Cluster: "eu-2", Objects: objects(1, 1)})
+	expect("bounded", 1, census.ClusterCount{Cluster: "eu-2", Objects: objects(1, 1)}, census.ClusterCount{Objects: objects(1, 0)})
 	record(db, &both, placed)
 	record(web, &one, waiting)
-	expect("moved", 9, remediation.ClusterCount{Cluster: "eu-1", Objects: objects(1, 0)}, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(1, 1)})
+	expect("moved", 9, census.ClusterCount{Cluster: "eu-1", Objects: objects(1, 0)}, census.ClusterCount{Cluster: "eu-2", Objects: objects(1, 1)})
 	l.ForgetPolicy("p")
-	expect("without the policy", 9, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(0, 1)})
+	expect("without the policy", 9, census.ClusterCount{Cluster: "eu-2", Objects: objects(0, 1)})
 	l.Forget(web)
 	expect("without objects", 9)
 }

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/feasibility"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 )
@@ -72,19 +73,19 @@ func TestDue(t *testing.T) {
 // TestQualifyTerminating checks that the changes of a terminating object are reported and not patched.
 func TestQualifyTerminating(t *testing.T) {
 	obj, v := &unstructured.Unstructured{}, enforced("p")
-	remediation.Qualify(obj, []*placement.Verdict{v})
+	feasibility.Qualify(obj, []*placement.Verdict{v})
 	if len(remediation.DueOf([]*placement.Verdict{v})) != 1 {
 		t.Error("an object that exists is not patched")
 	}
 	obj.SetDeletionTimestamp(new(metav1.Now()))
 	failed := enforced("q", func(v *placement.Verdict) { v.Err = errors.New("no"); v.Changes = nil })
-	remediation.Qualify(obj, []*placement.Verdict{v, failed})
+	feasibility.Qualify(obj, []*placement.Verdict{v, failed})
 	if len(remediation.DueOf([]*placement.Verdict{v})) != 0 || v.Changes[0].Immutable == "" {
 		t.Errorf("a terminating object is patched: %+v", v.Changes)
 	}
 	reason := v.Changes[0].Immutable
 	v.Changes[0].Immutable = "another reason"
-	remediation.Qualify(obj, []*placement.Verdict{v})
+	feasibility.Qualify(obj, []*placement.Verdict{v})
 	if got := v.Changes[0].Immutable; got != "another reason" {
 		t.Errorf("reason %q replaced by %q, want the first one", got, reason)
 	}

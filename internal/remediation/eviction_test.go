@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/feasibility"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 )
@@ -137,7 +138,7 @@ func TestQualifyEvictions(t *testing.T) {
 			if tc.verdicts == nil {
 				tc.verdicts = []*placement.Verdict{evicting("p")}
 			}
-			remediation.Qualify(newPod(t, tc.pod), tc.verdicts)
+			feasibility.Qualify(newPod(t, tc.pod), tc.verdicts)
 			due := remediation.DueOf(tc.verdicts)
 			var evicts []string
 			if due.Evicts(podKey("web").Resource.GroupResource()) {
@@ -159,7 +160,7 @@ func TestQualifyOtherKinds(t *testing.T) {
 	obj, v := newPod(t, nil), evicting("p")
 	obj.SetAPIVersion("batch/v1")
 	obj.SetKind("Job")
-	remediation.Qualify(obj, []*placement.Verdict{v})
+	feasibility.Qualify(obj, []*placement.Verdict{v})
 	if v.Changes[1].Immutable != fixedPod {
 		t.Errorf("a Job is evicted: %q", v.Changes[1].Immutable)
 	}
@@ -178,7 +179,7 @@ func TestQualifyReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := evicting("p", approved)
 			v.Released = evicting("p", approved)
-			remediation.Qualify(newPod(t, tc.pod), []*placement.Verdict{v})
+			feasibility.Qualify(newPod(t, tc.pod), []*placement.Verdict{v})
 			l := remediation.NewLedger()
 			l.Record(podKey("web"), "web", "1", []*placement.Verdict{v}, false)
 			if got := l.Report("p").Outstanding; got != tc.moves {

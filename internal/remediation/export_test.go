@@ -16,26 +16,6 @@ limitations under the License.
 
 package remediation
 
-import "github.com/berth-dev/berth/internal/placement"
-
-// Members returns the objects whose last recorded decision includes the policy.
-func (g *Groups) Members(p *placement.Policy) []Key {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	in := g.policies[p]
-	if in == nil {
-		return nil
-	}
-	out := []Key{}
-	for group := range in.all() {
-		out = append(out, group.keys()...)
-	}
-	return append(out, in.rest.keys()...)
-}
-
-// EncodeChanges and DecodeChanges are for tests.
-var EncodeChanges, DecodeChanges = encodeChanges, decodeChanges
-
 // Misfiled returns the waiting objects that are in another class than their state says.
 func (s *Scheduler) Misfiled() (out []Key) {
 	s.mu.Lock()

@@ -307,8 +307,7 @@ func (g *guard) pauses(namespace string) bool {
 // assessing reports whether an assessment of the policy is open, except in a series of assessments that lasts longer than AssessmentLimit.
 func (g *guard) assessing() bool { return g.open > 0 && !g.long }
 
-// Holds implements Matches: it returns since when assessments of a policy follow one another without a gap, zero if none is open, and
-// whether remediation is paused for the objects of a namespace.
+// Holds implements Matches.
 func (l *Ledger) Holds(policy, namespace string) (assessed time.Time, paused bool) {
 	defer l.lock()()
 	a := l.accounts[policy]

@@ -35,7 +35,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/clusterlist"
+	"github.com/berth-dev/berth/internal/census"
+	"github.com/berth-dev/berth/internal/moveset"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/printable"
@@ -55,6 +56,30 @@ func (k Key) String() string { return string(k.Reference()) }
 // Reference returns the form in which the status of a policy names the object.
 func (k Key) Reference() placementv1.ObjectReference {
 	return placementv1.ReferenceTo(k.Resource.GroupResource(), k.Namespace, k.Name)
+}
+
+// CompactKey is a Key in a map that has each matched object. It takes 24 bytes, and a Key 80. Each lookup takes another 100 ns, so other
+// maps have Keys.
+type CompactKey struct {
+	scope unique.Handle[scope]
+	name  string
+}
+
+// scope is what the objects of one type in one namespace have in common.
+type scope struct {
+	resource  schema.GroupVersionResource
+	namespace string
+}
+
+// Compact returns the key as a CompactKey.
+func (k Key) Compact() CompactKey {
+	return CompactKey{unique.Make(scope{k.Resource, k.Namespace}), k.Name}
+}
+
+// Key returns the key that Compact was called on.
+func (k CompactKey) Key() Key {
+	of := k.scope.Value()
+	return Key{of.resource, of.namespace, k.name}
 }
 
 // compareKeys orders objects by resource, namespace, and name.
@@ -79,11 +104,10 @@ func (l *locked) lock() (unlock func()) {
 // Ledger records what policies decided on existing objects, as one finding for each policy and object. It is safe for concurrent use.
 // Callers of unexported methods hold mu.
 type Ledger struct {
-	Groups *Groups // The groups of objects with equal decisions.
+	Census *census.Census // The numbers of matched objects by cluster.
 	locked
 	accounts    map[string]*account          // What is known of each policy, by its name.
-	matched     map[compactKey]matchedObject // The objects that policies match.
-	lists       map[string]*listCount        // The numbers of matched objects, by the text of their lists of clusters.
+	matched     map[CompactKey]matchedObject // The objects that policies match.
 	assessments []*Assessment                // The open assessments.
 	// late are the objects that were not decided when an assessment ended, each with the names of the policies of the assessment.
 	late       map[Key]sets.Set[string]
@@ -98,14 +122,12 @@ type Ledger struct {
 // matchedObject is an object that policies match.
 type matchedObject struct {
 	policies []string // The names of the policies.
-	// list is the count of objects with the same clusters, which includes the object; nil if the object counts in no cluster.
-	list       *listCount
-	compliance Compliance // The compliance by which list counts the object.
+	counted  census.Entry
 }
 
 // account holds what is known of one policy.
 type account struct {
-	objects    map[compactKey]finding              // The findings of the policy on the objects that it matches.
+	objects    map[CompactKey]finding              // The findings of the policy on the objects that it matches.
 	types      map[schema.GroupVersionResource]int // The numbers of matched objects by type.
 	remediated int64                               // The number of patches and evictions for the policy.
 	obstacle   obstacle                            // An object that could not be patched, and why.
@@ -136,7 +158,7 @@ type finding struct {
 	unsettled, unseen bool
 	harm              harm // How the policy leaves the object without a placement.
 	// move is the ID of the move that the policy requires; zero for none. If the object can't be decided, it remains that of the plan.
-	move    moveID
+	move    moveset.ID
 	planned planRelation // How move relates to the plan of the policy.
 	why     *occasion    // The occasion of move; nil if the object or its namespace changed, and if there is no move.
 	version string       // The resource version of the object when it was decided.
@@ -148,7 +170,7 @@ type effect struct {
 	// denied reports whether the policy denies the object. enforced reports whether the policy is in mode Enforce.
 	denied, enforced bool
 	rule             string // The name of the rule of spec.rules that decides the object; "" for none.
-	// changes are the required changes, as encodeChanges returns them. conflicts are the names of the policies that set another value for a
+	// changes are the required changes, as moveset.Encode returns them. conflicts are the names of the policies that set another value for a
 	// key, sorted, each followed by a space.
 	changes, conflicts string
 }
@@ -205,7 +227,7 @@ func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, uns
 		for _, c := range v.Changes {
 			parts = append(parts, c.Violation())
 		}
-		e.changes = encodeChanges(v.Changes)
+		e.changes = moveset.Encode(v.Changes)
 	}
 	conflicts := sets.New[string]()
 	for _, c := range v.Conflicts {
@@ -225,7 +247,7 @@ func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, uns
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		Groups: NewGroups(), accounts: map[string]*account{}, matched: map[compactKey]matchedObject{}, lists: map[string]*listCount{},
+		Census: census.New(), accounts: map[string]*account{}, matched: map[CompactKey]matchedObject{},
 		late: map[Key]sets.Set[string]{}, blamed: map[Key][]blame{}, skipped: sets.New[Key](), contested: map[Key]contest{},
 	}
 }
@@ -235,7 +257,7 @@ func (l *Ledger) find(name string) *account {
 	if a := l.accounts[name]; a != nil {
 		return a
 	}
-	out := &account{objects: map[compactKey]finding{}, types: map[schema.GroupVersionResource]int{}}
+	out := &account{objects: map[CompactKey]finding{}, types: map[schema.GroupVersionResource]int{}}
 	out.bound, out.harmed = (*placementv1.BlastRadius)(nil).WithDefaults(), newTally[harmed]()
 	return out
 }
@@ -261,7 +283,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	}
 	defer l.lock()()
 	violates := false
-	for _, name := range l.matched[key.compact()].policies {
+	for _, name := range l.matched[key.Compact()].policies {
 		if !slices.Contains(names, name) {
 			changed = append(changed, name)
 			violates = l.record(key, l.account(name), nil, finding{}, ruling{}) || violates
@@ -275,9 +297,9 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		if c, contested := l.contested[key]; contested {
 			now.unsettled = now.unsettled && slices.Contains(c.policies, names[i])
 		}
-		before, known := a.objects[key.compact()]
+		before, known := a.objects[key.Compact()]
 		violated := l.record(key, a, verdicts[i], now, ruling)
-		after := a.objects[key.compact()]
+		after := a.objects[key.Compact()]
 		before.version, before.planned, before.unseen = after.version, after.planned, after.unseen
 		if !known || before != after {
 			changed = append(changed, names[i])
@@ -301,11 +323,11 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 
 // match stores which policies, by name, match an object.
 func (l *Ledger) match(key Key, policies []string) {
-	id := key.compact()
+	id := key.Compact()
 	o := l.matched[id]
 	o.policies = policies
 	if l.matched[id] = o; len(policies) == 0 {
-		l.uncount(o)
+		l.Census.Count(o.counted, nil, census.Placed)
 		delete(l.matched, id)
 	}
 }
@@ -313,7 +335,7 @@ func (l *Ledger) match(key Key, policies []string) {
 // record replaces the finding of one policy on an object by now. v is the policy's verdict; nil if it does not match the object any more.
 // by is the ruling of all policies on a patch of the object. record reports whether the object violates the policy, or did so before.
 func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, by ruling) (violates bool) {
-	id := key.compact()
+	id := key.Compact()
 	before, known := a.objects[id]
 	if v == nil {
 		a.heal(key)
@@ -325,7 +347,7 @@ func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, 
 		now.plan(before, by)
 		if now.move == before.move {
 			now.why = before.why
-		} else if now.move != (moveID{}) {
+		} else if now.move != (moveset.ID{}) {
 			now.why = l.occasionOf(key, v.Policy.Name, v.Policy.Generation, a, known)
 		}
 		now.unseen = before.unseen && before.version == now.version
@@ -342,18 +364,15 @@ func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, 
 	return before.violates() || now.violates()
 }
 
-// Forget removes an object from the groups, and from the findings of all policies. It returns the policies whose findings changed.
-func (l *Ledger) Forget(key Key) []string {
-	l.Groups.Forget(key)
-	return l.Record(key, "", "", nil, false)
-}
+// Forget removes an object from the findings of all policies. It returns the policies whose findings changed.
+func (l *Ledger) Forget(key Key) []string { return l.Record(key, "", "", nil, false) }
 
 // ForgetPolicy removes all that the ledger knows of a policy.
 func (l *Ledger) ForgetPolicy(name string) {
 	defer l.lock()()
 	violated := sets.New[string]()
 	for id, f := range l.find(name).objects {
-		key := id.key()
+		key := id.Key()
 		l.match(key, slices.DeleteFunc(l.matched[id].policies, func(n string) bool { return n == name }))
 		if f.violates() {
 			violated.Insert(key.Namespace)
@@ -385,10 +404,10 @@ func (l *Ledger) Remediated(key Key, version string, policies ...string) {
 		if a.obstacle.key == key {
 			a.obstacle = obstacle{}
 		}
-		if f, known := a.objects[key.compact()]; known && f.version == version {
+		if f, known := a.objects[key.Compact()]; known && f.version == version {
 			a.unseen += count(!f.unseen)
 			f.unseen = true
-			a.objects[key.compact()] = f
+			a.objects[key.Compact()] = f
 		}
 	}
 }
@@ -410,17 +429,17 @@ func (l *Ledger) Obstruct(key Key, why string, unauthorized bool, policies ...st
 
 // obstructed reports whether the object that could not be patched still differs from what the policy decides.
 func (a *account) obstructed() bool {
-	outcome, _ := a.objects[a.obstacle.key.compact()].outcome()
+	outcome, _ := a.objects[a.obstacle.key.Compact()].outcome()
 	return outcome == Differs
 }
 
-// Matching implements Matches: it returns the names of the policies that match an object.
+// Matching implements Matches.
 func (l *Ledger) Matching(key Key) []string {
 	defer l.lock()()
-	return slices.Clone(l.matched[key.compact()].policies)
+	return slices.Clone(l.matched[key.Compact()].policies)
 }
 
-// Matched implements Matches: it returns how many objects of some types a policy matches.
+// Matched implements Matches.
 func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n int) {
 	defer l.lock()()
 	a := l.find(policy)
@@ -430,34 +449,28 @@ func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n 
 	return n
 }
 
-// Requires implements Matches: it reports whether a policy requires a move of an object. If the key has no version, it takes time in
-// proportion to the number of matched objects.
+// Requires implements Matches.
 func (l *Ledger) Requires(policy string, key Key) bool {
 	defer l.lock()()
-	return l.find(policy).inAnyVersion(key).move != moveID{}
-}
-
-// inAnyVersion returns the finding on the object of a key. If the key's resource has no version, it is that in any version.
-func (a *account) inAnyVersion(key Key) finding {
-	f, found := a.objects[key.compact()]
-	if found || key.Resource.Version != "" {
-		return f
-	}
-	for id, f := range a.objects {
-		if unversioned(id.key()) == key {
-			return f
+	a := l.find(policy)
+	for resource := range a.types {
+		if of := key; resource.GroupResource() == key.Resource.GroupResource() {
+			of.Resource = resource
+			if a.objects[of.Compact()].move != (moveset.ID{}) {
+				return true
+			}
 		}
 	}
-	return finding{}
+	return false
 }
 
 // Misplaced reports whether an enforced policy denies an existing object, or decides other clusters than the object has now.
 func (l *Ledger) Misplaced(key Key) bool {
 	defer l.lock()()
-	return slices.ContainsFunc(l.matched[key.compact()].policies, func(policy string) bool {
-		effect := l.accounts[policy].objects[key.compact()].result()
+	return slices.ContainsFunc(l.matched[key.Compact()].policies, func(policy string) bool {
+		effect := l.accounts[policy].objects[key.Compact()].result()
 		moves := func(c placement.Change) bool { return c.Key == placementv1.ClustersAnnotation }
-		return effect.enforced && (effect.denied || slices.ContainsFunc(decodeChanges(effect.changes), moves))
+		return effect.enforced && (effect.denied || slices.ContainsFunc(moveset.Decode(effect.changes), moves))
 	})
 }
 
@@ -467,7 +480,7 @@ func (l *Ledger) Misplaced(key Key) bool {
 func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
 	defer l.lock()()
 	return !slices.ContainsFunc(keys, l.skipped.Has) && slices.ContainsFunc(policies, func(policy string) bool {
-		return !slices.ContainsFunc(keys, func(key Key) bool { return slices.Contains(l.matched[key.compact()].policies, policy) })
+		return !slices.ContainsFunc(keys, func(key Key) bool { return slices.Contains(l.matched[key.Compact()].policies, policy) })
 	})
 }
 
@@ -488,6 +501,11 @@ type Violation struct {
 	Message string
 }
 
+// compareViolations orders violations by object and policy.
+func compareViolations(a, b Violation) int {
+	return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Policy, b.Policy))
+}
+
 // Violations are the violations of all policies in one namespace. An object counts once for each policy that it violates.
 type Violations struct {
 	Total map[Outcome]int // The number of violations by outcome. It includes those that are not listed.
@@ -501,15 +519,13 @@ func (l *Ledger) Violations(namespace string, limit int, omit func(Key) bool) Vi
 	out := Violations{Total: map[Outcome]int{}}
 	for policy, a := range l.accounts {
 		for id, f := range a.objects {
-			key := id.key()
+			key := id.Key()
 			if key.Namespace != namespace || omit(key) {
 				continue
 			}
 			if outcome, message := f.outcome(); outcome != "" {
 				out.Total[outcome]++
-				out.First = keepFirst(out.First, Violation{key, policy, outcome, printable.Truncate(message, maxMessage)}, limit, func(a, b Violation) int {
-					return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Policy, b.Policy))
-				})
+				out.First = keepFirst(out.First, Violation{key, policy, outcome, printable.Truncate(message, maxMessage)}, limit, compareViolations)
 			}
 		}
 	}
@@ -523,7 +539,7 @@ func (l *Ledger) ViolatedNamespaces() sets.Set[string] {
 	for _, a := range l.accounts {
 		for id, f := range a.objects {
 			if f.violates() {
-				out.Insert(id.key().Namespace)
+				out.Insert(id.Key().Namespace)
 			}
 		}
 	}
@@ -573,53 +589,50 @@ func (l *Ledger) Report(policy string) Report {
 		Matched: len(a.objects), Remediated: a.remediated - int64(a.unseen), Plan: a.progress(), Approval: a.approval, Outstanding: a.moves,
 		Pause: a.report(), Assessing: a.assessing(),
 	}
-	conflicts := sets.New[string]()
+	conflicts, rules := sets.New[string](), map[string]int{}
 	// There may be far more objects than the report names, so do not sort all of them.
-	var failed, sample, unsettled []Key
+	var failed, sample []Violation
+	var unsettled []Key
 	for id, f := range a.objects {
-		key := id.key()
-		outcome, _ := f.outcome()
-		if rule := f.result().rule; rule != "" && f.failure == "" {
-			if out.Rules == nil {
-				out.Rules = map[string]int{}
-			}
-			out.Rules[rule]++
-		}
-		switch outcome {
+		effect, v := f.result(), Violation{Key: id.Key()}
+		switch v.Outcome, v.Message = f.outcome(); v.Outcome {
 		case Undecided:
 			out.Failed++
-			failed = keepFirst(failed, key, 1, compareKeys)
+			failed = keepFirst(failed, v, 1, compareViolations)
 		case Denied:
 			out.Denied++
 		case Differs:
 			out.Moved++
 		}
-		if outcome != "" {
-			sample = keepFirst(sample, key, maxSample, compareKeys)
+		if v.Outcome != "" {
+			sample = keepFirst(sample, v, maxSample, compareViolations)
 		}
 		if f.unsettled {
-			unsettled = append(unsettled, key)
+			unsettled = append(unsettled, v.Key)
 		}
-		if names := f.result().conflicts; names != "" && f.failure == "" {
+		if effect.rule != "" && f.failure == "" {
+			rules[effect.rule]++
+		}
+		if effect.conflicts != "" && f.failure == "" {
 			out.Conflicted++
-			conflicts.Insert(strings.Fields(names)...)
+			conflicts.Insert(strings.Fields(effect.conflicts)...)
 		}
+	}
+	if len(rules) > 0 {
+		out.Rules = rules
 	}
 	out.Violations = out.Denied + out.Moved + out.Failed
 	if a.obstructed() {
 		out.Obstacle, out.Unauthorized = a.obstacle.key.String()+": "+a.obstacle.why, a.obstacle.unauthorized
 	}
-	for _, key := range failed {
-		out.FailedMessage = key.String() + ": " + a.objects[key.compact()].failure
+	for _, v := range failed {
+		out.FailedMessage = v.String() + ": " + v.Message
 	}
-	for _, key := range sample {
-		outcome, message := a.objects[key.compact()].outcome()
-		if outcome == Undecided {
-			message = "can't be decided: " + message
+	for _, v := range sample {
+		if v.Outcome == Undecided {
+			v.Message = "can't be decided: " + v.Message
 		}
-		out.Sample = append(out.Sample, placementv1.Violation{
-			Object: key.Reference(), Message: printable.Truncate(message, maxMessage),
-		})
+		out.Sample = append(out.Sample, placementv1.Violation{Object: v.Reference(), Message: printable.Truncate(v.Message, maxMessage)})
 	}
 	slices.SortFunc(unsettled, compareKeys)
 	for _, key := range unsettled {
@@ -653,7 +666,7 @@ func (l *Ledger) RolloutCounts(policy string, n int, stageOf map[string]int, wai
 		paused = append(paused, a.pause.Scope...)
 	}
 	for id, f := range a.objects {
-		key := id.key()
+		key := id.Key()
 		namespace := key.Namespace
 		if key.Resource.GroupResource() == corev1.Resource("namespaces") {
 			namespace = key.Name
@@ -673,7 +686,7 @@ func (l *Ledger) RolloutCounts(policy string, n int, stageOf map[string]int, wai
 			c.Denied[namespace]++
 		case !f.violates():
 			c.Moved++
-		case f.move == moveID{}:
+		case f.move == moveset.ID{}:
 		case slices.Contains(paused, key.Namespace):
 			c.Failed[namespace]++
 		default:
@@ -701,138 +714,41 @@ func count(b bool) int {
 	return 0
 }
 
-// Compliance says how an existing object compares to the decisions of those policies that evaluate existing objects.
-type Compliance uint8
-
-const (
-	// Placed means that the object has the values that policies decide, whether or not a record of them is missing.
-	Placed Compliance = iota
-	// AwaitsPatch means that the object differs, and that remediation is going to patch or evict it.
-	AwaitsPatch
-	// Violates means that a policy denies the object or can't decide it, or that it differs and remediation does not change that.
-	Violates
-)
-
-// Compliances returns all compliances.
-func Compliances() []Compliance { return []Compliance{Placed, AwaitsPatch, Violates} }
-
-// String returns the name of the compliance in metrics: placed, waiting, or violating.
-func (c Compliance) String() string { return [...]string{"placed", "waiting", "violating"}[c] }
-
-// ComplianceOf returns the compliance of an object. Qualify must have processed the verdicts on it.
-func ComplianceOf(verdicts []*placement.Verdict) Compliance {
-	out, blocked := Placed, Blocks(verdicts)
+// ComplianceOf returns the compliance of an object. feasibility.Qualify must have processed the verdicts on it.
+func ComplianceOf(verdicts []*placement.Verdict) census.Compliance {
+	out, blocked := census.Placed, Blocks(verdicts)
 	for _, v := range verdicts {
 		if !v.Policy.RemediatesExisting() {
 			continue
 		}
 		decided := v.OnceApproved()
 		if v.Err != nil || len(v.Decision.Errors) > 0 || len(decided.Decision.Errors) > 0 {
-			return Violates
+			return census.Violates
 		}
 		for _, c := range decided.Changes {
 			switch {
 			case c.RecordsOnly():
-			case possible(c) && !blocked && v.Policy.PatchesExisting():
-				out = AwaitsPatch
+			case moveset.Possible(c) && !blocked && v.Policy.PatchesExisting():
+				out = census.AwaitsPatch
 			default:
-				return Violates
+				return census.Violates
 			}
 		}
 	}
 	return out
 }
 
-// listCount counts the objects that have one text as their list of clusters, so that recording takes the same time for long lists.
-type listCount struct {
-	text   string // The list, as a text of package clusterlist.
-	counts ComplianceCounts
-}
-
 // Place stores the list of clusters and the compliance of a recorded object. list is a text of package clusterlist; nil if the object has
-// none. Qualify must have processed the verdicts. An object without a list does not count in any cluster, and neither does one that follows
-// a controller, with which it counts.
+// none. feasibility.Qualify must have processed the verdicts. An object without a list does not count in any cluster, and neither does one
+// that follows a controller, with which it counts.
 func (l *Ledger) Place(key Key, list *string, verdicts []*placement.Verdict) {
-	counts := list != nil && !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" })
+	if slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" }) {
+		list = nil
+	}
 	defer l.lock()()
-	id := key.compact()
-	o, known := l.matched[id]
-	if !known {
-		return
+	id := key.Compact()
+	if o, known := l.matched[id]; known {
+		o.counted = l.Census.Count(o.counted, list, ComplianceOf(verdicts))
+		l.matched[id] = o
 	}
-	l.uncount(o)
-	if o.list = nil; counts {
-		if l.lists[*list] == nil {
-			// A copy, because the text may be a part of a packed object.
-			text := strings.Clone(*list)
-			l.lists[text] = &listCount{text: text}
-		}
-		o.list, o.compliance = l.lists[*list], ComplianceOf(verdicts)
-		o.list.counts[o.compliance]++
-	}
-	l.matched[id] = o
-}
-
-// uncount subtracts an object from the count of its list.
-func (l *Ledger) uncount(o matchedObject) {
-	if o.list == nil {
-		return
-	}
-	if o.list.counts[o.compliance]--; o.list.counts == (ComplianceCounts{}) {
-		delete(l.lists, o.list.text)
-	}
-}
-
-// ComplianceCounts are numbers of objects, indexed by their Compliance.
-type ComplianceCounts [Violates + 1]int
-
-// plus returns the sum of two counts.
-func (c ComplianceCounts) plus(other ComplianceCounts) ComplianceCounts {
-	for compliance, n := range other {
-		c[compliance] += n
-	}
-	return c
-}
-
-// ClusterCount is the number of objects in a cluster, by compliance.
-type ClusterCount struct {
-	// Cluster is the name of the cluster; "" for all clusters that are not counted individually: an object counts once for each of these.
-	Cluster string
-	Objects ComplianceCounts
-}
-
-// ClusterCounts returns the numbers of recorded objects by cluster: individually for the limit clusters with the most objects, sorted by
-// name, and then in one sum for all others, if there are any.
-func (l *Ledger) ClusterCounts(limit int) (out []ClusterCount) {
-	var lists []listCount
-	l.mu.Lock()
-	for _, list := range l.lists {
-		lists = append(lists, *list)
-	}
-	l.mu.Unlock()
-	byCluster := map[string]ComplianceCounts{}
-	for _, list := range lists {
-		listed, _ := clusterlist.Parse(list.text)
-		names, _ := listed.All()
-		for _, name := range names {
-			byCluster[name] = byCluster[name].plus(list.counts)
-		}
-	}
-	for name, objects := range byCluster {
-		out = append(out, ClusterCount{name, objects})
-	}
-	total := func(of ClusterCount) int { return of.Objects[Placed] + of.Objects[AwaitsPatch] + of.Objects[Violates] }
-	slices.SortFunc(out, func(a, b ClusterCount) int {
-		return cmp.Or(cmp.Compare(total(b), total(a)), strings.Compare(a.Cluster, b.Cluster))
-	})
-	named := out[:min(limit, len(out))]
-	var others ClusterCount
-	for _, count := range out[len(named):] {
-		others.Objects = others.Objects.plus(count.Objects)
-	}
-	slices.SortFunc(named, func(a, b ClusterCount) int { return strings.Compare(a.Cluster, b.Cluster) })
-	if len(out) > limit {
-		named = append(named, others)
-	}
-	return named
 }

@@ -34,6 +34,8 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/containment"
+	"github.com/berth-dev/berth/internal/feasibility"
+	"github.com/berth-dev/berth/internal/moveset"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/projection"
@@ -67,9 +69,9 @@ func rolls(obj *unstructured.Unstructured) bool {
 // RolloutOf returns the progress by kstatus of an object that has the fields of RolloutFields. With a malformed status, it is not ready.
 func RolloutOf(obj *unstructured.Unstructured) Rollout {
 	out := Rollout{UID: obj.GetUID(), Generation: obj.GetGeneration()}
-	pod := obj.GroupVersionKind().GroupKind() == podKind
+	pod := obj.GroupVersionKind().GroupKind() == feasibility.PodKind
 	// A Pod that has finished, or that is gated, is not missed. For OnDelete, kstatus has this rule for StatefulSets alone.
-	if obj.GetDeletionTimestamp() == nil && (pod && (finished(obj) || gated(obj)) || !pod && !rolls(obj)) {
+	if obj.GetDeletionTimestamp() == nil && (pod && (feasibility.Finished(obj) || feasibility.Gated(obj)) || !pod && !rolls(obj)) {
 		out.Ready = true
 	} else if result, err := status.Compute(obj); err == nil {
 		out.Ready = result.Status == status.CurrentStatus
@@ -169,8 +171,8 @@ func (s *Scheduler) claimsOf(key Key, due Due, carrier Carrier) []claim {
 			s.apply(v.Policy)
 		}
 		rolls := (carrier.Reports || Observes(v.Policy, key.Resource.GroupResource())) &&
-			slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return possible(c) && c.ChangesPods() })
-		moves := carrier.Reports && slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return possible(c) && c.MovesClusters() })
+			slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return moveset.Possible(c) && c.ChangesPods() })
+		moves := carrier.Reports && slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return moveset.Possible(c) && c.MovesClusters() })
 		// An object without clusters runs nowhere anyway.
 		leaves := moves && !carrier.Surges && slices.ContainsFunc(v.Changes, placement.Change.LeavesClusters)
 		out[i] = claim{s.policies[v.Policy.Name], rolls || moves, rolls || leaves}
@@ -354,8 +356,12 @@ func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []sc
 	b.settled, b.rolled = epoch, rolled
 	if b.resuming {
 		// Failures that are over do not count any more.
+		unready := sets.New[Key]()
+		for key := range s.unready {
+			unready.Insert(unversioned(key))
+		}
 		for key := range b.failed.objects {
-			if _, unready := inAnyVersion(s.unready, key); !unready && !s.objects.Requires(b.name, key) {
+			if !unready.Has(key) && !s.objects.Requires(b.name, key) {
 				s.clearFailures(key, b)
 			}
 		}
@@ -633,9 +639,7 @@ func (s *Scheduler) Waiting(now time.Time, policy string) (out Waiting) {
 			out.add(len(c.waiters), s.blocked(now, c.waiters[0], false))
 		}
 	}
-	for _, p := range s.protected {
-		out.Protected += count(slices.Contains(p.policies, policy))
-	}
+	out.Protected = s.attempts.ProtectedFor(policy)
 	b := s.policies[policy]
 	if b == nil {
 		return out

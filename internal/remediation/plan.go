@@ -17,13 +17,8 @@ limitations under the License.
 package remediation
 
 import (
-	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-dev/berth/internal/moveset"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/printable"
 )
@@ -87,114 +83,9 @@ type Approval struct {
 	Known, Used bool
 }
 
-// ApprovedPlan contains all moves of an approved plan. The leader stores it before it makes the first move. A later leader finds only what
-// is left of the plan, and must know that this is part of what was approved.
-type ApprovedPlan struct {
-	Digest string   // The digest of the plan.
-	moves  []moveID // The IDs of the moves, sorted.
-}
-
-// MoveBytes is the size of an encoded move.
-const MoveBytes = len(moveID{})
-
-// Encode returns the moves in the form that DecodeApprovedPlan reads: MoveBytes bytes for each.
-func (p *ApprovedPlan) Encode() []byte {
-	out := make([]byte, 0, len(p.moves)*MoveBytes)
-	for _, id := range p.moves {
-		out = append(out, id[:]...)
-	}
-	return out
-}
-
-// DecodeApprovedPlan returns the plan whose moves Encode returned, and an error if they are incomplete, or do not have the digest.
-func DecodeApprovedPlan(digest string, encoded []byte) (*ApprovedPlan, error) {
-	if len(encoded)%MoveBytes != 0 {
-		return nil, fmt.Errorf("the stored moves of plan %s are damaged: they have %d bytes, which is not a multiple of %d", digest, len(encoded), MoveBytes)
-	}
-	out := &ApprovedPlan{Digest: digest}
-	for id := range slices.Chunk(encoded, MoveBytes) {
-		out.moves = append(out.moves, moveID(id))
-	}
-	if got := digestOf(out.moves); got != digest {
-		return nil, fmt.Errorf("the stored moves of plan %s are damaged: their digest is %s", digest, got)
-	}
-	return out, nil
-}
-
-// moveID identifies a move: one object with the changes that one policy requires of it.
-type moveID [16]byte
-
-// compareMoves orders the IDs of moves.
-func compareMoves(a, b moveID) int { return bytes.Compare(a[:], b[:]) }
-
-// digestOf sorts the IDs of moves, and returns their digest: the first 16 bytes of the SHA-256 hash over them, in hexadecimal digits.
-func digestOf(ids []moveID) string {
-	slices.SortFunc(ids, compareMoves)
-	hash := sha256.New()
-	for _, id := range ids {
-		hash.Write(id[:])
-	}
-	return hex.EncodeToString(hash.Sum(nil)[:MoveBytes])
-}
-
-// identify returns the ID of the move that makes encoded changes to an object. It is the same for all versions of the resource.
-func identify(key Key, uid types.UID, changes string) moveID {
-	var buffer [2 * keyBytes]byte
-	text := buffer[:0]
-	for _, part := range []string{key.Resource.Group, key.Resource.Resource, key.Namespace, key.Name, string(uid), changes} {
-		text = appendText(text, &part)
-	}
-	sum := sha256.Sum256(text)
-	return moveID(sum[:MoveBytes])
-}
-
-// encodeChanges returns those of the changes that a patch can make, sorted, in a form that is equal for equal changes; "" for none. For
-// each change, it has the field, the key, and both values, as appendText encodes them. It is not JSON, because that would cost more than
-// all else in Record.
-func encodeChanges(changes []placement.Change) string {
-	order := func(a, b placement.Change) int {
-		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key))
-	}
-	if !slices.IsSortedFunc(changes, order) {
-		changes = slices.SortedFunc(slices.Values(changes), order)
-	}
-	var buffer [keyBytes]byte
-	out := buffer[:0]
-	for i := range changes {
-		if c := &changes[i]; possible(*c) {
-			out = appendText(appendText(appendText(appendText(out, &c.Field), &c.Key), c.From), c.To)
-		}
-	}
-	return string(out)
-}
-
-// appendText appends a text: its length plus 1 as a varint, and its bytes. Nil is encoded as 0.
-func appendText(out []byte, text *string) []byte {
-	if text == nil {
-		return append(out, 0)
-	}
-	return append(binary.AppendUvarint(out, uint64(len(*text))+1), *text...)
-}
-
-// cutText decodes the first text that appendText encoded, and returns the rest of the input.
-func cutText(in string) (text *string, rest string) {
-	n, size := binary.Uvarint([]byte(in[:min(len(in), binary.MaxVarintLen64)]))
-	if rest = in[size:]; n == 0 {
-		return nil, rest
-	}
-	return new(rest[:n-1]), rest[n-1:]
-}
-
-// decodeChanges decodes what encodeChanges returned.
-func decodeChanges(encoded string) (out []placement.Change) {
-	for encoded != "" {
-		var texts [4]*string
-		for i := range texts {
-			texts[i], encoded = cutText(encoded)
-		}
-		out = append(out, placement.Change{Field: *texts[0], Key: *texts[1], From: texts[2], To: texts[3]})
-	}
-	return out
+// identify returns the ID of the move that makes encoded changes to an object.
+func identify(key Key, uid types.UID, changes string) moveset.ID {
+	return moveset.Identify(key.Resource.GroupResource(), key.Namespace, key.Name, uid, changes)
 }
 
 // planRelation is how the move of an object relates to the policy's plan.
@@ -214,10 +105,10 @@ func (f *finding) plan(before finding, r ruling) {
 	case f.failure != "" && planned:
 		f.move, f.effect = before.move, before.effect
 	case r.blocked && (!r.failing || !planned || before.move != f.move):
-		f.move = moveID{}
+		f.move = moveset.ID{}
 	}
 	switch {
-	case !planned || f.move == moveID{}:
+	case !planned || f.move == moveset.ID{}:
 		f.planned = unplanned
 	case before.move == f.move:
 		f.planned = before.planned
@@ -228,9 +119,9 @@ func (f *finding) plan(before finding, r ruling) {
 
 // planning is the state of the plan of one policy. The Ledger's mutex protects it.
 type planning struct {
-	current *Plan         // The newest plan, without Done; nil for none.
-	content *ApprovedPlan // All moves of current.
-	saved   string        // The digest of the plan that is stored; "" for none.
+	current *Plan        // The newest plan, without Done; nil for none.
+	content *moveset.Set // All moves of current.
+	saved   string       // The digest of the plan that is stored; "" for none.
 	// moves counts the objects with a move: planned those whose move is part of the plan, and changed those for which the plan has another
 	// move. undecided counts the objects that can't be decided now, and unseen those that were patched and not decided since.
 	moves, planned, changed, undecided, unseen int
@@ -242,7 +133,7 @@ type planning struct {
 	approval        *Approval // The newest approval of any plan; nil for none.
 	unsaved         string    // The digest of the plan that ConcludeAssessments last returned as unsaved; "" for none.
 	// continued is the approved plan that an earlier leader was carrying out; nil for none, and once a plan has other moves.
-	continued *ApprovedPlan
+	continued *moveset.Set
 	// continuing is set until it is known which moves of continued are left. partial is set if some objects may never be decided, so that
 	// it can't be known whether continued is complete.
 	continuing, partial bool
@@ -250,7 +141,7 @@ type planning struct {
 
 // track updates the counters when the finding on an object changes. It uses up the approval when the last move of the plan is done.
 func (p *planning) track(before, now finding) {
-	none := moveID{}
+	none := moveset.ID{}
 	p.moves += count(now.move != none) - count(before.move != none)
 	p.planned += count(now.planned == asPlanned) - count(before.planned == asPlanned)
 	p.changed += count(now.planned == otherwise) - count(before.planned == otherwise)
@@ -335,7 +226,7 @@ func (a *account) release() (out []Key) {
 	a.refused = false
 	for id, f := range a.objects {
 		if f.planned != unplanned {
-			out = append(out, id.key())
+			out = append(out, id.Key())
 		}
 	}
 	return out
@@ -353,9 +244,9 @@ func (a *account) replan(now time.Time) bool {
 	}
 	cause, causes := a.causeOfStrays()
 	plan, kinds := &Plan{Cause: cause, Causes: causes, Generation: a.generation, Since: now, Moves: a.moves}, map[string]int{}
-	ids := make([]moveID, 0, a.moves)
+	ids := make([]moveset.ID, 0, a.moves)
 	for id, f := range a.objects {
-		if f.move != (moveID{}) {
+		if f.move != (moveset.ID{}) {
 			f.planned = asPlanned
 			a.objects[id] = f
 			ids = append(ids, f.move)
@@ -365,48 +256,41 @@ func (a *account) replan(now time.Time) bool {
 			plan.Undecided++
 		}
 	}
-	plan.Digest, plan.Transitions = digestOf(ids), transitions(kinds)
-	a.current, a.content, a.planned, a.changed = plan, &ApprovedPlan{plan.Digest, ids}, a.moves, 0
-	if a.continued != nil && !slices.ContainsFunc(ids, func(id moveID) bool {
-		_, found := slices.BinarySearchFunc(a.continued.moves, id, compareMoves)
-		return !found
-	}) {
+	a.current, a.content, a.planned, a.changed = plan, moveset.New(ids), a.moves, 0
+	if a.continued != nil && a.continued.Includes(a.content) {
 		// It is the rest of the plan that an earlier leader was carrying out.
-		a.content, plan.Digest, plan.Moves = a.continued, a.continued.Digest, len(a.continued.moves)
+		a.content, plan.Moves = a.continued, a.continued.Len()
 	} else {
 		a.continued = nil
 	}
+	plan.Digest, plan.Transitions = a.content.Digest, transitions(kinds)
 	return true
 }
 
 // transitions returns the most frequent changes. kinds are the numbers of objects by encoded changes.
 func transitions(kinds map[string]int) (out []Transition) {
-	byChange := map[string]*Transition{}
+	byChange := map[string]int{}
 	for changes, objects := range kinds {
-		for _, c := range decodeChanges(changes) {
-			id := encodeChanges([]placement.Change{c})
-			if byChange[id] == nil {
-				byChange[id] = &Transition{Change: c}
-			}
-			byChange[id].Objects += objects
+		for _, c := range moveset.Decode(changes) {
+			byChange[moveset.Encode([]placement.Change{c})] += objects
 		}
 	}
-	all := slices.SortedFunc(maps.Values(byChange), func(a, b *Transition) int {
+	for change, objects := range byChange {
+		out = append(out, Transition{moveset.Decode(change)[0], objects})
+	}
+	slices.SortFunc(out, func(a, b Transition) int {
 		return cmp.Or(cmp.Compare(b.Objects, a.Objects), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key),
 			cmp.Compare(ptr.Deref(a.From, ""), ptr.Deref(b.From, "")), cmp.Compare(ptr.Deref(a.To, ""), ptr.Deref(b.To, "")))
 	})
-	for _, t := range all[:min(len(all), maxTransitions)] {
-		out = append(out, *t)
-	}
-	return out
+	return out[:min(len(out), maxTransitions)]
 }
 
 // Moves returns all objects that have to be moved for a policy, sorted, whether or not they are in the plan.
 func (l *Ledger) Moves(policy string) (out []PlannedMove) {
 	defer l.lock()()
 	for id, f := range l.find(policy).objects {
-		if f.move != (moveID{}) {
-			out = append(out, PlannedMove{id.key(), decodeChanges(f.result().changes)})
+		if f.move != (moveset.ID{}) {
+			out = append(out, PlannedMove{id.Key(), moveset.Decode(f.result().changes)})
 		}
 	}
 	slices.SortFunc(out, func(a, b PlannedMove) int { return compareKeys(a.Key, b.Key) })
@@ -442,8 +326,8 @@ func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) D
 	needs := due.needing(true)
 	refused := slices.ContainsFunc(needs, func(v *placement.Verdict) bool {
 		a := l.account(v.Policy.Name)
-		f := a.objects[key.compact()]
-		return !a.permitted() || f.planned != asPlanned || f.move != identify(key, uid, encodeChanges(v.Changes))
+		f := a.objects[key.Compact()]
+		return !a.permitted() || f.planned != asPlanned || f.move != identify(key, uid, moveset.Encode(v.Changes))
 	})
 	if len(needs) > 0 && !refused {
 		return due
@@ -456,7 +340,7 @@ func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) D
 }
 
 // Unsaved returns the approved plan of a policy that is not stored yet; nil for none. The caller must store it, and call Saved afterwards.
-func (l *Ledger) Unsaved(policy string) *ApprovedPlan {
+func (l *Ledger) Unsaved(policy string) *moveset.Set {
 	defer l.lock()()
 	if a := l.find(policy); a.approved() && !a.permitted() {
 		return a.content
@@ -492,7 +376,7 @@ func (l *Ledger) Unsave(policy, reported string) bool {
 // Continue records that an earlier leader was carrying out an approved plan of a policy. The policy gets no plan before Settle is called
 // after all of its objects have been decided. If all moves that are required then are part of the approved plan, they are the rest of that
 // plan. Call Continue before any object is decided.
-func (l *Ledger) Continue(policy string, plan *ApprovedPlan) {
+func (l *Ledger) Continue(policy string, plan *moveset.Set) {
 	defer l.lock()()
 	a := l.account(policy)
 	a.continued, a.continuing, a.saved = plan, true, plan.Digest
@@ -648,7 +532,7 @@ func (l *Ledger) occasionOf(key Key, policy string, generation int64, a *account
 func (a *account) causeOfStrays() (cause Cause, texts []string) {
 	moves := map[*occasion]int{}
 	for _, f := range a.objects {
-		if f.move != (moveID{}) && f.planned != asPlanned {
+		if f.move != (moveset.ID{}) && f.planned != asPlanned {
 			moves[f.why]++
 		}
 	}
@@ -691,7 +575,7 @@ func (l *Ledger) Reasons(key Key, due Due) (out Reasons) {
 	seen := func(f Fact) bool { return f.Cluster || f.Namespace != "" && f.Namespace == key.Namespace }
 	for _, v := range due {
 		a := l.find(v.Policy.Name)
-		f, why := a.objects[key.compact()], &occasion{}
+		f, why := a.objects[key.Compact()], &occasion{}
 		if f.why != nil {
 			why = f.why
 		}

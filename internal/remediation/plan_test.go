@@ -282,38 +282,6 @@ func describe(moves map[remediation.Key]planned) string {
 	return strings.Join(out, ", ")
 }
 
-// FuzzChanges checks that changes have a form from which they can be read again, whatever their texts are, that does not depend
-// on their order, and that leaves out what no patch can change.
-func FuzzChanges(f *testing.F) {
-	f.Add("annotations", "k", "a", "b", "labels", "l", true)
-	f.Add("", "", "", "", "", "", false)
-	f.Add("scheduling", strings.Repeat("k", 300), "\x00", "\x01\xff", "scheduling", "k", true)
-	f.Fuzz(func(t *testing.T, field, k, from, to, otherField, otherKey string, absent bool) {
-		one, two := placement.Change{Field: field, Key: k, From: &from, To: &to}, placement.Change{Field: otherField, Key: otherKey, To: &from}
-		if absent {
-			one.To = nil
-		}
-		fixed := one
-		fixed.Immutable = "because"
-		encoded := remediation.EncodeChanges([]placement.Change{one, fixed, two})
-		got := remediation.DecodeChanges(encoded)
-		want := []placement.Change{one, two}
-		if cmp.Or(cmp.Compare(field, otherField), cmp.Compare(k, otherKey)) > 0 {
-			want = []placement.Change{two, one}
-		}
-		if diff := gocmp.Diff(want, got); diff != "" {
-			t.Errorf("changes (-want +got):\n%s", diff)
-		}
-		if field == otherField && k == otherKey {
-			// One object has one change of a key.
-			return
-		}
-		if other := remediation.EncodeChanges([]placement.Change{two, one}); other != encoded {
-			t.Errorf("the order of changes matters: %q, %q", encoded, other)
-		}
-	})
-}
-
 // TestPlansAreMadeInTime checks that objects that change one by one become part of the plan, at most once in PlanInterval, and
 // that assessments that never end together do not keep a plan from being made.
 func TestPlansAreMadeInTime(t *testing.T) {

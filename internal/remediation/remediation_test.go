@@ -322,7 +322,7 @@ func TestObjectsThatDoNotSettle(t *testing.T) {
 		b.Done(start.Add(after), key, due, remediation.Patch{Ending: remediation.Made, Object: &unstructured.Unstructured{Object: map[string]any{}}})
 	}
 	settles := func(after time.Duration, key remediation.Key) bool {
-		return !b.Judge(start.Add(after), key, remediation.Decided{Object: &unstructured.Unstructured{Object: map[string]any{}}, Verdicts: due}).TooOften
+		return !b.Judge(start.Add(after), key, &unstructured.Unstructured{Object: map[string]any{}}, due, 0).TooOften
 	}
 	renew := func() {
 		b = remediation.NewScheduler(remediation.Limits{}, remediation.NewLedger(), func(string) bool { return false })

@@ -28,8 +28,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/berth-dev/berth/internal/attempts"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/probing"
 )
 
 // Scheduler decides when existing objects may be patched or evicted. It delays patches and never drops any. docs/scheduler.md describes its
@@ -56,11 +58,7 @@ type Scheduler struct {
 	// deadline is the earliest deadline of the movements. resumeUntil is when the Scheduler stops waiting to know what an earlier leader
 	// left. Zero stands for none.
 	deadline, resumeUntil time.Time
-	refusals              map[Key]time.Duration   // The delay before the next patch of each object whose last patch was refused.
-	protected             map[Key]protectedPod    // The Pods whose eviction a PodDisruptionBudget did not allow.
-	repeats               map[types.UID]repeat    // The recent evictions of the Pods of each controller, by UID of the controller.
-	histories             map[compactKey]*history // The recent patches of each object.
-	swept                 time.Time               // When old histories were last removed.
+	attempts              *attempts.Attempts[CompactKey]
 	// epoch is a number that increases whenever it must be found out again which matched objects are ready. See Settled.
 	epoch int
 }
@@ -101,8 +99,8 @@ func NewScheduler(limits Limits, objects Matches, exempt func(policy string) boo
 	s := &Scheduler{
 		objects: objects, exempt: exempt, changes: notify.NewSignal(), policies: map[string]*bounds{}, all: newBounds("", time.Time{}),
 		line:   line{byKey: map[Key]*waiter{}, classes: map[classID]*class{}},
-		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, counted: map[Key][]*bounds{}, refusals: map[Key]time.Duration{},
-		protected: map[Key]protectedPod{}, repeats: map[types.UID]repeat{}, histories: map[compactKey]*history{}, epoch: 1,
+		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, counted: map[Key][]*bounds{},
+		attempts: attempts.New[CompactKey](), epoch: 1,
 	}
 	s.all.limits.MaxPerMinute, s.all.limits.MaxConcurrent = int32(limits.MaxPerMinute), int32(limits.MaxConcurrent)
 	return s
@@ -130,7 +128,7 @@ func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, 
 	s.pass(now)
 	granted := s.cancel(key)
 	if due.Evicts(key.Resource.GroupResource()) {
-		if retry = s.evictionDelay(now, key, obj, due); retry > 0 {
+		if retry = s.attempts.EvictionDelay(now, key.Compact(), obj, due.changes()); retry > 0 {
 			s.line.remove(key)
 			return false, retry
 		}
@@ -210,7 +208,7 @@ func (s *Scheduler) classOf(w *waiter) classID {
 	for _, c := range w.claims {
 		// No name contains a slash.
 		text.WriteString(c.name)
-		for _, differs := range []bool{c.follows, c.rolls, c.unavailable.has(w.key), c.probes.has(w.key), c.refused(w.key)} {
+		for _, differs := range []bool{c.follows, c.rolls, c.unavailable.has(w.key), c.probes.Has(w.key.Namespace, w.key), c.refused(w.key)} {
 			text.WriteByte(byte('/' + count(differs)))
 		}
 	}
@@ -311,18 +309,18 @@ func (s *Scheduler) pass(now time.Time) {
 
 // postpone marks the classes of objects that failed before, if an object that has not failed may be the probe instead: it may succeed.
 func (s *Scheduler) postpone(open []*class) {
-	visit := func(f func(c *class, in *streak, failed bool)) {
+	visit := func(f func(c *class, in *probing.Streak[Key], failed bool)) {
 		for _, c := range open {
 			for _, claim := range c.waiters[0].claims {
-				for in, member := range claim.probes.of(c.waiters[0].key) {
-					f(c, in, in.members.Has(member))
+				for in, failed := range claim.probes.Streaks(c.id.namespace, c.waiters[0].key) {
+					f(c, in, failed)
 				}
 			}
 		}
 	}
-	fresh := map[*streak]bool{}
-	visit(func(_ *class, in *streak, failed bool) { fresh[in] = fresh[in] || !failed })
-	visit(func(c *class, in *streak, failed bool) { c.postponed = c.postponed || failed && fresh[in] })
+	fresh := map[*probing.Streak[Key]]bool{}
+	visit(func(_ *class, in *probing.Streak[Key], failed bool) { fresh[in] = fresh[in] || !failed })
+	visit(func(c *class, in *probing.Streak[Key], failed bool) { c.postponed = c.postponed || failed && fresh[in] })
 }
 
 // mayGoOn reports whether nothing keeps back the first object of a class. If something does until a known time, it lowers wake to that.
@@ -340,9 +338,7 @@ func (s *Scheduler) reserve(now time.Time, key Key, claims []claim) *movement {
 	m := s.movementOf(key)
 	for _, c := range claims {
 		m.patching[c.bounds] = c
-		for in := range c.probes.of(key) {
-			in.probed, in.probe = now, key
-		}
+		c.probes.Begin(now, key.Namespace, key)
 	}
 	s.update(key)
 	return m
@@ -356,7 +352,7 @@ func (s *Scheduler) cancel(key Key) (place *waiter) {
 	}
 	place, m.granted = m.granted, nil
 	for b := range m.patching {
-		b.probes.end(key)
+		b.probes.End(key.Namespace, key)
 	}
 	clear(m.patching)
 	s.update(key)
@@ -427,7 +423,7 @@ func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, granted bool) blo
 		// The policy was deleted, so its verdict will not be due any more.
 		return block{}
 	}
-	probe, data := b.probes.until(now, key), b.data.until(now)
+	probe, data := b.probes.Until(now, key.Namespace, key), b.data.until(now)
 	open, opens := b.version.Windows.Open(now)
 	switch {
 	case b.pause != "" && b.paused.Includes(key.Namespace) && (b.paused.All() || !b.refused(key)):
@@ -470,7 +466,7 @@ const (
 type Patch struct {
 	Ending     Ending                     // How it ended.
 	Object     *unstructured.Unstructured // The object before the patch or the eviction.
-	Data       uint64                     // What DataOf returned for the decisions that required the patch.
+	Data       uint64                     // A hash of what the decisions that required the patch are based on; 0 if data was missing.
 	UID        types.UID                  // The UID of the object, if Ending is Made or Overtaken.
 	Generation int64                      // The generation of the object after the patch, if Ending is Made or Overtaken.
 	Version    string                     // The resource version of the object after the patch, if Ending is Made or Overtaken.
@@ -490,50 +486,40 @@ type Result struct {
 // Done records the end of a patch that Ask allowed.
 func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) (out Result) {
 	defer s.lock()()
-	w, began := &waiter{key: key, since: now}, time.Time{}
 	m, evicts := s.moving[key], due.Evicts(key.Resource.GroupResource())
 	changed := patch.Ending == Made || patch.Ending == Overtaken
-	if m != nil {
-		w.claims, began = m.claims(), m.began
-		s.end(now, key, m, due, patch, changed)
-	}
 	for _, v := range due {
 		if b := s.policies[v.Policy.Name]; b != nil {
-			out.Report = s.learn(now, key, b, patch.Ending) || out.Report
+			out.Report = s.learn(now, key, b, patch) || out.Report
 		}
+	}
+	w, began := &waiter{key: key, since: now}, time.Time{}
+	if m != nil {
+		w.claims, began = m.claims(), m.began
+		s.end(now, key, m, evicts, patch, changed)
 	}
 	switch {
 	case patch.Ending == Failed:
 		s.line.remove(key)
 		s.wait(w, s.blocked(now, w, false))
 	case patch.Ending == Refused:
-		out.Retry = backoff(s.refusals[key], refusedDelay, retryDelayMax)
-		s.refusals[key] = out.Retry
+		out.Retry = s.attempts.Refused(key.Compact())
 	case patch.Ending == Protected:
-		p := protectedPod{Names(due), now, backoff(s.protected[key].delay, protectedDelay, protectedDelayMax)}
-		out.Retry, s.protected[key] = p.delay, p
+		out.Retry = s.attempts.Protected(now, key.Compact(), Names(due))
 	case !changed || patch.Object == nil:
 	case !evicts:
-		out.Unsettled = s.patched(now, key, patch, due)
+		out.Unsettled = s.attempts.Patched(now, key.Compact(), patch.Object, patch.Version, due.changes(), patch.Data)
 	case patch.Ending == Made:
-		out.Age = s.evicted(began, key, patch.Object, due)
+		out.Age = s.attempts.Evicted(began, key.Compact(), patch.Object, due.changes())
 	}
 	if patch.Ending == Made {
-		delete(s.refusals, key)
+		s.attempts.Succeeded(key.Compact())
 	}
 	return out
 }
 
-// end ends the patch of a movement, whose move may go on. changed reports whether the patch changed the object.
-func (s *Scheduler) end(now time.Time, key Key, m *movement, due Due, patch Patch, changed bool) {
-	for _, v := range due {
-		// An object that is not observed may not exist any more.
-		if b := s.policies[v.Policy.Name]; b != nil && patch.Ending == Refused && !m.unobserved {
-			s.fail(now, b, Failure{key, patch.Reason, false})
-		} else if b != nil && changed {
-			s.clearFailures(key, b)
-		}
-	}
+// end ends the patch of a movement, whose move may go on. changed reports whether the patch changed the object, or evicted it.
+func (s *Scheduler) end(now time.Time, key Key, m *movement, evicts bool, patch Patch, changed bool) {
 	for u := range s.usesOf(m.claims()) {
 		// It does not count for the pace, unless another one began meanwhile.
 		if patch.Ending == Protected && u.last.Equal(m.began) {
@@ -547,7 +533,7 @@ func (s *Scheduler) end(now time.Time, key Key, m *movement, due Due, patch Patc
 			m.adopted, m.deadline = false, time.Time{}
 		}
 		m.patched = Rollout{UID: patch.UID, Generation: patch.Generation, Version: patch.Version}
-		m.evicted = due.Evicts(key.Resource.GroupResource())
+		m.evicted = evicts
 		s.follow(now, m)
 	}
 	clear(m.patching)
@@ -555,22 +541,30 @@ func (s *Scheduler) end(now time.Time, key Key, m *movement, due Due, patch Patc
 	s.update(key)
 }
 
-// learn updates the probes of a policy by the end of a patch of an object. It reports whether a failure should be logged.
-func (s *Scheduler) learn(now time.Time, key Key, b *bounds, ending Ending) (report bool) {
-	if len(b.probes.objects) > 0 {
+// learn updates the failures and the probes of a policy by the end of a patch of an object. It reports whether a failure should be logged.
+func (s *Scheduler) learn(now time.Time, key Key, b *bounds, patch Patch) (report bool) {
+	if b.probes.Any() {
 		s.freed()
 	}
-	b.probes.end(key)
-	switch ending {
+	b.probes.End(key.Namespace, key)
+	switch patch.Ending {
 	case Failed:
-		b.probes.fail(now, key)
+		b.probes.Fail(now, key.Namespace, key)
+	case Refused:
+		// An object that is not observed may not exist any more.
+		if m := s.moving[key]; m != nil && !m.unobserved {
+			s.fail(now, b, Failure{key, patch.Reason, false})
+		}
 	case Made:
-		for other := range b.probes.succeed(key) {
+		for other := range b.probes.Succeed(key.Namespace) {
 			s.classify(s.line.byKey[other])
 		}
+		s.clearFailures(key, b)
+	case Overtaken:
+		s.clearFailures(key, b)
 	}
-	if report = (ending == Failed || ending == Refused) && now.Sub(b.probes.reported) >= reportInterval; report {
-		b.probes.reported = now
+	if report = (patch.Ending == Failed || patch.Ending == Refused) && now.Sub(b.reported) >= reportInterval; report {
+		b.reported = now
 	}
 	return report
 }
@@ -585,11 +579,7 @@ func (s *Scheduler) Decided(key Key, due Due) {
 			s.clearFailures(key, b)
 		}
 	}
-	if p, protected := s.protected[key]; protected {
-		if p.policies, s.protected[key] = names, p; !due.Evicts(key.Resource.GroupResource()) {
-			delete(s.protected, key)
-		}
-	}
+	s.attempts.Decided(key.Compact(), names, due.Evicts(key.Resource.GroupResource()))
 	if _, unready := s.unready[key]; unready || s.moving[key] != nil {
 		s.update(key)
 	}
@@ -626,14 +616,12 @@ func (s *Scheduler) Yield(key Key) {
 func (s *Scheduler) Forget(now time.Time, key Key) {
 	defer s.lock()()
 	s.line.remove(key)
-	delete(s.protected, key)
-	delete(s.refusals, key)
-	delete(s.histories, key.compact())
+	s.attempts.Forget(key.Compact())
 	s.cancel(key)
 	s.unobserve(key)
 	for _, b := range s.policies {
-		if s.clearFailures(key, b); len(b.probes.objects) > 0 {
-			b.probes.forget(key)
+		if s.clearFailures(key, b); b.probes.Any() {
+			b.probes.Forget(key.Namespace, key)
 			s.freed()
 		}
 	}
@@ -657,7 +645,7 @@ func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement
 	}
 	b := s.policies[name]
 	if b != nil {
-		b.settled, b.probes, b.data = 0, failing{}, holding{}
+		b.settled, b.probes, b.reported, b.data = 0, probing.Failures[Key]{}, time.Time{}, holding{}
 	}
 	if version != nil {
 		s.apply(version)

@@ -29,7 +29,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/attempts"
+	"github.com/berth-dev/berth/internal/decisions"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/test/budget"
 )
@@ -38,7 +41,7 @@ import (
 type subject struct {
 	scheduler *remediation.Scheduler
 	now       time.Time
-	data      *reader
+	data      *source
 	value     string
 	version   int
 	patches   int
@@ -46,9 +49,18 @@ type subject struct {
 	policy    *placement.Policy
 }
 
+// source is the evaluator of a policy that is not called.
+type source struct {
+	placement.Evaluator
+	revision uint64
+}
+
+func (s *source) Revision() uint64            { return s.revision }
+func (s *source) Input() *projection.FieldSet { return nil }
+
 func newSubject() *subject {
 	never := func(string) bool { return false }
-	data := &reader{revision: 1}
+	data := &source{revision: 1}
 	policy := &placement.Policy{Name: "p", Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Evaluator: data}
 	return &subject{scheduler: remediation.NewScheduler(remediation.Limits{}, remediation.NewLedger(), never), now: time.Unix(0, 0), data: data, value: "old", uid: "1", policy: policy}
 }
@@ -85,14 +97,14 @@ func (s *subject) decide(want string) remediation.Judgment {
 
 func (s *subject) act(verdicts []*placement.Verdict) remediation.Judgment {
 	k, obj := key("configmaps", "shop", "web"), s.object()
-	decisions := make([]*remediation.PolicyDecision, len(verdicts))
+	decided := make([]*decisions.PolicyDecision, len(verdicts))
 	for i, v := range verdicts {
-		decisions[i] = remediation.NewPolicyDecision(v.Policy)
+		decided[i] = decisions.NewPolicyDecision(v.Policy)
 	}
-	data := remediation.DataOf(decisions)
-	judged := s.scheduler.Judge(s.now, k, remediation.Decided{Object: obj, Verdicts: verdicts, Decisions: decisions})
+	data := decisions.DataOf(decided)
+	judged := s.scheduler.Judge(s.now, k, obj, verdicts, data)
 	due := slices.DeleteFunc(remediation.DueOf(verdicts), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
-	if judged.Stability == remediation.Settling && len(due) > 0 {
+	if judged.Stability == attempts.Settling && len(due) > 0 {
 		s.write(*due[0].Changes[0].To)
 		s.patches++
 		s.scheduler.Done(s.now, k, due, remediation.Patch{Ending: remediation.Made, Object: obj, Data: data, Version: fmt.Sprint(s.version)})
@@ -105,19 +117,19 @@ func TestStability(t *testing.T) {
 	const rounds = 20
 	for name, tt := range map[string]struct {
 		do      func(*subject, int) remediation.Judgment
-		want    remediation.Stability
+		want    attempts.Stability
 		patches int
 	}{
 		"another client changes it back": {func(s *subject, _ int) remediation.Judgment {
 			out := s.decide("ours")
 			s.write("theirs")
 			return out
-		}, remediation.Contested, 3},
+		}, attempts.Contested, 3},
 		"an admission webhook changes what is patched": {func(s *subject, _ int) remediation.Judgment {
 			out := s.decide("ours")
 			s.value = "theirs"
 			return out
-		}, remediation.Contested, 3},
+		}, attempts.Contested, 3},
 		"another client changes it back, and others write, too": {func(s *subject, _ int) remediation.Judgment {
 			out := s.decide("ours")
 			s.write("ours")
@@ -125,22 +137,22 @@ func TestStability(t *testing.T) {
 			s.write("theirs")
 			s.write("theirs")
 			return out
-		}, remediation.Contested, 3},
+		}, attempts.Contested, 3},
 		"the decision depends on its result": {func(s *subject, _ int) remediation.Judgment {
 			if s.value == "a" {
 				return s.decide("b")
 			}
 			return s.decide("a")
-		}, remediation.NotSettling, 3},
+		}, attempts.NotSettling, 3},
 		"data change each time": {func(s *subject, i int) remediation.Judgment {
 			s.data.revision++
 			return s.decide(fmt.Sprint(i))
-		}, remediation.Settling, rounds},
+		}, attempts.Settling, rounds},
 		"data change to and fro": {func(s *subject, i int) remediation.Judgment {
 			s.data.revision++
 			s.write(s.value)
 			return s.decide(fmt.Sprint(i % 2))
-		}, remediation.Settling, rounds},
+		}, attempts.Settling, rounds},
 		"data change to and fro, and the webhook places it": {func(s *subject, i int) remediation.Judgment {
 			s.data.revision++
 			out := s.decide("a")
@@ -148,31 +160,31 @@ func TestStability(t *testing.T) {
 			s.write("b")
 			s.decide("b")
 			return out
-		}, remediation.Settling, rounds},
+		}, attempts.Settling, rounds},
 		"another policy decides it each time": {func(s *subject, i int) remediation.Judgment {
 			s.policy = &placement.Policy{Name: fmt.Sprint(i % 2), Mode: s.policy.Mode, Remediation: s.policy.Remediation, Evaluator: s.data}
 			return s.decide(fmt.Sprint(i % 2))
-		}, remediation.Settling, rounds},
+		}, attempts.Settling, rounds},
 		"it is created again under its name": {func(s *subject, i int) remediation.Judgment {
 			out := s.decide("ours")
 			s.uid = types.UID(fmt.Sprint(i))
 			s.write("theirs")
 			return out
-		}, remediation.Settling, rounds},
+		}, attempts.Settling, rounds},
 		"data are missing": {func(s *subject, i int) remediation.Judgment {
 			s.data.revision = 0
 			return s.decide(fmt.Sprint(i % 2))
-		}, remediation.Settling, rounds},
+		}, attempts.Settling, rounds},
 		"its owner asks for something else each time": {func(s *subject, i int) remediation.Judgment {
 			s.write("asked")
 			return s.decide(fmt.Sprint(i))
-		}, remediation.Settling, rounds},
+		}, attempts.Settling, rounds},
 		"it is changed back each hour": {func(s *subject, _ int) remediation.Judgment {
 			out := s.decide("ours")
 			s.now = s.now.Add(time.Hour)
 			s.write("theirs")
 			return out
-		}, remediation.Settling, rounds},
+		}, attempts.Settling, rounds},
 		"the policy changes in between": {func(s *subject, i int) remediation.Judgment {
 			if i%3 == 0 {
 				s.scheduler.ForgetPatches(func(remediation.Key) bool { return true })
@@ -180,13 +192,13 @@ func TestStability(t *testing.T) {
 			out := s.decide("ours")
 			s.write("theirs")
 			return out
-		}, remediation.Settling, rounds},
+		}, attempts.Settling, rounds},
 		"it is deleted and created again": {func(s *subject, _ int) remediation.Judgment {
 			out := s.decide("ours")
 			s.scheduler.Forget(s.now, key("configmaps", "shop", "web"))
 			s.write("theirs")
 			return out
-		}, remediation.Settling, rounds},
+		}, attempts.Settling, rounds},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, began := newSubject(), 0
@@ -199,7 +211,7 @@ func TestStability(t *testing.T) {
 			if last.Stability != tt.want || s.patches != tt.patches || began != min(int(tt.want), 1) {
 				t.Errorf("stability %d after %d patches, began %d times; want %d after %d", last.Stability, s.patches, began, tt.want, tt.patches)
 			}
-			if again := last.Again; (again > 0 && again <= time.Hour) != (tt.want != remediation.Settling) {
+			if again := last.Again; (again > 0 && again <= time.Hour) != (tt.want != attempts.Settling) {
 				t.Errorf("judged again after %s", again)
 			}
 		})
@@ -229,7 +241,7 @@ func TestStabilityEnds(t *testing.T) {
 	stale, verdicts := s.object(), s.due("ours")
 	s.decide("ours")
 	for range 10 {
-		got := s.scheduler.Judge(s.now, key("configmaps", "shop", "web"), remediation.Decided{Object: stale, Verdicts: verdicts})
+		got := s.scheduler.Judge(s.now, key("configmaps", "shop", "web"), stale, verdicts, decisions.DataOf(nil))
 		if diff := cmp.Diff(remediation.Judgment{}, got); diff != "" {
 			t.Fatalf("an old version: %s", diff)
 		}
@@ -267,13 +279,13 @@ func TestStabilityOfFields(t *testing.T) {
 	for range 20 {
 		round(contested)
 	}
-	if got := round(contested); got.Stability != remediation.Contested || len(got.Due) != 1 || s.patches != 3 {
+	if got := round(contested); got.Stability != attempts.Contested || len(got.Due) != 1 || s.patches != 3 {
 		t.Errorf("contested: %+v after %d patches", got, s.patches)
 	}
-	if got := round(both); got.Stability != remediation.Settling {
+	if got := round(both); got.Stability != attempts.Settling {
 		t.Errorf("another field of the policy is held, too: %+v", got)
 	}
-	if got := round(contested, approved); got.Stability != remediation.Settling {
+	if got := round(contested, approved); got.Stability != attempts.Settling {
 		t.Errorf("another policy is held, too: %+v", got)
 	}
 	// What a plan requires that is not approved yet is no result of a patch.
@@ -281,12 +293,12 @@ func TestStabilityOfFields(t *testing.T) {
 	s.act([]*placement.Verdict{contested, approved})
 	satisfied := &placement.Verdict{Policy: contested.Policy}
 	for range 10 {
-		if got := s.act([]*placement.Verdict{satisfied, approved}); got.Stability != remediation.Settling || s.patches != 1 {
+		if got := s.act([]*placement.Verdict{satisfied, approved}); got.Stability != attempts.Settling || s.patches != 1 {
 			t.Errorf("a plan that waits: %+v after %d patches", got, s.patches)
 		}
 		s.scheduler.Done(s.now, key("configmaps", "shop", "web"), remediation.Due{contested}, remediation.Patch{
 			Ending: remediation.Made, Object: s.object(), Version: fmt.Sprint(s.version + 1),
-			Data: remediation.DataOf([]*remediation.PolicyDecision{remediation.NewPolicyDecision(contested.Policy), remediation.NewPolicyDecision(approved.Policy)}),
+			Data: decisions.DataOf([]*decisions.PolicyDecision{decisions.NewPolicyDecision(contested.Policy), decisions.NewPolicyDecision(approved.Policy)}),
 		})
 		s.version++
 	}

@@ -25,7 +25,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/berth-dev/berth/internal/attempts"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/probing"
 )
 
 var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
@@ -197,7 +199,7 @@ func TestFailuresAreTriedByOne(t *testing.T) {
 	c := newCrowd(t, 300)
 	c.fails = everyPatch
 	c.flap(1)
-	if c.attempts != toleratedObjects {
+	if c.attempts != probing.ToleratedObjects {
 		t.Errorf("%d patches at first", c.attempts)
 	}
 	c.pass(10 * time.Minute)
@@ -206,7 +208,7 @@ func TestFailuresAreTriedByOne(t *testing.T) {
 		t.Errorf("%d patches in ten minutes", c.attempts)
 	}
 	c.fails = noPatch
-	c.pass(retryDelayMax + time.Second)
+	c.pass(probing.RetryDelayMax + time.Second)
 	if n := c.differing(); n > 0 {
 		t.Errorf("%d objects differ after patches succeed again", n)
 	}
@@ -230,8 +232,8 @@ func TestProbesGoAlone(t *testing.T) {
 			t.Fatal("the probe waits")
 		}
 	}
-	begin(next(retryDelayMax))
-	if keys := next(probeLimit - time.Second); len(keys) > 0 {
+	begin(next(probing.RetryDelayMax))
+	if keys := next(probing.ProbeLimit - time.Second); len(keys) > 0 {
 		t.Errorf("%v may go on while a probe is under way", keys)
 	}
 	second := next(2 * time.Second)
@@ -291,7 +293,7 @@ func TestFailuresOfOneNamespaceHoldUpNoOther(t *testing.T) {
 // TestObjectsThatHaveNotFailedAreTriedFirst checks that among failing objects, one whose patch succeeds is patched
 // soon: immediately while few have failed, and otherwise with the next probe.
 func TestObjectsThatHaveNotFailedAreTriedFirst(t *testing.T) {
-	for failing, limit := range map[int]time.Duration{2: 0, 20: retryDelayMax} {
+	for failing, limit := range map[int]time.Duration{2: 0, 20: probing.RetryDelayMax} {
 		t.Run(fmt.Sprint(failing), func(t *testing.T) {
 			c := newCrowd(t, failing)
 			c.fails = func(key Key) bool { return key.Name != "healthy" }
@@ -328,7 +330,7 @@ func TestFailuresOfManyNamespaces(t *testing.T) {
 		t.Errorf("%d patches in ten minutes", n)
 	}
 	c.fails = noPatch
-	c.pass(retryDelayMax + 2*probeLimit)
+	c.pass(probing.RetryDelayMax + 2*probing.ProbeLimit)
 	if n := c.differing(); n > 0 {
 		t.Errorf("%d objects differ after patches succeed again", n)
 	}
@@ -346,7 +348,7 @@ func TestFailuresOfManyNamespacesHoldUpOthersShortly(t *testing.T) {
 	c.pass(6 * time.Hour)
 	c.has[of("shop", 1)] = 0
 	c.all()
-	c.pass(probeLimit)
+	c.pass(probing.ProbeLimit)
 	if c.has[of("shop", 1)] != c.wanted {
 		t.Error("an object of another namespace still waits")
 	}
@@ -376,7 +378,7 @@ func TestSchedulerForgets(t *testing.T) {
 	}
 	c.pass(time.Hour)
 	s := c.scheduler
-	if b := s.policies["p"]; len(b.probes.namespaces.members) > 0 || len(b.probes.objects) > 0 || len(s.line.byKey)+len(s.line.classes)+len(s.moving) > 0 {
+	if b := s.policies["p"]; b.probes.Any() || len(s.line.byKey)+len(s.line.classes)+len(s.moving) > 0 {
 		t.Errorf("remembers %+v and %+v", b.probes, s.line)
 	}
 }
@@ -406,7 +408,7 @@ func TestRefusedPatches(t *testing.T) {
 	for range 8 {
 		delays = append(delays, refuse())
 	}
-	want := []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, retryDelayMax, retryDelayMax, retryDelayMax}
+	want := []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, probing.RetryDelayMax, probing.RetryDelayMax, probing.RetryDelayMax}
 	if diff := cmp.Diff(want, delays); diff != "" {
 		t.Errorf("delays (-want +got):\n%s", diff)
 	}
@@ -414,11 +416,11 @@ func TestRefusedPatches(t *testing.T) {
 		t.Error("another object waits")
 	}
 	c.scheduler.Done(c.clock.Now(), web, c.due(), Patch{Ending: Made})
-	if got := refuse(); got != refusedDelay {
+	if got := refuse(); got != attempts.RefusedDelay {
 		t.Errorf("delay %s after a success", got)
 	}
 	c.scheduler.Forget(c.clock.Now(), web)
-	if got := refuse(); got != refusedDelay {
+	if got := refuse(); got != attempts.RefusedDelay {
 		t.Errorf("delay %s of a new object", got)
 	}
 }

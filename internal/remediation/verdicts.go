@@ -24,7 +24,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,14 +32,12 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/moveset"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-var (
-	podResource = schema.GroupResource{Resource: "pods"}
-	podKind     = schema.GroupKind{Kind: "Pod"}
-)
+var podResource = schema.GroupResource{Resource: "pods"}
 
 // Due are the verdicts on an object that require a patch or an eviction.
 type Due []*placement.Verdict
@@ -52,7 +49,7 @@ func DueOf(verdicts []*placement.Verdict) Due {
 	}
 	var out Due
 	for _, v := range verdicts {
-		if v.Policy.PatchesExisting() && v.Err == nil && len(v.Decision.Errors) == 0 && slices.ContainsFunc(v.Changes, possible) {
+		if v.Policy.PatchesExisting() && v.Err == nil && len(v.Decision.Errors) == 0 && slices.ContainsFunc(v.Changes, moveset.Possible) {
 			out = append(out, v)
 		}
 	}
@@ -67,9 +64,6 @@ func released(verdicts []*placement.Verdict) []*placement.Verdict {
 	}
 	return out
 }
-
-// possible reports whether remediation can make a change. A change that it can't make is only reported.
-func possible(c placement.Change) bool { return c.Immutable == "" }
 
 // ruling reports whether policies would deny a patch of an object (blocked), and would only because they can't decide it (failing).
 type ruling struct{ blocked, failing bool }
@@ -125,7 +119,7 @@ func actions(changes []placement.Change) string {
 func (d Due) changes() (out []placement.Change) {
 	for _, v := range d {
 		for _, change := range v.Changes {
-			if possible(change) {
+			if moveset.Possible(change) {
 				out = append(out, change)
 			}
 		}
@@ -161,106 +155,9 @@ func EvictsFrom(p *placement.Policy, resource schema.GroupResource) bool {
 	return p.Evict && resource == podResource
 }
 
-// EvictionFields returns the fields of Pods that Qualify and Scheduler.Ask read. The field set is sealed.
+// EvictionFields returns the fields of Pods that feasibility.Qualify and Scheduler.Ask read. The field set is sealed.
 func EvictionFields() *projection.FieldSet {
 	return projection.Fields("metadata.creationTimestamp", "metadata.ownerReferences.**", "spec.nodeName", "spec.schedulingGates.**", "status.phase")
-}
-
-// terminating is the reason why a terminating object is reported and not patched.
-const terminating = "the object is being deleted, so Berth does not patch it; if the object stays, see which finalizers hold it"
-
-// Qualify sets Immutable of each change in the verdicts on an existing object to why remediation can't make the change, and to "" if an
-// eviction can: remediation can change the scheduling of a Pod by an eviction, if the policy allows evictions and another Pod takes the
-// place of the evicted one.
-//
-// It can't change a terminating object. The owner of a finalizer may depend on the object's content. Besides, a patch would have no effect:
-// Berth sends a patch that changes nothing, so that the webhook decides the object, and the webhook does not decide such patches of
-// terminating objects.
-func Qualify(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
-	verdicts = slices.Clone(verdicts)
-	for _, v := range verdicts {
-		if v.Released != nil {
-			// It is what the policy requires with an approval.
-			verdicts = append(verdicts, v.Released)
-		}
-	}
-	if obj.GetDeletionTimestamp() == nil {
-		qualifyEvictions(obj, verdicts)
-		return
-	}
-	for _, v := range verdicts {
-		for i := range v.Changes {
-			v.Changes[i].Immutable = cmp.Or(v.Changes[i].Immutable, terminating)
-		}
-	}
-}
-
-// qualifyEvictions sets Immutable of the changes that an eviction makes, for policies that allow one: to "", or to why it is impossible.
-func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
-	// Without the rule scheduling, a policy only takes back what it set before. That is no reason to evict Pods.
-	evicting := slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.Evict || !v.Policy.Schedules })
-	if obj.GroupVersionKind().GroupKind() != podKind || len(evicting) == 0 {
-		return
-	}
-	reason := notEvicted(obj)
-	if reason == "" && slices.ContainsFunc(verdicts, deniesNew) {
-		reason = "a policy would deny the Pod that takes the place of this one"
-	}
-	if reason != "" {
-		reason = "not evicted: " + reason
-	}
-	for _, v := range evicting {
-		for i := range v.Changes {
-			if v.Changes[i].ChangesPods() {
-				v.Changes[i].Immutable = reason
-			}
-		}
-	}
-}
-
-// deniesNew reports whether a policy that leaves a Pod as it is would deny a new one: by its mode for new objects, or for lack of clusters.
-func deniesNew(v *placement.Verdict) bool {
-	denied := func(c placement.Change) bool { return !possible(c) && !c.ChangesPods() }
-	return v.Policy.Mode == placementv1.ModeEnforce && (v.DeniesNew || slices.ContainsFunc(v.Changes, denied))
-}
-
-// recreating are the kinds of controllers that replace an evicted Pod by one that may run on another node. The new Pod of a DaemonSet is
-// bound to the same node, and a Job counts an eviction as a failure, after which it may fail.
-var recreating = []schema.GroupKind{{Group: "apps", Kind: "ReplicaSet"}, {Group: "apps", Kind: "StatefulSet"}, {Kind: "ReplicationController"}}
-
-// notEvicted returns why a Pod must not be evicted; "" if it may be.
-func notEvicted(pod *unstructured.Unstructured) string {
-	node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
-	owner := metav1.GetControllerOfNoCopy(pod)
-	_, static := pod.GetAnnotations()[corev1.MirrorPodAnnotationKey]
-	switch {
-	case finished(pod):
-		return "the Pod has finished"
-	case gated(pod):
-		return "the Pod has scheduling gates"
-	case node == "":
-		return "the Pod is not bound to a node yet"
-	case static || owner != nil && owner.Kind == "Node":
-		return "the Pod is a static Pod"
-	case owner == nil:
-		return "no controller will create another Pod"
-	case !slices.Contains(recreating, schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()):
-		return fmt.Sprintf("the Pod's %s might create no other Pod, or only one on the same node", owner.Kind)
-	}
-	return ""
-}
-
-// finished reports whether no container of a Pod runs or will run again.
-func finished(pod *unstructured.Unstructured) bool {
-	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
-	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
-}
-
-// gated reports whether a Pod has scheduling gates.
-func gated(pod *unstructured.Unstructured) bool {
-	gates, _, _ := unstructured.NestedFieldNoCopy(pod.Object, "spec", "schedulingGates")
-	list, _ := gates.([]any)
-	return len(list) > 0
 }
 
 const (
@@ -272,14 +169,14 @@ const (
 
 // FieldManagerFor returns the field manager for the patch of an object, with a digest of the moves that need an approval, if any.
 func FieldManagerFor(key Key, uid types.UID, due Due) string {
-	var ids []moveID
+	var ids []moveset.ID
 	for _, v := range due.needing(true) {
-		ids = append(ids, identify(key, uid, encodeChanges(v.Changes)))
+		ids = append(ids, identify(key, uid, moveset.Encode(v.Changes)))
 	}
 	if ids == nil {
 		return FieldManager
 	}
-	return FieldManager + permitSeparator + digestOf(ids)
+	return FieldManager + permitSeparator + moveset.New(ids).Digest
 }
 
 // PermitsOf returns a function that reports whether the moves that verdicts on an object require and that need an approval are those that

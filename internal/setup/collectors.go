@@ -23,11 +23,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/census"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/quota"
-	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // openCircuits returns, by the endpoint of each remote engine that one of the policies uses, whether a circuit breaker for it is open.
@@ -78,11 +78,11 @@ func quotaUsage(quotas []placementv1.Quota) []metrics.QuotaUsage {
 }
 
 // clusterCounts converts the numbers of objects in clusters for metrics.
-func clusterCounts(counts []remediation.ClusterCount) []metrics.ClusterCount {
+func clusterCounts(counts []census.ClusterCount) []metrics.ClusterCount {
 	var out []metrics.ClusterCount
 	for _, c := range counts {
 		objects := map[string]int{}
-		for _, compliance := range remediation.Compliances() {
+		for _, compliance := range census.Compliances() {
 			objects[compliance.String()] = int(c.Objects[compliance])
 		}
 		out = append(out, metrics.ClusterCount{Cluster: c.Cluster, Objects: objects})

@@ -29,10 +29,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/census"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
-	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // healthy is the evaluator of a policy with a remote engine of a health.
@@ -76,7 +76,7 @@ func TestQuotaUsage(t *testing.T) {
 }
 
 func TestClusterCounts(t *testing.T) {
-	counts := []remediation.ClusterCount{{Cluster: "eu-1", Objects: remediation.ComplianceCounts{remediation.Placed: 2, remediation.AwaitsPatch: 1, remediation.Violates: 3}}}
+	counts := []census.ClusterCount{{Cluster: "eu-1", Objects: census.Counts{census.Placed: 2, census.AwaitsPatch: 1, census.Violates: 3}}}
 	want := []metrics.ClusterCount{{Cluster: "eu-1", Objects: map[string]int{metrics.ClusterPlaced: 2, metrics.ClusterWaiting: 1, metrics.ClusterViolating: 3}}}
 	if diff := cmp.Diff(want, clusterCounts(counts)); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)

@@ -283,7 +283,9 @@ func registerCollectors(base *base, serving *serving, evaluation *evaluation, lo
 		metrics.NewPolicies(func() iter.Seq[string] { return policyStates(evaluation.registry.All()) }),
 		metrics.NewReplication(loading.replication.Replicas),
 		metrics.NewQuotaUsage(func() []metrics.QuotaUsage { return quotaUsage(quotas.usage.Usage()) }),
-		metrics.NewClusters(func(limit int) []metrics.ClusterCount { return clusterCounts(remediation.Ledger.ClusterCounts(limit)) }),
+		metrics.NewClusters(func(limit int) []metrics.ClusterCount {
+			return clusterCounts(remediation.Ledger.Census.Clusters(limit))
+		}),
 		metrics.NewCertificateExpiry(serving.certificate.Expiry, cmp.Or(base.options.WebhookCertManagement, CertManagementSelf)),
 	} {
 		if err := base.options.registerer().Register(c); err != nil {

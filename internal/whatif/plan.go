@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/feasibility"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/simulation"
 )
@@ -73,7 +74,7 @@ func PlanOf(ctx context.Context, s *simulation.Simulation, policy string) (*Plan
 		if err != nil {
 			return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
 		}
-		remediation.Qualify(o.Content, verdicts)
+		feasibility.Qualify(o.Content, verdicts)
 		key := remediation.Key{Resource: o.Resource, Namespace: o.Namespace, Name: o.Content.GetName()}
 		ledger.Record(key, o.Content.GetUID(), o.Content.GetResourceVersion(), verdicts, false)
 		uids[key] = o.Content.GetUID()

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/feasibility"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/simulation"
@@ -272,7 +273,7 @@ func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, 
 	if !o.Exists || !slices.ContainsFunc(s.Policies(), leavesExisting) {
 		verdicts, err := s.VerdictsBy(ctx, o, evaluate)
 		if o.Exists {
-			remediation.Qualify(o.Content, verdicts)
+			feasibility.Qualify(o.Content, verdicts)
 		}
 		return decisions{verdicts: verdicts, answers: verdicts}, err
 	}
@@ -290,7 +291,7 @@ func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, 
 	if err != nil {
 		return decisions{}, err
 	}
-	remediation.Qualify(o.Content, verdicts)
+	feasibility.Qualify(o.Content, verdicts)
 	// Remediation leaves the keys of other policies as they are, and an update does not.
 	update := simulation.Object{Resource: o.Resource, Namespace: o.Namespace, Content: o.Content, Old: &unstructured.Unstructured{Object: o.Content.Object}}
 	answers, err := s.VerdictsBy(ctx, update, func(_ context.Context, p *placement.Policy, _ map[string]any) (placement.Decision, error) {

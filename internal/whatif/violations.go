@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/feasibility"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/simulation"
@@ -58,7 +59,7 @@ func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([
 		if err != nil {
 			return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
 		}
-		remediation.Qualify(o.Content, verdicts)
+		feasibility.Qualify(o.Content, verdicts)
 		for _, v := range verdicts {
 			if policy != "" && v.Policy.Name != policy || v.Policy.Remediation == placementv1.RemediationNewOnly {
 				continue

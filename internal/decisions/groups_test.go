@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remediation_test
+package decisions_test
 
 import (
 	"context"
@@ -26,7 +26,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/berth-dev/berth/internal/decisions"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/ranking"
@@ -152,20 +154,20 @@ func policyOf(name string, r *reader) *placement.Policy {
 func read(value string) map[string]any { return map[string]any{"read": value, "other": "x"} }
 
 // decide does what the controller does with an object that the policies match.
-func decide(t *testing.T, g *remediation.Groups, k remediation.Key, input map[string]any, policies ...*placement.Policy) []remediation.Key {
+func decide(t *testing.T, g *decisions.Groups, k remediation.Key, input map[string]any, policies ...*placement.Policy) []remediation.Key {
 	t.Helper()
-	var decisions []*remediation.PolicyDecision
+	var decided []*decisions.PolicyDecision
 	for _, p := range policies {
 		decision := g.Lookup(p, input)
 		if !decision.Known {
 			decision.Evaluated(p.Evaluator.Evaluate(t.Context(), input))
 		}
-		decisions = append(decisions, decision)
+		decided = append(decided, decision)
 	}
-	return g.Record(k, decisions)
+	return g.Record(k, decided)
 }
 
-func sweep(t *testing.T, g *remediation.Groups, p *placement.Policy) (again []remediation.Key) {
+func sweep(t *testing.T, g *decisions.Groups, p *placement.Policy) (again []remediation.Key) {
 	t.Helper()
 	g.Sweep(p, func(_ string, input map[string]any) (placement.Decision, error) {
 		return p.Evaluator.Evaluate(t.Context(), input)
@@ -174,10 +176,12 @@ func sweep(t *testing.T, g *remediation.Groups, p *placement.Policy) (again []re
 	return again
 }
 
-func numbered(i int) remediation.Key { return key("deployments", "shop", fmt.Sprintf("web-%03d", i)) }
+func numbered(i int) remediation.Key {
+	return remediation.Key{Resource: appsv1.SchemeGroupVersion.WithResource("deployments"), Namespace: "shop", Name: fmt.Sprintf("web-%03d", i)}
+}
 
 // settle decides objects until none has to be decided again.
-func settle(t *testing.T, g *remediation.Groups, p *placement.Policy, inputs map[remediation.Key]map[string]any) {
+func settle(t *testing.T, g *decisions.Groups, p *placement.Policy, inputs map[remediation.Key]map[string]any) {
 	t.Helper()
 	queue := []remediation.Key{}
 	for k := range inputs {
@@ -195,7 +199,7 @@ func settle(t *testing.T, g *remediation.Groups, p *placement.Policy, inputs map
 // TestSweepDecidesEachProjectionOnce checks that a change of data causes one evaluation for each distinct projection,
 // and that exactly the members of groups with a new decision are decided again.
 func TestSweepDecidesEachProjectionOnce(t *testing.T) {
-	g, r := remediation.NewGroups(), newReader()
+	g, r := decisions.NewGroups(), newReader()
 	p := policyOf("p", r)
 	inputs := map[remediation.Key]map[string]any{}
 	for i := range 1000 {
@@ -238,7 +242,7 @@ func TestSweepCallsForTheRest(t *testing.T) {
 	failing.data["a"] = "error"
 	for name, r := range map[string]*reader{"Alone": newReader(), "Whole": all, "Missing": missing, "Failing": failing} {
 		t.Run(name, func(t *testing.T) {
-			g, p := remediation.NewGroups(), policyOf("p", r)
+			g, p := decisions.NewGroups(), policyOf("p", r)
 			want := []remediation.Key{numbered(1)}
 			decide(t, g, numbered(1), read("a"), p)
 			if name != "Alone" {
@@ -262,7 +266,7 @@ func TestSweepCallsForTheRest(t *testing.T) {
 // TestSweepWhenDataIsMissingAgain checks that objects that were decided on data are decided again when the data
 // disappears, even if no sweep happened between two absences.
 func TestSweepWhenDataIsMissingAgain(t *testing.T) {
-	g, r := remediation.NewGroups(), newReader()
+	g, r := decisions.NewGroups(), newReader()
 	p := policyOf("p", r)
 	r.revision = 0
 	decide(t, g, numbered(1), read("a"), p)
@@ -282,7 +286,7 @@ func TestSweepWhenDataIsMissingAgain(t *testing.T) {
 
 // TestLookup checks that a decision is reused for equal objects as long as the data and the policy do not change.
 func TestLookup(t *testing.T) {
-	g, r := remediation.NewGroups(), newReader()
+	g, r := decisions.NewGroups(), newReader()
 	p := policyOf("p", r)
 	r.data["a"] = "1"
 	settle(t, g, p, map[remediation.Key]map[string]any{numbered(1): read("a"), numbered(2): read("a")})
@@ -307,14 +311,14 @@ func TestPolicyReadsMore(t *testing.T) {
 	inputs := map[remediation.Key]map[string]any{numbered(1): read("a"), numbered(2): read("a"), numbered(3): read("b")}
 	want := []remediation.Key{numbered(1), numbered(2), numbered(3)}
 	byName := func(a, b remediation.Key) int { return strings.Compare(a.Name, b.Name) }
-	for name, notice := range map[string]func(*remediation.Groups, *placement.Policy) []remediation.Key{
-		"Sweep": func(g *remediation.Groups, p *placement.Policy) []remediation.Key { return sweep(t, g, p) },
-		"Record": func(g *remediation.Groups, p *placement.Policy) []remediation.Key {
+	for name, notice := range map[string]func(*decisions.Groups, *placement.Policy) []remediation.Key{
+		"Sweep": func(g *decisions.Groups, p *placement.Policy) []remediation.Key { return sweep(t, g, p) },
+		"Record": func(g *decisions.Groups, p *placement.Policy) []remediation.Key {
 			return decide(t, g, numbered(1), read("a"), p)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, r := remediation.NewGroups(), newReader()
+			g, r := decisions.NewGroups(), newReader()
 			p := policyOf("p", r)
 			settle(t, g, p, inputs)
 			r.fields = projection.AllFields()
@@ -338,7 +342,7 @@ func TestPolicyReadsMore(t *testing.T) {
 type world struct {
 	t        *testing.T
 	r        *rand.Rand
-	groups   *remediation.Groups
+	groups   *decisions.Groups
 	policies []*placement.Policy
 	revision uint64
 	inputs   map[remediation.Key]map[string]any
@@ -357,7 +361,7 @@ type worker struct {
 	key       remediation.Key
 	policies  []*placement.Policy
 	input     map[string]any
-	decisions []*remediation.PolicyDecision
+	decisions []*decisions.PolicyDecision
 }
 
 func (w *world) enqueue(keys ...remediation.Key) {
@@ -504,7 +508,7 @@ func (w *world) step() {
 func TestNoDecisionIsLost(t *testing.T) {
 	for seed := range uint64(budget.Rounds(500)) {
 		w := &world{
-			t: t, r: rand.New(rand.NewPCG(seed, 1)), groups: remediation.NewGroups(), revision: 1,
+			t: t, r: rand.New(rand.NewPCG(seed, 1)), groups: decisions.NewGroups(), revision: 1,
 			inputs: map[remediation.Key]map[string]any{}, queued: map[remediation.Key]bool{}, working: map[remediation.Key]bool{},
 			dirty: map[remediation.Key]bool{}, applied: map[remediation.Key][]string{},
 		}
@@ -548,7 +552,7 @@ func TestNoDecisionIsLost(t *testing.T) {
 // TestSweepOfChoices checks that a change of what clusters are chosen from causes one evaluation, and that exactly the objects are decided
 // again that get other clusters.
 func TestSweepOfChoices(t *testing.T) {
-	g, r := remediation.NewGroups(), newReader()
+	g, r := decisions.NewGroups(), newReader()
 	r.chooses, r.fields = true, projection.Fields("read", "name")
 	r.set(1, "a", "1")
 	p := policyOf("p", r)

@@ -14,15 +14,16 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remediation
+// Package decisions stores what policies decide on existing objects, once for all objects that are equal in what a policy reads.
+package decisions
 
 import (
 	"hash/maphash"
-	"iter"
 	"sync"
 
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // Groups stores, for each policy, groups of objects that are equal in all fields that the policy reads. Each group is decided once. Groups
@@ -43,18 +44,17 @@ import (
 type Groups struct {
 	mu       sync.Mutex
 	policies map[*placement.Policy]*policyGroups // By version of a policy.
-	objects  map[compactKey]*object              // The objects that are in a group of some policy.
+	objects  map[remediation.CompactKey]*object  // The objects that are in a group of some policy.
 	seed     maphash.Seed                        // The seed of the hashes in policyGroups.single.
 }
 
 // policyGroups holds the groups of one version of a policy.
 type policyGroups struct {
-	policy *placement.Policy
-	fields *projection.FieldSet // The fields that the policy reads.
-	// groups are the groups of equal objects, by the content of the fields that the policy reads. choosing are the groups with an open
-	// decision, by the content of the fields that the open decision depends on.
-	groups, choosing map[string]*group
-	rest             *group // The members that are in no other group.
+	policy   *placement.Policy
+	fields   *projection.FieldSet // The fields that the policy reads.
+	groups   map[string]*group    // By PolicyDecision.key.
+	rest     *group               // The members that are in no other group.
+	choosing int                  // The number of groups with an open decision.
 	// single finds the first object of each kind in rest, by a hash of the fields that the policy reads. To save memory, a group is created
 	// only for the second equal object.
 	single map[uint64]*membership
@@ -67,11 +67,10 @@ type policyGroups struct {
 // group is a set of objects that are equal in all fields that the policy reads, or in all fields that its open decision depends on.
 type group struct {
 	in       *policyGroups          // All groups of the policy's version, with this one.
-	key      string                 // The key in policyGroups.groups or policyGroups.choosing.
+	key      string                 // The key in policyGroups.groups.
 	input    map[string]any         // The fields of one member that the policy reads.
-	decision placement.Decision     // The decision on all members, unless chooses is set.
-	chooses  bool                   // Whether the group has an open decision. decision is then not used.
-	open     placement.OpenDecision // The open decision; nil unless chooses is set.
+	decision placement.Decision     // The decision on all members, unless there is an open one.
+	open     placement.OpenDecision // The open decision; nil if there is none.
 	// revision is that of the data when the evaluation of the decision began. If the data changed meanwhile, it never occurs again.
 	revision uint64
 	members  []*membership // The memberships of the objects in the group.
@@ -79,7 +78,7 @@ type group struct {
 
 // object is one object with its memberships, one for each policy that matches it.
 type object struct {
-	key         compactKey
+	key         remediation.CompactKey
 	memberships []*membership // One for each policy that matches the object.
 }
 
@@ -100,11 +99,17 @@ type chosen struct {
 
 // NewGroups returns empty groups.
 func NewGroups() *Groups {
-	return &Groups{policies: map[*placement.Policy]*policyGroups{}, objects: map[compactKey]*object{}, seed: maphash.MakeSeed()}
+	return &Groups{policies: map[*placement.Policy]*policyGroups{}, objects: map[remediation.CompactKey]*object{}, seed: maphash.MakeSeed()}
 }
 
-// keyBytes is a capacity that is sufficient for most keys.
-const keyBytes = 256
+// The first bytes of the keys of groups.
+const (
+	keyOfEqual = iota // A group of objects that are equal in all fields that the policy reads.
+	keyOfOpen         // A group with an open decision.
+)
+
+// newKey returns a key that has only its first byte, with a capacity that is sufficient for most keys.
+func newKey(kind byte) []byte { return append(make([]byte, 0, 256), kind) }
 
 // PolicyDecision is the decision of one policy on one object, with what it is based on. Lookup and NewPolicyDecision create it.
 type PolicyDecision struct {
@@ -119,8 +124,8 @@ type PolicyDecision struct {
 	fields   *projection.FieldSet // The fields that the policy reads.
 	revision uint64               // The revision of the data before the evaluation; 0 if data was missing.
 	input    map[string]any       // The object as the policy gets it; nil if Lookup did not create the PolicyDecision.
-	// key encodes the fields of input on which the decision depends: those that the policy reads or, if open is not nil, those that open
-	// depends on. It is nil if other objects must not share the decision.
+	// key is the key of the group. It encodes the fields of input on which the decision depends: those that the policy reads or, if open is
+	// not nil, those that open depends on. It is nil if other objects must not share the decision.
 	key  []byte
 	open placement.OpenDecision // The open decision that was completed to Decision for path; nil if there is none.
 	path string                 // The path of the object, if open is not nil.
@@ -137,10 +142,10 @@ func NewPolicyDecision(p *placement.Policy) *PolicyDecision {
 func (g *Groups) Lookup(p *placement.Policy, input map[string]any) *PolicyDecision {
 	out := NewPolicyDecision(p)
 	out.input = input
-	if out.fields.IsAll() || out.revision == 0 || out.choose() {
+	if !out.shareable() || out.choose() {
 		return out
 	}
-	key, ok := out.fields.AppendKey(make([]byte, 0, keyBytes), input)
+	key, ok := out.fields.AppendKey(newKey(keyOfEqual), input)
 	if !ok {
 		return out
 	}
@@ -155,37 +160,67 @@ func (g *Groups) Lookup(p *placement.Policy, input map[string]any) *PolicyDecisi
 	return out
 }
 
+// shareable reports whether other objects may share the decision.
+func (d *PolicyDecision) shareable() bool {
+	return d.input != nil && !d.fields.IsAll() && d.revision != 0
+}
+
 // Evaluated sets what the policy decided on an input whose decision was not known.
 func (d *PolicyDecision) Evaluated(decision placement.Decision, err error) {
-	if d.Decision, d.Err = decision, err; err == nil && d.input != nil && !d.fields.IsAll() && d.revision != 0 {
+	if d.Decision, d.Err = decision, err; err == nil && d.shareable() {
 		d.choose()
 	}
 }
 
 // choose sets the decision by choosing clusters for the object from an open decision. It reports whether there is an open decision.
 func (d *PolicyDecision) choose() bool {
-	chooser, ok := d.policy.Evaluator.(placement.Chooser)
-	if !ok {
+	open, path := openOf(d.policy, d.input)
+	if open == nil {
 		return false
 	}
-	open, path, ok := chooser.Open(d.input)
-	if !ok {
-		return false
+	key, ok := d.policy.Evaluator.(placement.Chooser).OpenInput().AppendKey(newKey(keyOfOpen), d.input)
+	if ok {
+		d.Decision, d.Known, d.key, d.open, d.path = open.Complete(path), true, key, open, path
 	}
-	key, ok := chooser.OpenInput().AppendKey(make([]byte, 0, keyBytes), d.input)
-	if !ok {
-		return false
+	return ok
+}
+
+// openOf returns the open decision of a policy on an input, and the path of the object; nil if there is none.
+func openOf(p *placement.Policy, input map[string]any) (open placement.OpenDecision, path string) {
+	if chooser, ok := p.Evaluator.(placement.Chooser); ok {
+		if open, path, ok = chooser.Open(input); ok {
+			return open, path
+		}
 	}
-	d.Decision, d.Known, d.key, d.open, d.path = open.Complete(path), true, key, open, path
-	return true
+	return nil, ""
+}
+
+// hashSeed is the seed of DataOf.
+var hashSeed = maphash.MakeSeed()
+
+// DataOf returns a hash of the versions of policies and the revisions of data that decisions are based on; 0 if data of one was missing. It
+// is comparable only within this process.
+func DataOf(decisions []*PolicyDecision) uint64 {
+	out := uint64(1)
+	for _, d := range decisions {
+		if d.revision == 0 {
+			return 0
+		}
+		// The decisions have no order.
+		out += maphash.Comparable(hashSeed, struct {
+			policy   *placement.Policy
+			revision uint64
+		}{d.policy, d.revision})
+	}
+	return max(out, 1)
 }
 
 // Record replaces all decisions on an object by those of the policies that match it now. It returns the objects that must be decided again,
 // among them the object itself if data changed during the evaluation.
-func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
+func (g *Groups) Record(key remediation.Key, decisions []*PolicyDecision) (again []remediation.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	id := key.compact()
+	id := key.Compact()
 	o := g.objects[id]
 	if o == nil {
 		o = &object{key: id}
@@ -208,7 +243,7 @@ func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 	for _, m := range before {
 		if m != nil {
 			m.leave()
-			if in := m.group.in; in.empty() {
+			if in := m.group.in; len(in.groups)+len(in.rest.members) == 0 {
 				delete(g.policies, in.policy)
 			}
 		}
@@ -219,21 +254,16 @@ func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 	return again
 }
 
-// empty reports whether there are no members.
-func (in *policyGroups) empty() bool {
-	return len(in.groups)+len(in.choosing)+len(in.rest.members) == 0
-}
-
 // Forget removes an object from all groups.
-func (g *Groups) Forget(key Key) { g.Record(key, nil) }
+func (g *Groups) Forget(key remediation.Key) { g.Record(key, nil) }
 
 // assign moves a membership to the group that its decision belongs to. It returns the objects that must be decided again.
-func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []Key) {
+func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []remediation.Key) {
 	in := g.policies[decision.policy]
 	if in == nil {
 		in = &policyGroups{
-			policy: decision.policy, fields: decision.fields, groups: map[string]*group{}, choosing: map[string]*group{},
-			single: map[uint64]*membership{}, swept: decision.revision,
+			policy: decision.policy, fields: decision.fields, groups: map[string]*group{}, single: map[uint64]*membership{},
+			swept: decision.revision,
 		}
 		in.rest = &group{in: in}
 		g.policies[decision.policy] = in
@@ -245,23 +275,20 @@ func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []Key) {
 	if m.group == nil {
 		m.enter(in.rest)
 	}
-	switch {
-	case decision.Err != nil || decision.key == nil || decision.fields != fields:
+	if decision.Err != nil || decision.key == nil || decision.fields != fields {
 		m.move(in.rest)
-	case decision.open != nil:
-		m.joinChoosing(decision)
-	default:
+	} else {
 		again = append(again, g.join(m, decision)...)
 	}
 	in.decided = in.decided || decision.revision != 0
 	changed := decision.fields != fields || decision.revision != decision.policy.Evaluator.Revision()
 	// If revision is 0, data was missing at the start. If there is a decision all the same, the data arrived meanwhile.
 	if changed || decision.revision == 0 && decision.Err == nil {
-		return append(again, m.object.key.key())
+		return append(again, m.object.key.Key())
 	}
 	if m.group != in.rest {
 		for _, key := range m.group.agree(decision) {
-			if key != m.object.key.key() {
+			if key != m.object.key.Key() {
 				again = append(again, key)
 			}
 		}
@@ -269,62 +296,57 @@ func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []Key) {
 	return again
 }
 
-// join moves a membership to the group of objects equal to its own. It creates the group for the second such object, and returns the first
-// one, to be decided again.
-func (g *Groups) join(m *membership, decision *PolicyDecision) (again []Key) {
-	in := m.group.in
-	to := in.groups[string(decision.key)]
-	if to != nil {
-		m.move(to)
-		return nil
-	}
-	// Setting the lowest bit keeps 0 free for memberships without a hash.
-	hash := maphash.Bytes(g.seed, decision.key) | 1
-	first := in.single[hash]
-	if first == m {
-		return nil
-	}
-	if first == nil {
-		m.move(in.rest)
-		m.hash, in.single[hash] = hash, m
-		return nil
-	}
-	to = &group{in: in, key: string(decision.key), input: decision.fields.Project(decision.input), decision: decision.Decision, revision: decision.revision}
-	in.groups[to.key] = to
-	m.move(to)
-	// The first object moves to the group when it is decided again: only its own key tells whether it is equal, and not its hash.
-	return []Key{first.object.key.key()}
-}
-
 // maxChoosing is the maximum number of groups of a policy with an open decision: each keeps the clusters that it chooses from, and a sweep
 // evaluates one after the other. Objects in no group are decided individually.
 const maxChoosing = 256
 
-// joinChoosing moves a membership to the group of its open decision, which it creates for the first such object. If there are already
-// maxChoosing such groups, it moves the membership to rest.
-func (m *membership) joinChoosing(decision *PolicyDecision) {
-	in := m.group.in
-	to := in.choosing[string(decision.key)]
-	if to == nil && len(in.choosing) >= maxChoosing {
-		m.move(in.rest)
-		return
-	}
-	if to == nil {
-		to = &group{
-			in: in, key: string(decision.key), input: decision.fields.Project(decision.input), chooses: true, open: decision.open,
-			revision: decision.revision,
+// join moves a membership to the group of objects equal to its own. It creates a group with an open decision for the first such object, up
+// to maxChoosing, and one without for the second. It then returns the first one, to be decided again: only its own key tells whether it is
+// equal, and not its hash.
+func (g *Groups) join(m *membership, decision *PolicyDecision) (again []remediation.Key) {
+	in, open := m.group.in, decision.open != nil
+	to := in.groups[string(decision.key)]
+	switch {
+	case to != nil:
+	case open && in.choosing >= maxChoosing:
+		to = in.rest
+	case !open:
+		// Setting the lowest bit keeps 0 free for memberships without a hash.
+		hash := maphash.Bytes(g.seed, decision.key) | 1
+		first := in.single[hash]
+		if first == m {
+			return nil
 		}
-		in.choosing[to.key] = to
+		if first == nil {
+			m.move(in.rest)
+			m.hash, in.single[hash] = hash, m
+			return nil
+		}
+		again = []remediation.Key{first.object.key.Key()}
+		fallthrough
+	default:
+		to = &group{
+			in: in, key: string(decision.key), input: decision.fields.Project(decision.input), decision: decision.Decision,
+			open: decision.open, revision: decision.revision,
+		}
+		in.groups[to.key] = to
+		if open {
+			in.choosing++
+		}
 	}
-	m.move(to)
-	m.chosen = &chosen{decision.path, decision.Decision.Clusters}
+	if m.move(to); to.open != nil {
+		m.chosen = &chosen{decision.path, decision.Decision.Clusters}
+	}
+	return again
 }
 
+// isOpen reports whether the group has an open decision. It does not need the mutex.
+func (g *group) isOpen() bool { return g.key[0] == keyOfOpen }
+
 // agree stores a group's new decision. It returns the members that must be decided again because the decision changed.
-func (g *group) agree(d *PolicyDecision) []Key {
+func (g *group) agree(d *PolicyDecision) []remediation.Key {
 	g.revision = d.revision
-	if g.chooses {
-		before := g.open
+	if before := g.open; before != nil {
 		g.open = d.open
 		return g.concerned(before, d.open)
 	}
@@ -336,7 +358,7 @@ func (g *group) agree(d *PolicyDecision) []Key {
 }
 
 // concerned returns the members for which a later open decision may choose other clusters than the one before did.
-func (g *group) concerned(before, later placement.OpenDecision) (out []Key) {
+func (g *group) concerned(before, later placement.OpenDecision) (out []remediation.Key) {
 	if before == later {
 		return nil
 	}
@@ -346,7 +368,7 @@ func (g *group) concerned(before, later placement.OpenDecision) (out []Key) {
 	}
 	for _, m := range g.members {
 		if concerns(m.chosen.path, m.chosen.clusters) {
-			out = append(out, m.object.key.key())
+			out = append(out, m.object.key.Key())
 		}
 	}
 	return out
@@ -371,7 +393,7 @@ func (in *policyGroups) stale(revision uint64) bool {
 // the members for which other clusters may be chosen.
 //
 // Only one goroutine at a time may call Sweep, after each change of data. If no data that the policy reads has changed, it does nothing.
-func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error), again func([]Key)) {
+func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error), again func([]remediation.Key)) {
 	stale, due := g.stale(p, p.Evaluator.Revision())
 	if len(due) > 0 {
 		again(due)
@@ -379,8 +401,8 @@ func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, inpu
 	for group, namespace := range stale {
 		// If the data changes during the evaluation, the decision may be based on either state. So keep the older revision.
 		result := &PolicyDecision{policy: p, revision: p.Evaluator.Revision()}
-		if result.Decision, result.Err = evaluate(namespace, group.input); group.chooses {
-			result.open = open(p, group.input)
+		if result.Decision, result.Err = evaluate(namespace, group.input); group.isOpen() {
+			result.open, _ = openOf(p, group.input)
 		}
 		if due := g.swept(group, result); len(due) > 0 {
 			again(due)
@@ -388,21 +410,9 @@ func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, inpu
 	}
 }
 
-// open returns the open decision of a policy on an input; nil if there is none.
-func open(p *placement.Policy, input map[string]any) placement.OpenDecision {
-	chooser, ok := p.Evaluator.(placement.Chooser)
-	if !ok {
-		return nil
-	}
-	if out, _, ok := chooser.Open(input); ok {
-		return out
-	}
-	return nil
-}
-
 // stale returns the groups whose decision is not based on the revision, each with the namespace of one of its members, and the objects that
 // must be decided individually.
-func (g *Groups) stale(p *placement.Policy, revision uint64) (stale map[*group]string, again []Key) {
+func (g *Groups) stale(p *placement.Policy, revision uint64) (stale map[*group]string, again []remediation.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	in := g.policies[p]
@@ -414,58 +424,37 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale map[*group]s
 		in.regroup(fields)
 	}
 	stale, again = map[*group]string{}, in.rest.keys()
-	for group := range in.all() {
+	for _, group := range in.groups {
 		switch {
 		case revision == 0:
 			// Nothing can be decided without data. Each object must be evaluated to report this.
 			again = append(again, group.keys()...)
 		case group.revision != revision:
-			stale[group] = group.members[0].object.key.key().Namespace
+			stale[group] = group.members[0].object.key.Key().Namespace
 		}
 	}
 	return stale, again
 }
 
-// all returns the groups of equal objects, and those with an open decision.
-func (in *policyGroups) all() iter.Seq[*group] {
-	return func(yield func(*group) bool) {
-		for _, groups := range []map[string]*group{in.groups, in.choosing} {
-			for _, group := range groups {
-				if !yield(group) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // swept stores the new decision that Sweep found for a group. It returns the objects that must be decided again.
-func (g *Groups) swept(group *group, result *PolicyDecision) []Key {
+func (g *Groups) swept(group *group, result *PolicyDecision) []remediation.Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	in := g.policies[result.policy]
-	if in == nil || in.sharing(group)[group.key] != group {
+	if in == nil || in.groups[group.key] != group {
 		// All members have left the group meanwhile.
 		return nil
 	}
-	if result.Err != nil || group.chooses && result.open == nil {
+	if result.Err != nil || group.isOpen() && result.open == nil {
 		return group.dissolve()
 	}
 	return group.agree(result)
 }
 
-// sharing returns the map that contains a group: groups or choosing.
-func (in *policyGroups) sharing(g *group) map[string]*group {
-	if g.chooses {
-		return in.choosing
-	}
-	return in.groups
-}
-
 // regroup dissolves all groups because the policy reads other fields than was known. It returns all members, which must be decided again.
-func (in *policyGroups) regroup(fields *projection.FieldSet) (again []Key) {
+func (in *policyGroups) regroup(fields *projection.FieldSet) (again []remediation.Key) {
 	in.fields = fields
-	for group := range in.all() {
+	for _, group := range in.groups {
 		group.dissolve()
 	}
 	for _, m := range in.rest.members {
@@ -475,7 +464,7 @@ func (in *policyGroups) regroup(fields *projection.FieldSet) (again []Key) {
 }
 
 // dissolve moves the members of a group to rest, and returns them.
-func (g *group) dissolve() []Key {
+func (g *group) dissolve() []remediation.Key {
 	out := g.keys()
 	for len(g.members) > 0 {
 		g.members[len(g.members)-1].move(g.in.rest)
@@ -484,10 +473,10 @@ func (g *group) dissolve() []Key {
 }
 
 // keys returns the keys of the members.
-func (g *group) keys() []Key {
-	out := make([]Key, len(g.members))
+func (g *group) keys() []remediation.Key {
+	out := make([]remediation.Key, len(g.members))
 	for i, m := range g.members {
-		out[i] = m.object.key.key()
+		out[i] = m.object.key.Key()
 	}
 	return out
 }
@@ -517,7 +506,10 @@ func (m *membership) leave() {
 	from.members[last] = nil
 	from.members = from.members[:last]
 	if last == 0 && from != from.in.rest {
-		delete(from.in.sharing(from), from.key)
+		delete(from.in.groups, from.key)
+		if from.isOpen() {
+			from.in.choosing--
+		}
 	}
 }
 
