@@ -55,7 +55,7 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetErr(streams.ErrOut)
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.AddFlags(root.PersistentFlags())
-	migrate := &cobra.Command{Use: "migrate", Short: "Turn what other tools have into Berth's resources"}
+	migrate := &cobra.Command{Use: "migrate", Short: "Turn ConfigMaps of OPA and kube-mgmt into PlacementPolicies"}
 	migrate.AddCommand(newMigrateConfigMaps(flags, streams))
 	root.AddCommand(newExplain(flags, streams), newWhatif(flags, streams), newViolations(flags, streams), newWhere(flags, streams),
 		newConsole(flags, streams), newPlan(flags, streams), newApprove(flags, streams), newHistory(flags, streams), newQuotas(flags, streams),

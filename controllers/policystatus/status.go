@@ -728,7 +728,8 @@ func (f Facts) waitingText(unapproved int) string {
 			w.Unavailable, w.UnavailableNow, of, w.MaxUnavailable, w.FirstUnavailable)
 	}
 	if w.Stopped > 0 {
-		out += fmt.Sprintf("; %d of them wait because too many objects failed, see the Paused condition", w.Stopped)
+		out += fmt.Sprintf("; %d of them wait because patches or rollouts of too many objects failed: the Paused condition says how to let the "+
+			"patches go on", w.Stopped)
 	}
 	if w.Protected > 0 {
 		out += fmt.Sprintf("; %d of them are Pods that wait because a PodDisruptionBudget does not allow their eviction", w.Protected)

@@ -681,7 +681,7 @@ func TestBudgetInStatus(t *testing.T) {
 		placementv1.ConditionPaused: {"12 objects failed, so Berth patches no more objects of this policy (spec.remediation.budget.pauseAfterFailures), such as deployments.apps shop/0: denied",
 			"kubectl annotate plpol p --overwrite placement.berth.dev/resume-after-failures=7-abc"},
 		placementv1.ConditionCompliant: {"; 1 of them wait because spec.remediation.budget bounds how many are patched a minute or moved at the same time",
-			"; 2 of them wait because 5 objects are unavailable, and spec.remediation.budget.maxUnavailable allows 4: the first is deployments.apps shop/slow", "; 3 of them wait because too many objects failed"},
+			"; 2 of them wait because 5 objects are unavailable, and spec.remediation.budget.maxUnavailable allows 4: the first is deployments.apps shop/slow", "; 3 of them wait because patches or rollouts of too many objects failed"},
 	} {
 		c := meta.FindStatusCondition(got.Conditions, condition)
 		for _, part := range parts {

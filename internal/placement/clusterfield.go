@@ -124,7 +124,7 @@ func (i *intent) setClusters() {
 	}
 	object, err := c.with(i.object.Object, requested)
 	if err != nil {
-		c.err = err
+		c.err = fmt.Errorf("the record of what was requested does not fit the object: %w", err)
 		return
 	}
 	i.object.Object = object

@@ -157,7 +157,8 @@ func (o *Options) Bind(f *flag.FlagSet) {
 		"--state-cluster. It has Berth's Secrets and lease, and policies match nothing in it.")
 	f.StringVar(&o.StateCluster, "state-cluster", StateClusterServed, "The cluster of Berth's own namespace: served, the cluster of "+
 		"--kubeconfig, or host, if Berth runs in another cluster than it serves.")
-	f.StringVar(&o.HostKubeconfig, "host-kubeconfig", "", "Path of a kubeconfig for the host cluster; empty for the cluster that Berth runs in as a pod.")
+	f.StringVar(&o.HostKubeconfig, "host-kubeconfig", "", "With --state-cluster=host: path of a kubeconfig for the host cluster; empty for the "+
+		"cluster that Berth runs in as a pod.")
 	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL under which the API server reaches the webhooks, if they are not behind a Service.")
 	f.StringVar(&o.WebhookService, "webhook-service", "berth-webhook-service", "Service of the webhooks, in Berth's own namespace.")
 	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole that owns the webhook configurations, so that they are deleted "+

@@ -200,7 +200,7 @@ clusters contains name if {
 		))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionPaused).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNamespacesPaused, "2 objects failed"))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompliant).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, fmt.Sprintf("%d of them wait because too many objects failed", workloads-2)))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, fmt.Sprintf("%d of them wait because patches or rollouts of too many objects failed", workloads-2)))
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, fmt.Sprintf("%d of %d placed objects run in their clusters", workloads-2, workloads)))
 
@@ -244,7 +244,7 @@ clusters contains name if {
 		))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionPaused).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNamespacesPaused, "2 objects failed"))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompliant).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, fmt.Sprintf("%d of them wait because too many objects failed", workloads-2)))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, fmt.Sprintf("%d of them wait because patches or rollouts of too many objects failed", workloads-2)))
 
 		By("going on to count the two after the release, under the next leader")
 		release(ctx)
