@@ -105,10 +105,11 @@ type Controller struct {
 
 	mu      sync.Mutex
 	checked map[string]checked // By policy, the result of its last check.
-	// unbound has the policies that can't be checked before their bindings are known.
+	// unbound has the names of the policies that can't be checked yet: they name a type that several API groups have, and are not loaded, so
+	// that it is not known which group they read.
 	unbound sets.Set[string]
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request] // Nil before the controller is started.
-	served  notify.Signal                                           // Has the policies in checked checked again.
+	served  notify.Signal                                           // Its Notify makes Reconcile check again all policies in checked.
 	// recent caches what comparisons (see compare) read from the API server.
 	recent recent
 }
@@ -135,7 +136,8 @@ func New(d Deps) *Controller {
 // ServedChanged has all policies with a result of a check checked again, because the API server serves other types than before.
 func (c *Controller) ServedChanged() { c.served.Notify() }
 
-// PolicyLoaded enqueues a policy whose check waits for its bindings, which may be known now.
+// PolicyLoaded enqueues the check of a policy that names a type of several API groups, since it may be known now which of these it reads.
+// It does nothing for any other policy.
 func (c *Controller) PolicyLoaded(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

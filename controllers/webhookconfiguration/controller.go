@@ -117,8 +117,8 @@ type Controller struct {
 	options     Options
 	wake        notify.Signal // Its Notify makes Reconcile run.
 
-	states      states[string]    // The state of the rules by policy.
-	quotaStates states[quota.Key] // The state of the rules by quota or LimitedResource.
+	states      states[string]    // Whether the API server accepted the webhook rules of each policy, by its name.
+	quotaStates states[quota.Key] // Whether the API server accepted the webhook rules of each quota and LimitedResource.
 }
 
 // New returns a controller that reads ClusterRoles by live, and all else by c. Until loaded returns true, it does not change the
@@ -136,11 +136,12 @@ func New(c client.Client, live client.Reader, registry *placement.Registry, eval
 // DeviceClassesChanged has the rules of quotas computed again because a DeviceClass changed. It does not block.
 func (c *Controller) DeviceClassesChanged() { c.wake.Notify() }
 
-// Subscribe registers f, which is called when the state of a policy's rules changes. f must return quickly. Subscribe
-// before the start.
+// Subscribe registers f, which is called with the name of a policy when State returns something else for it. f must return quickly.
+// Subscribe before the start.
 func (c *Controller) Subscribe(f func(policy string)) { c.states.changes.Subscribe(f) }
 
-// State returns the state of a policy's rules in the webhook configuration.
+// State returns for which generation of a policy the webhook configuration has the rules that select the matched objects, or why the API
+// server rejected them; the zero value if none were written yet.
 func (c *Controller) State(policy string) status.WebhookState { return c.states.get(policy) }
 
 var request = reconcile.Request{NamespacedName: types.NamespacedName{Name: WorkloadsName}}
@@ -406,8 +407,8 @@ func policyWebhooks(policies []*placement.Policy) []match.PolicyWebhook {
 	return out
 }
 
-// write writes the configuration of the webhooks for workloads, one for each of the groups. If approved is set, it adds the webhook that
-// records who approves plans.
+// write writes the configuration of the webhooks for workloads, one for each of the groups. approved reports whether a policy needs
+// approvals of plans; then it adds the webhook that records who approves them.
 func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, groups []match.SharedWebhook, approved bool, to access) error {
 	have := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	want := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: WorkloadsName}}

@@ -29,7 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/status"
 )
 
-// QuotasName is the name of the webhook configuration for objects that quotas count and LimitedResources limit.
+// QuotasName is the name of the ValidatingWebhookConfiguration for objects that quotas count and LimitedResources limit.
 const QuotasName = "berth-quota"
 
 // Paths at which the quota webhook is served. They say what the API server does when it gets no response, so that the
@@ -50,7 +50,8 @@ const QuotaTimeout = quotaTimeout * time.Second
 // must return quickly. Subscribe before the start.
 func (c *Controller) SubscribeQuotas(f func(quota.Key)) { c.quotaStates.changes.Subscribe(f) }
 
-// QuotaState returns the state of the rules of a quota or LimitedResource in the webhook configuration.
+// QuotaState returns for which generation of a quota or LimitedResource the webhook configuration has the rules that select the counted or
+// limited objects, or why the API server rejected them; the zero value if none were written yet.
 func (c *Controller) QuotaState(key quota.Key) status.WebhookState { return c.quotaStates.get(key) }
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berth-quota,verbs=update;delete

@@ -24,7 +24,8 @@ import (
 	"github.com/berth-dev/berth/internal/status"
 )
 
-// states holds the state of the rules of each policy, or of each quota and LimitedResource, by key. It is safe for concurrent use.
+// states holds whether the API server accepted the webhook rules of each policy, or of each quota and LimitedResource, by key. It is safe
+// for concurrent use.
 type states[K comparable] struct {
 	// changes publishes the keys whose state changed.
 	changes notify.Topic[K]

@@ -53,7 +53,8 @@ const Name = "berth-writers"
 
 const scopedQuotas = "scopedquotas"
 
-// guarded are the resources that the policy guards. The CustomResourceDefinitions of these own the policy and its binding.
+// guarded are the resources whose writes the ValidatingAdmissionPolicy restricts. Their CustomResourceDefinitions own that policy and its
+// binding.
 var guarded = []string{"placementpolicies", "clusterscopedquotas", "limitedresources", scopedQuotas}
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berth-writers,verbs=get;list;watch;update
@@ -179,7 +180,8 @@ func (c *Controller) apply(ctx context.Context, want, have client.Object, same f
 	return c.client.Update(ctx, want)
 }
 
-// metadataIsKept is true of an update of a PlacementPolicy that changes nothing but the annotations of an approval.
+// metadataIsKept is a CEL expression that is true of an update of a PlacementPolicy if its metadata differs in the annotations of an
+// approval at most. It does not compare the spec.
 var metadataIsKept = func() string {
 	approval := fmt.Sprintf("['%s', '%s', '%s']", placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ApprovedByAnnotation)
 	const before, now = "oldObject.metadata.?annotations.orValue({})", "object.metadata.?annotations.orValue({})"

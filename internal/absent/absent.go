@@ -55,7 +55,7 @@ func Values(kind, subject string, values, known []string, none string) string {
 	return fmt.Sprintf("no %s has %s now%s%s", kind, Subject(subject, Quoted(unknown, " or ")), none, Others(unknown[0], known))
 }
 
-// Name is the subject that names of objects are compared with.
+// Name is the parameter subject of the functions of this package if the values are names of objects, and not values of a label.
 const Name = "name"
 
 // Any returns a text that says that no object has the subject, with any value. kind, subject, and none are those of Values.
@@ -74,8 +74,8 @@ func Subject(subject, values string) string {
 	return fmt.Sprintf("the value %s of %s", values, subject)
 }
 
-// Others returns the end of a sentence that lists the known values if there are few. Otherwise it names the one that is most like value, or
-// the first ones and the number of the others.
+// Others returns the end of a sentence which says that no object has a value. It lists the values that objects have (known) if there are at
+// most maxListed. Otherwise it names the one that is most like value, or the first ones and the number of the others.
 func Others(value string, known []string) string {
 	if len(known) <= maxListed {
 		return "; there are " + Quoted(known, ", ")

@@ -71,8 +71,8 @@ type Judgment struct {
 	Stability Stability
 	// TooOften reports whether the object was patched too often within a minute, and must not be patched even if Stability is Settling.
 	TooOften bool
-	Began    bool          // Whether Judge found only now that patches of the object do not last.
-	Again    time.Duration // The delay after which an object that must not be patched must be judged again.
+	Began    bool          // Whether this call of Judge found that patches of the object do not last; false if an earlier one did.
+	Again    time.Duration // If patches don't last, the delay after which Judge must be called again; otherwise 0.
 }
 
 // Attempts has the recent patches and evictions of objects, which keys of type K identify. It is not safe for concurrent use.
@@ -98,7 +98,7 @@ type history struct {
 	object, before, version uint64
 	last                    patched   // The last patch.
 	earlier                 []patched // Patches before the last one that made other changes, the newest first, at most maxEarlier.
-	rounds                  []round   // The patches that did not last within roundWindow.
+	rounds                  []round   // The patches of which it was found within roundWindow that they did not last.
 }
 
 // patched is a patch of an object.
@@ -106,7 +106,7 @@ type patched struct {
 	changes unique.Handle[string] // The changes that the patch made, as moveset.Encode returns them.
 	data    uint64                // A hash of the data on which the changes were decided; 0 if data was missing.
 	at      time.Time             // When the patch was made.
-	judged  bool                  // Whether it is known that the patch did not last.
+	judged  bool                  // Whether it needs no judging any more: it is known that it did not last, or other data replaced it.
 }
 
 // round is a patch that did not last.
@@ -206,8 +206,8 @@ func (a *Attempts[K]) Judge(now time.Time, key K, obj *unstructured.Unstructured
 	return out
 }
 
-// count adds a round for a patch that did not last. The object and what follows are the newest decision. written: a client wrote since the
-// last patch.
+// count adds a round if the last patch, or an earlier one, did not last. The arguments from obj to data are those of Judge. written reports
+// whether a client has written the object since the last patch.
 func (h *history) count(now time.Time, obj *unstructured.Unstructured, required, automatic []placement.Change, data uint64, written bool) {
 	sameData := h.last.data == data && data != 0
 	again := h.last.common(required)
@@ -253,10 +253,11 @@ func (p patched) common(changes []placement.Change) []placement.Change {
 	return moveset.Common(p.changes.Value(), changes)
 }
 
-// Succeeded records that a patch or an eviction of an object gave it its placement.
+// Succeeded records that a patch or an eviction of an object gave it its placement, so that Refused begins with its shortest delay again.
 func (a *Attempts[K]) Succeeded(key K) { delete(a.refusals, key) }
 
-// Refused records that the API server refused a patch for a reason of the object's own. It returns the delay before the next one.
+// Refused records that the API server refused a patch for a reason of the object's own, such as its validation. It returns the delay before
+// the object may be patched again, which grows with each refusal in a row.
 func (a *Attempts[K]) Refused(key K) time.Duration {
 	a.refusals[key] = Backoff(a.refusals[key], RefusedDelay, refusedDelayMax)
 	return a.refusals[key]
@@ -279,7 +280,8 @@ func (a *Attempts[K]) Protected(now time.Time, key K, policies []string) time.Du
 	return p.delay
 }
 
-// Decided records which policies require a patch of an object, and whether that is an eviction.
+// Decided records which policies, by the newest decision, require that an object is patched, or evicted if evicts is set. A Pod that need
+// not be evicted no longer counts in ProtectedFor.
 func (a *Attempts[K]) Decided(key K, policies []string, evicts bool) {
 	if p, protected := a.protected[key]; !evicts {
 		delete(a.protected, key)
@@ -289,7 +291,7 @@ func (a *Attempts[K]) Decided(key K, policies []string, evicts bool) {
 	}
 }
 
-// ProtectedFor returns the number of Pods that a policy requires to be evicted and that a PodDisruptionBudget protects.
+// ProtectedFor returns the number of Pods that a policy requires to be evicted and whose last eviction a PodDisruptionBudget did not allow.
 func (a *Attempts[K]) ProtectedFor(policy string) (n int) {
 	for _, p := range a.protected {
 		if slices.Contains(p.policies, policy) {

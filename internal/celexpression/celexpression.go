@@ -38,7 +38,7 @@ import (
 	"github.com/berth-dev/berth/internal/weakcache"
 )
 
-// objectVariable is the name of the only variable.
+// objectVariable is the name of the only variable that Check and Evaluate give an expression: the object.
 const objectVariable = "object"
 
 // environments compile expressions. Building them takes milliseconds.

@@ -24,7 +24,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// KeyTest is a comparison of a label or an annotation of the object with constants. It is false for an object that has none of them.
+// KeyTest is a comparison in an expression of a label or an annotation of the object with constants: of its value or, if Key is empty, of
+// the keys. It is false for an object that has none of the constants.
 type KeyTest struct {
 	Field string // "labels" or "annotations".
 	// Key is the key whose value is compared. It is "" if the keys themselves are compared, as by in and exists().

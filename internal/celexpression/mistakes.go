@@ -44,7 +44,7 @@ func Mistakes(expression string) []string {
 
 // mistakes collects messages about what is probably wrong with an expression.
 type mistakes struct {
-	info  *ast.SourceInfo // Of the parsed expression.
+	info  *ast.SourceInfo // The macros in the parsed expression, from which source writes its parts as text.
 	texts []string        // The messages.
 	// joined has the IDs of the && and || expressions that were already examined, some as parts of a larger one with the same operator.
 	joined map[int64]bool
@@ -207,18 +207,19 @@ func constantsOf(expression string, sources ...string) (selected, excluded []str
 	return selected, excluded
 }
 
-// NameTest is a test of a name by startsWith, endsWith, contains, or matches with a constant.
+// NameTest is a test of the name of the object's namespace in an expression: startsWith, endsWith, contains, or matches, with a constant.
 type NameTest struct {
 	function, constant string
 }
 
-// phrases say what the names have in common for which a test is true.
+// phrases say, for each function of a NameTest, what the names have in common for which it is true.
 var phrases = map[string]string{"startsWith": "starts with", "endsWith": "ends with", "contains": "contains", "matches": "matches"}
 
-// String describes the names that meet the test, as in `starts with "prod-"`.
+// String describes the names of namespaces that meet the test, as in `starts with "prod-"`.
 func (t NameTest) String() string { return fmt.Sprintf("%s %q", phrases[t.function], t.constant) }
 
-// MayMeet reports whether a name may meet the test. It returns true if the test fails.
+// MayMeet reports whether the name of a namespace meets the test. It also returns true if that can't be evaluated, because the constant is
+// not a valid regular expression, or too large.
 func (t NameTest) MayMeet(name string) bool {
 	switch t.function {
 	case "startsWith":

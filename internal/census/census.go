@@ -74,7 +74,7 @@ type list struct {
 	counts Counts
 }
 
-// Entry is how one object counts. The zero value counts in no cluster.
+// Entry is how one object counts in a Census, for the next call of Count for it. The zero value counts in no cluster.
 type Entry struct {
 	list       *list
 	compliance Compliance
@@ -83,7 +83,8 @@ type Entry struct {
 // New returns a census without objects.
 func New() *Census { return &Census{lists: map[string]*list{}} }
 
-// Count counts an object in the clusters of a list, a text of package clusterlist, and no longer as before. Nil stands for no clusters.
+// Count counts an object in the clusters of a list, a text of package clusterlist, and no longer as before, the result of the last call for
+// the object, or the zero Entry for an object that is not counted yet. With a nil text, the object counts in no cluster.
 func (c *Census) Count(before Entry, text *string, compliance Compliance) (after Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

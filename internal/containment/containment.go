@@ -26,7 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Namespaces is the number of namespaces that have to fail before anything stops for all.
+// Namespaces is the number of namespaces that must have failures before an activity, such as the remediation of a policy, stops in all
+// namespaces. A limit of 0 failures is an exception.
 const Namespaces = 3
 
 // Scope has the namespaces, sorted, in which an activity is stopped, such as the remediation of a policy. An empty Scope is all namespaces.
@@ -73,7 +74,7 @@ func (s Scope) Covers(other Scope) bool {
 	return s.All() || !other.All() && !slices.ContainsFunc(other, func(namespace string) bool { return !s.Includes(namespace) })
 }
 
-// Never is the limit of failures that stop nothing.
+// Never is the limit of failures with which no number of failures stops anything.
 const Never = -1
 
 // LimitOf returns the limit for Of that the API field pauseAfterFailures sets: its number, Never if it is the string "Never", or the

@@ -66,8 +66,9 @@ func (c *Causes) Swept(state embedded.State) {
 	c.lately.Store(nil)
 }
 
-// Of returns the cause that the data that a policy reads, given by its binding, has changed since the last sweep. names are the names of
-// data that is known to have changed. The types of the objects that changed replace all of them except Predicates.
+// Of returns the cause of deciding objects again that the data of a policy, given by its binding, has changed since the last sweep. The
+// cause names the types of the objects that changed. If no such object is known, it has names, such as Unknown, instead. Of names,
+// Predicates stays in either case.
 func (c *Causes) Of(binding *policy.Binding, names ...string) remediation.Cause {
 	out := remediation.Cause{Data: sets.New(names...), Facts: c.facts(binding)}
 	if len(out.Facts) > 0 {
