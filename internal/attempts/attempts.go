@@ -71,7 +71,7 @@ type Judgment struct {
 	Stability Stability
 	// TooOften reports whether the object was patched too often within a minute, and must not be patched even if Stability is Settling.
 	TooOften bool
-	Began    bool          // Whether this call of Judge found that patches of the object do not last; false if an earlier one did.
+	Began    bool          // Whether patches do not last, and this call of Judge found another one that did not.
 	Again    time.Duration // If patches don't last, the delay after which Judge must be called again; otherwise 0.
 }
 

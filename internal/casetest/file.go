@@ -95,23 +95,23 @@ type Change struct {
 	Expect Expectation `json:"expect"` // for Case.Object after the change
 }
 
-// Expectation is what policies are expected to decide for an object. Fields other than Error are not checked if they are not set.
+// Expectation is what policies are expected to decide for an object. Fields that are not set are not checked, except for Matched and Error.
 type Expectation struct {
 	// Matched are the names of all policies that match the object, in order of precedence. If it is not set, at least one must match.
 	Matched     *[]string          `json:"matched,omitempty"`
-	Annotations map[string]*string `json:"annotations,omitempty"` // some of the placed object's; nil if it must lack the key
-	Labels      map[string]*string `json:"labels,omitempty"`      // some of the placed object's; nil if it must lack the key
-	Clusters    *[]string          `json:"clusters,omitempty"`    // all of the placed object's
-	// PodSpec are some fields of the placed object's pod spec, by name.
+	Annotations map[string]*string `json:"annotations,omitempty"` // values of some of the placed object; nil if it must lack the key
+	Labels      map[string]*string `json:"labels,omitempty"`      // values of some of the placed object; nil if it must lack the key
+	Clusters    *[]string          `json:"clusters,omitempty"`    // the names of all clusters of the placed object; empty for none
+	// PodSpec has values of some fields of the placed object's pod spec, by name; null if it must lack the field.
 	PodSpec map[string]any `json:"podSpec,omitempty"`
 	// Denied has, for each message with which policies deny the object, a part of that message, in their order. An empty list means that the
 	// object is admitted.
 	Denied *[]string `json:"denied,omitempty"`
-	// Warnings has, for each warning of policies, a part of that warning, in their order.
+	// Warnings has, for each warning of policies, a part of that warning, in their order. An empty list means that there is none.
 	Warnings *[]string `json:"warnings,omitempty"`
 	// Error is a part of the error of a policy that can't decide. If it is empty, all policies that match have to be able to decide.
 	Error string `json:"error,omitempty"`
-	// WhyNot has, by the name of a cluster, a part of a reason why the cluster is not chosen.
+	// WhyNot has, by the name of a cluster, a part of one of the reasons why the cluster is not chosen.
 	WhyNot map[string]string `json:"whyNot,omitempty"`
 }
 

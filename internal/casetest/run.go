@@ -106,7 +106,7 @@ func (f *File) runWith(ctx context.Context, o Options, objects []*unstructured.U
 
 // runner runs the cases of one file.
 type runner struct {
-	// objects are those that exist in each case.
+	// objects are the objects of the file, which exist in each case, policies among them.
 	objects []*unstructured.Unstructured
 	// suffix is appended to the names of cases and policies in results.
 	suffix  string
@@ -338,7 +338,7 @@ type Coverage struct {
 // policyCoverage collects the evaluated lines of one policy.
 type policyCoverage struct {
 	text   string // the Rego of module
-	name   string // of the policy, with the suffix
+	name   string // the name of the policy, with the suffix of the alternative
 	tracer *cover.Cover
 	module *policy.Module
 }

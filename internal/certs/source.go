@@ -103,8 +103,8 @@ type Source struct {
 	trustedSince time.Time // since when all webhook configurations trust newest; zero if they do not
 
 	serving atomic.Pointer[loaded] // the certificate that handshakes get; nil if none is loaded
-	bundle  atomic.Pointer[[]byte] // what CABundle returns
-	trusted atomic.Bool            // what Trusted returns
+	bundle  atomic.Pointer[[]byte] // the authorities that the API server should trust, in PEM; nil until a certificate is loaded
+	trusted atomic.Bool            // whether all webhook configurations trust the authority of newest
 }
 
 // loaded is a certificate that was read from the Secret.
@@ -282,7 +282,7 @@ func (s *Source) judge(ctx context.Context, present [][]byte) time.Duration {
 	return next
 }
 
-// setBundle sets what CABundle returns, and signals it if it changed.
+// setBundle sets the authorities that CABundle returns, and signals Changes if they changed.
 func (s *Source) setBundle(authorities []*x509.Certificate) {
 	var bundle []byte
 	for _, c := range authorities {

@@ -132,7 +132,8 @@ func (c *Cleaner) Find(ctx context.Context, namespace string) ([]Target, error) 
 	return out, errors.Join(errs...)
 }
 
-// compareTargets orders objects with a controller last. The controller copies its own record to them until the controller is cleaned up.
+// compareTargets orders objects with a controller last, and others by type, namespace, and name. The controller copies its own record to
+// them until the controller is cleaned up.
 func compareTargets(a, b Target) int {
 	if a.controlled != b.controlled {
 		if b.controlled {

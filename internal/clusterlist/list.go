@@ -29,7 +29,7 @@ import (
 type List struct {
 	// Path is the path of the field with the clusters, as in spec.placement.clusterAffinity.clusterNames.
 	Path string
-	// Text is the text of the clusters (Names.Text); nil if the object names none.
+	// Text is the text of the clusters (Names.Text): [] if the object selects no cluster, and nil if it names none, so that it may select any.
 	Text *string
 	// Form is JSON that describes how the object has its list while that names no clusters, and which details the items have. Write needs it
 	// to restore the field exactly.
@@ -152,7 +152,8 @@ type layout struct {
 	several bool // whether the field is a list of terms
 	// selectors reports whether the slots are cluster selector terms, in the list at path. An object without terms has no slots.
 	selectors bool
-	// references reads the list of references to clusters at path; nil if the object has no such list. A layout with references has no slots.
+	// references reads and writes the list of references to clusters at path; nil if the object has no such list. A layout with references has
+	// no slots.
 	references *references
 }
 

@@ -35,7 +35,7 @@ type slot struct {
 	selector bool
 }
 
-// names returns the names in the slot: nil if the list is absent, and an empty list if it has NoCluster alone.
+// names returns the names in the slot: nil if the list is absent or empty, and an empty, non-nil list if it has NoCluster alone.
 func (s slot) names(obj map[string]any) ([]string, error) {
 	value, err := s.value(obj)
 	if err != nil || value == nil {
@@ -78,7 +78,7 @@ func (s slot) value(obj map[string]any) ([]any, error) {
 	return list, nil
 }
 
-// texts returns the names of clusters in a list, and no names for a list with NoCluster alone.
+// texts returns the names of clusters in a list: nil if it is empty, and an empty, non-nil list if it has NoCluster alone.
 func (s slot) texts(list []any) ([]string, error) {
 	var out []string
 	for i, item := range list {

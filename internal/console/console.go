@@ -52,8 +52,8 @@ type Reading struct {
 	Source string
 	// Live reports whether it is the cluster of an API server. Otherwise it is that of files, which have only some types.
 	Live    bool
-	Types   whatif.Types // whatif.Session.Types
-	Recount bool         // whatif.Session.Recount
+	Types   whatif.Types // checks the types in policies that the user changes; nil to check none
+	Recount bool         // whether the cluster has all objects that quotas count, so that their usage can be computed
 }
 
 // Config has the functions of the plugin that the console calls, and its log.

@@ -35,23 +35,25 @@ type Flow struct {
 	To   string `json:"to"`
 	// Pending reports whether the objects move only with an approval, or at their next update, and not at once.
 	Pending bool `json:"pending"`
-	// Planned reports whether the objects leave the cluster without the changes, too, for another cluster or at another time.
+	// Planned reports whether the objects leave the cluster also without the changes that the user tries, for another cluster or at another
+	// time.
 	Planned bool `json:"planned,omitempty"`
 	Objects int  `json:"objects"` // the number of objects
 }
 
-// ends are what a Flow has in common: the cluster that its objects leave, the one that they come to, Flow.Pending, and Flow.Planned.
+// ends are what the objects of a Flow have in common: the cluster that they leave, the one that they come to, Flow.Pending, and
+// Flow.Planned.
 type ends struct {
 	from, to         string
 	pending, planned bool
 }
 
-// transition is a change of the value of a key, from one text to another, which many objects have in common. A missing value is an empty
-// text, since no list of clusters is empty.
+// transition is a change of one value of an object, as in whatif.Value, which many objects have in common. from and to are "" for no value,
+// since no list of clusters is the empty text.
 type transition struct {
 	field, key, from, to string
 	pending              bool
-	// planned is the value without the changes, if isPlanned is set.
+	// planned is the value that the object gets without the changes that the user tries; "" for none. isPlanned reports whether it gets one.
 	planned   string
 	isPlanned bool
 }
@@ -122,15 +124,15 @@ func (t transition) flows() []ends {
 	return out
 }
 
-// between returns the clusters that an object leaves, and those that it comes to.
+// between returns the clusters that an object leaves (in before alone), and those that it comes to (in after alone).
 func between(before, after []string) (left, came []string) {
 	left = slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
 	came = slices.DeleteFunc(after, func(name string) bool { return slices.Contains(before, name) })
 	return left, came
 }
 
-// without returns the clusters that an object leaves and comes to, apart from pairs of which it leaves one and comes to the other in a
-// plan, too.
+// without returns the clusters that an object leaves (left) and comes to (came), less one of each for each pair of clusters of which it
+// leaves one and comes to the other also without the changes that the user tries (plannedLeft, plannedCame).
 func without(left, came, plannedLeft, plannedCame []string) (_, _ []string) {
 	for {
 		i := slices.IndexFunc(left, func(name string) bool { return slices.Contains(plannedLeft, name) })

@@ -44,9 +44,9 @@ const maxDecisions = 20_000
 // log keeps the newest decisions of a Log. It is safe for concurrent use.
 type log struct {
 	mu sync.Mutex
-	// position is where the next call of ReadOn begins.
+	// position is the position in the Log, as ReadOn returned it, from which newest reads on; "" for the beginning.
 	position string
-	// entries are never changed, since requests read them without mu.
+	// entries are the kept decisions, the newest first. The slice is never changed, since requests read it without mu.
 	entries []decisionlog.Entry
 	// dropped is the number of decisions that were read and are not kept, because maxDecisions are newer.
 	dropped int
@@ -99,7 +99,8 @@ type historyView struct {
 type policyEvent struct {
 	Time   metav1.Time `json:"time"`
 	Policy string      `json:"policy"`
-	// Kind says what happened: a plan began, a plan was approved (approval), an object was moved (move), or a condition changed.
+	// Kind says what happened: a plan began (plan), a plan was approved (approval), an object that does not run in its new clusters yet was
+	// moved (move), or a condition changed (condition).
 	Kind string `json:"kind"`
 	// Text describes the event, and Details are more sentences.
 	Text    string   `json:"text"`
@@ -143,7 +144,8 @@ func (c *Console) history(r *http.Request) (*historyView, error) {
 	return out, c.addEvents(r, out, query.Get("policy"))
 }
 
-// meets reports whether a decision meets all parameters of a request for the history. An empty parameter is met by all decisions.
+// meets reports whether a decision meets all parameters of a request for the history. An empty parameter is met by all decisions, and the
+// namespace counts only together with a name.
 func meets(e decisionlog.Entry, policy, part, resource, namespace, name string) bool {
 	o := e.Object
 	named := o.Resource

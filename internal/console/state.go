@@ -38,10 +38,10 @@ type state struct {
 	// computing limits how many computations run at once.
 	computing slots
 
-	simulated once[*simulation.Simulation] // what the method simulation returns
-	decided   once[*fleet.Fleet]           // what the method fleet returns
-	tried     once[*whatif.Session]        // what the method session returns
-	named     once[*valuesView]            // what the method values returns
+	simulated once[*simulation.Simulation] // the simulation of the cluster, which the method simulation computes
+	decided   once[*fleet.Fleet]           // the decided objects of the cluster, which the method fleet computes
+	tried     once[*whatif.Session]        // the session that tries changes, which the method session begins
+	named     once[*valuesView]            // what policies can name of the cluster, which the method values computes
 	// asking is held while a request uses the session, which can answer only one question at a time. It guards last.
 	asking sync.Mutex
 	last   *answered // the last answer of the session; nil before the first one

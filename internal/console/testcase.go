@@ -46,8 +46,8 @@ const (
 
 // testCaseView is the response of /api/testcase.
 type testCaseView struct {
-	Name string `json:"name"` // of the file
-	File string `json:"file"` // the text of the file, for `kubectl berth test`
+	Name string `json:"name"` // the name of the file of cases
+	File string `json:"file"` // the content of the file of cases, for `kubectl berth test`
 	// NeedsManifest reports whether the test needs the exported YAML of the change, a file beside it.
 	NeedsManifest bool `json:"needsManifest"`
 	Cases         int  `json:"cases"` // the number of cases in the file

@@ -69,7 +69,7 @@ type user struct {
 	forgotten   context.Context    // ends when the console forgets the user
 	forget      context.CancelFunc // ends forgotten
 
-	// The mutex of Users guards name, which is that at the API server, and the fields below.
+	// name is the name that the API server knows the user by; "" if it is not known. The mutex of Users guards it and the fields below.
 	name string
 	// requests is the number of the user's requests that are under way, and waiting how many of them wait for updates.
 	requests, waiting int
@@ -346,7 +346,7 @@ func (u *Users) forgetLater() {
 	})
 }
 
-// forgetIdle forgets the users who have sent no request for long. The caller holds mu.
+// forgetIdle forgets the users who have no request under way, and whose last one ended more than maxIdle ago. The caller holds mu.
 func (u *Users) forgetIdle() {
 	for id, one := range u.byID {
 		if one.requests == 0 && u.now().Sub(one.used) > maxIdle {

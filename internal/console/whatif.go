@@ -250,7 +250,7 @@ func (q question) page(r *whatif.Report) []whatif.Object {
 type answered struct {
 	changes   changes // the request that report answers
 	report    *whatif.Report
-	moves     int // report.Moves
+	moves     int // the number of objects that get other values at once
 	flows     []Flow
 	approvals []awaitedApproval
 }
@@ -329,7 +329,7 @@ type awaitedApproval struct {
 	Objects int    `json:"objects"` // the number of objects
 }
 
-// approvalCommand finds the command in the words of the package waiting about an approval.
+// approvalCommand finds the command that gives an approval in whatif.Value.Waits, a text on what an object waits for.
 var approvalCommand = regexp.MustCompile(`\((kubectl berth approve [^)]+)\)`)
 
 // approvalsOf returns the approvals for which objects wait, given the values of each object that change, sorted by command.

@@ -74,7 +74,7 @@ func (s Scope) Covers(other Scope) bool {
 	return s.All() || !other.All() && !slices.ContainsFunc(other, func(namespace string) bool { return !s.Includes(namespace) })
 }
 
-// Never is the limit of failures with which no number of failures stops anything.
+// Never is the limit with which failures, however many, stop nothing.
 const Never = -1
 
 // LimitOf returns the limit for Of that the API field pauseAfterFailures sets: its number, Never if it is the string "Never", or the

@@ -53,12 +53,12 @@ type policyGroups struct {
 	policy   *placement.Policy
 	fields   *projection.FieldSet // The fields that the policy reads.
 	groups   map[string]*group    // By PolicyDecision.key.
-	rest     *group               // The members that are in no other group.
-	choosing int                  // The number of groups with an open decision.
+	rest     *group               // The objects that are in no other group, so that they are decided individually.
+	choosing int                  // The number of groups with an open decision, one without the choice of clusters.
 	// single finds the first object of each kind in rest, by a hash of the fields that the policy reads. To save memory, a group is created
 	// only for the second equal object.
 	single map[uint64]*membership
-	swept  uint64 // The revision of the data in the last sweep.
+	swept  uint64 // The revision of the data in the last sweep, or of the first decision before that; 0 if data was missing.
 	// decided reports whether a decision on data has been recorded since the last sweep. It tells whether data that is missing now was
 	// there meanwhile, because the revision of missing data is always 0.
 	decided bool
@@ -70,7 +70,7 @@ type group struct {
 	key      string                 // The key in policyGroups.groups.
 	input    map[string]any         // The fields of one member that the policy reads.
 	decision placement.Decision     // The decision on all members, unless there is an open one.
-	open     placement.OpenDecision // The open decision; nil if there is none.
+	open     placement.OpenDecision // The decision without the choice of clusters, which each member makes; nil if there is none.
 	// revision is that of the data when the evaluation of the decision began. If the data changed meanwhile, it never occurs again.
 	revision uint64
 	members  []*membership // The memberships of the objects in the group.
@@ -87,14 +87,14 @@ type membership struct {
 	object *object
 	group  *group
 	index  int     // The index in group.members.
-	hash   uint64  // The key of the membership in policyGroups.single; 0 if it is not in there.
+	hash   uint64  // A hash of what the policy reads of the object, its key in policyGroups.single; 0 if it is not in there.
 	chosen *chosen // The clusters that an open decision chose for the object; nil in groups without an open decision.
 }
 
 // chosen are the clusters that an open decision chose for the object with a path.
 type chosen struct {
 	path     string   // The path of the object (rules.ObjectPath).
-	clusters []string // Their names.
+	clusters []string // The names of the chosen clusters.
 }
 
 // NewGroups returns empty groups.
@@ -172,7 +172,8 @@ func (d *PolicyDecision) Evaluated(decision placement.Decision, err error) {
 	}
 }
 
-// choose sets the decision by choosing clusters for the object from an open decision. It reports whether there is an open decision.
+// choose completes the open decision on the input, if the policy has one, by choosing clusters for the object, and sets the decision to the
+// result. It reports whether it did.
 func (d *PolicyDecision) choose() bool {
 	open, path := openOf(d.policy, d.input)
 	if open == nil {
@@ -340,10 +341,11 @@ func (g *Groups) join(m *membership, decision *PolicyDecision) (again []remediat
 	return again
 }
 
-// isOpen reports whether the group has an open decision. It does not need the mutex.
+// isOpen reports whether the group has an open decision, one without the choice of clusters. It does not need the mutex.
 func (g *group) isOpen() bool { return g.key[0] == keyOfOpen }
 
-// agree stores a group's new decision. It returns the members that must be decided again because the decision changed.
+// agree stores the newest decision on a member as that of the group. It returns the members that must be decided again: those for which it
+// differs, or may choose other clusters, than before.
 func (g *group) agree(d *PolicyDecision) []remediation.Key {
 	g.revision = d.revision
 	if before := g.open; before != nil {
@@ -374,7 +376,7 @@ func (g *group) concerned(before, later placement.OpenDecision) (out []remediati
 	return out
 }
 
-// Stale reports whether Sweep has anything to do for the policy.
+// Stale reports whether a version of a policy has groups, and the data or the fields that it reads have changed since its last Sweep.
 func (g *Groups) Stale(p *placement.Policy) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -382,7 +384,8 @@ func (g *Groups) Stale(p *placement.Policy) bool {
 	return in != nil && in.stale(p.Evaluator.Revision())
 }
 
-// stale reports whether Sweep has anything to do when the data has a revision.
+// stale reports whether groups were decided on data of another revision than the given one, or by other fields, so that Sweep has to decide
+// them again. The revision 0 stands for missing data.
 func (in *policyGroups) stale(revision uint64) bool {
 	return in.swept != revision || revision == 0 && in.decided || in.fields != in.policy.Evaluator.Input()
 }
