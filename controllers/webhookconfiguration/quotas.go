@@ -46,8 +46,8 @@ const quotaTimeout = 10
 // QuotaTimeout is the time in which the API server waits for the response of a webhook for quotas.
 const QuotaTimeout = quotaTimeout * time.Second
 
-// SubscribeQuotas registers f, which is called when the state of the rules of a quota or LimitedResource changes. f
-// must return quickly. Subscribe before the start.
+// SubscribeQuotas registers f, which is called when QuotaState returns something else for a quota or LimitedResource. f must return
+// quickly. Subscribe before the start.
 func (c *Controller) SubscribeQuotas(f func(quota.Key)) { c.quotaStates.changes.Subscribe(f) }
 
 // QuotaState returns for which generation of a quota or LimitedResource the webhook configuration has the rules that select the counted or

@@ -60,7 +60,7 @@ type File struct {
 	// Alternatives are lists of more files with PlacementPolicies. All cases run once with each list: the policies of the lists decide the
 	// same, but are written in different ways, such as in rules and in Rego.
 	Alternatives [][]string `json:"alternatives,omitempty"`
-	// Objects are more objects that exist. They may be PlacementPolicies, too.
+	// Objects are more objects that exist in all cases. They may be PlacementPolicies, too.
 	Objects []Object `json:"objects,omitempty"`
 	Cases   []Case   `json:"cases"`
 

@@ -86,7 +86,8 @@ func IsArrayText(text string, names []string) bool {
 	return len(names) > 0 && text == `"]`
 }
 
-// plainArray parses an array of at least one name, without white space, whose names are plain. ok is false for any other text.
+// plainArray parses a JSON array of at least one name, without white space, whose names have only characters that JSON never escapes. ok is
+// false for any other text.
 func plainArray(text string) (names []string, ok bool) {
 	inner, ok := insideArray(text)
 	if !ok || !plainNames(inner) {
@@ -105,7 +106,7 @@ func insideArray(text string) (inner string, ok bool) {
 	return inner, opened && closed
 }
 
-// plainNames reports whether the names in the text inside an array are plain.
+// plainNames reports whether the names in the text of an array, as insideArray returns it, have only characters that JSON never escapes.
 func plainNames(inner string) bool {
 	for i := 0; i < len(inner); i++ {
 		if isPlain(inner[i]) {
@@ -119,7 +120,7 @@ func plainNames(inner string) bool {
 	return true
 }
 
-// plainName reports whether all characters of a name are plain.
+// plainName reports whether a name has only characters that JSON never escapes.
 func plainName(name string) bool {
 	for i := range len(name) {
 		if !isPlain(name[i]) {

@@ -30,7 +30,7 @@ const NameLabel = "clusters.berth.dev/name"
 
 // Names are the clusters that an object names.
 type Names struct {
-	// Terms are the names in each term. A nil term names no clusters, so that it may select any.
+	// Terms are the names in each term. A nil term names no clusters, so that it may select any; an empty one selects none.
 	Terms [][]string
 	// Several reports whether the field has a list of terms. Otherwise it has one term.
 	Several bool

@@ -28,8 +28,8 @@ import (
 type planView struct {
 	// Plan has at most maxObjects of the moves.
 	*whatif.Plan
-	Total int    `json:"total"` // the number of all moves
-	Flows []Flow `json:"flows"` // the flows of all moves
+	Total int    `json:"total"` // the number of all moves of the plan
+	Flows []Flow `json:"flows"` // the flows of objects between clusters by these moves
 	// Status is the plan in the status of the policy, of which a part may be done; nil if there is none.
 	Status    *placementv1.RemediationPlan `json:"status"`
 	Waiting   []placementv1.WaitingObjects `json:"waiting"`   // the numbers of objects that wait, by reason, in the status of the policy

@@ -77,7 +77,7 @@ type Entry struct {
 	Changes []Change `json:"changes"`
 	// MoreChanges is the number of changes that are not in Changes.
 	MoreChanges int `json:"moreChanges,omitempty"`
-	// Causes are texts that say why remediation moved an existing object.
+	// Causes are texts that say why remediation moved an existing object; none for a request.
 	Causes []string `json:"causes,omitempty"`
 	// User is the name of the user whose request was decided; empty for remediation.
 	User string `json:"user,omitempty"`

@@ -55,13 +55,15 @@ type Result struct {
 	Resource schema.GroupResource
 	// Systems are the names of the systems that the object is delivered to, separated by commas.
 	Systems string
-	// Pending reports whether the delivery is not complete yet, although nothing failed.
+	// Pending reports whether the delivery is not complete yet, although nothing failed: Berth has not read a type that it needs, or a
+	// delivered object is being deleted, after which a new one is written.
 	Pending bool
 	// Run reports whether the object runs in its clusters.
 	Run     Run
 	Reports bool // whether one of the systems reports whether the object runs, and Berth may read that
 	Surges  bool // whether a policy that delivers the object has spec.delivery.surge
-	// Kept has the clusters in which the object stays, although they are not decided, until it runs in its new ones, separated by commas.
+	// Kept has the clusters in which the object stays for now, although they are not decided, separated by commas; "" for none. It stays until
+	// it runs in its new ones, or until the objects that it contains have left.
 	Kept string
 	// Note says which part of the decision a system can't follow, and why; "" for none.
 	Note string
@@ -156,11 +158,11 @@ func (a *Account) Keys() []Key {
 // Report has the numbers of the objects that one policy delivers, by their results, with an example of some.
 type Report struct {
 	Placed    int // objects with a result, without those that are only Undecided
-	Delivered int // objects whose delivery is complete
+	Delivered int // objects whose delivery did not fail and is complete: as far as is known, in all decided clusters and in no others
 	Failed    int // objects whose delivery failed
 	Running   int // objects that run in their clusters
 	Reported  int // objects of which a system reports whether they run, or would if Berth could read the reports
-	Surging   int // objects that stay in clusters that are not decided until they run in their new ones
+	Surging   int // objects that stay in clusters that are not decided, for the reasons of Result.Kept
 	Remaining int // objects that are still in a cluster that was neither decided nor kept
 	Absent    int // objects that a system has not brought to all of their clusters for a while
 	Noted     int // objects of whose decision a system can't follow a part
@@ -173,7 +175,7 @@ type Report struct {
 	FirstUnknown                                                                       *ReportedObject // the first object whose reports Berth can't read
 }
 
-// Runs reports whether Running is known: a system reports which objects run, and Berth can read all reports.
+// Runs reports whether the number Running can be told: some system reports which objects run, and Berth can read all reports.
 func (r Report) Runs() bool { return r.Reported > 0 && r.FirstUnknown == nil }
 
 // ReportedObject is an object in a Report, with its result.
@@ -182,7 +184,7 @@ type ReportedObject struct {
 	Result
 }
 
-// Report returns the report of the policy of a name.
+// Report returns the report on the objects that the policy with a name delivers; all numbers are 0 if it delivers none.
 func (a *Account) Report(policy string) Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()

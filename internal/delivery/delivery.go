@@ -90,7 +90,7 @@ type Kind struct {
 	// Whole is the path of a field, such as "spec.placement", in which only Berth may set values, because others would change where the
 	// placed object runs; "" for none.
 	Whole string
-	// Others is the name of a member of that field that other clients, such as the system itself, may set all the same; "" for none.
+	// Others is the name of a member of the field Whole that other clients, such as the system itself, may set all the same; "" for none.
 	Others string
 	// Recreatable reports whether the placed object keeps running where it does while a delivered object of the kind is deleted and created
 	// again.
@@ -129,7 +129,7 @@ type Decision struct {
 	Shares map[string]Share
 	// Objects are the objects of the inventories, by the name of their cluster. Only a system with References reads them.
 	Objects replication.Claims
-	// Unjoined are those of Clusters that have not joined the system.
+	// Unjoined are those of Clusters that have not joined the system (see System.Members).
 	Unjoined []string
 	// Contained are the clusters to which the system brings objects that the object contains (see Contains), or in which it has some.
 	Contained []string

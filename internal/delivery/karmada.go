@@ -46,8 +46,8 @@ var (
 	}
 )
 
-// Other members of the placement choose among the clusters, or, like clusterAffinities, replace them. Karmada's webhook sets the
-// tolerations.
+// karmadaWhole and karmadaOthers are Kind.Whole and Kind.Others of the policies of Karmada. Most members of the placement choose among the
+// clusters, or, like clusterAffinities, replace them. Karmada's webhook sets the tolerations.
 const karmadaWhole, karmadaOthers = "spec.placement", "clusterTolerations"
 
 // karmada delivers by PropagationPolicies that select the object by its name. Karmada still leaves out clusters with taints, and

@@ -65,7 +65,8 @@ var kubeFleet = System{
 	carriedAs:   deliveredName,
 }
 
-// releasing is more than the number of clusters of any placement together with those that its workload leaves.
+// releasing is a maxUnavailable for which KubeFleet removes workloads at once: it is more than the number of clusters of any placement
+// together with those that its workload leaves.
 const releasing = int64(1000)
 
 // releaseKubeFleet changes a placement so that KubeFleet removes a workload at once from clusters that are not decided any more. By

@@ -28,12 +28,12 @@ import (
 // maxListed is the maximum number of clusters in one PlacementDecision, of both kinds.
 const maxListed = 100
 
-// lists describes the delivered objects of a system that list the clusters of a decision. Each of them lists a part. Their names consist of
-// a base, the infix, and a number.
+// lists describes the delivered objects of a system that list the clusters of a decision, such as PlacementDecisions. Each of them lists a
+// part. Their names consist of a base, the infix, and a number.
 type lists struct {
 	Kind
 	infix   string   // between the base and the number
-	first   int      // the number of the list with index 0
+	first   int      // the number in the name of the first list: 0 or 1
 	entries []string // the path of the entries in a list
 	cluster []string // the path of the cluster's name in an entry
 }

@@ -35,7 +35,8 @@ const (
 // hold for a system of NativeSystem.
 func NameOf(object Object) string { return deliveredName(object) }
 
-// suffixes are what the names of delivered objects have after NameOf, or after the name of a placement object.
+// suffixes matches what the names of delivered objects have after the result of NameOf, and nativeSuffixes what they have after the name of
+// a placed object of a kind of NativeSystem.
 var suffixes, nativeSuffixes = regexp.MustCompile(`^((-decision)?-[0-9]+)?$`), regexp.MustCompile(`^-decision-[0-9]+$`)
 
 // IsNameFor reports whether a delivered object for a placed object may have a name.
@@ -49,8 +50,8 @@ func IsNameFor(name string, placed Object) bool {
 	return found && pattern.MatchString(rest)
 }
 
-// listBase returns what the names of the lists for a placed object begin with. native reports whether the placed object is of a kind of
-// NativeSystem.
+// listBase returns what the names of those delivered objects of a placed object begin with that list its clusters. native reports whether
+// the placed object is of a kind of NativeSystem.
 func listBase(placed Object) (base string, native bool) {
 	if _, native = NativeSystem(placed.GroupKind()); native {
 		return placed.Name, true

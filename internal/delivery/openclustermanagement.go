@@ -43,7 +43,7 @@ const (
 	ocmGroupNameLabel  = "cluster.open-cluster-management.io/decision-group-name"
 )
 
-// ocmReason is the reason of decisions, which is required.
+// ocmReason is the reason that each cluster in the status of a PlacementDecision has, because its API requires one.
 const ocmReason = "decided by policies of Berth"
 
 var (

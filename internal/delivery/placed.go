@@ -60,13 +60,14 @@ func DecisionOf(o *unstructured.Unstructured) (_ Decision, ok bool, _ error) {
 	return out, true, nil
 }
 
-// MayDeliver reports whether a version of a policy may deliver objects of any kind. It is a cheap check.
+// MayDeliver reports whether a version of a policy may deliver objects of at least one kind: it is enforced, and has spec.delivery or may
+// match a kind of NativeSystem.
 func MayDeliver(p *placement.Policy) bool {
 	return p.Mode == placementv1.ModeEnforce && (p.Delivery != nil || slices.ContainsFunc(NativeResources(), p.Matcher.SelectsResource))
 }
 
-// SystemsOf returns the systems to which a version of a policy delivers objects of a kind. An object of a kind of NativeSystem is delivered
-// to that system alone.
+// SystemsOf returns the systems to which a version of a policy delivers objects of a kind: none unless its mode is Enforce. An object of a
+// kind of NativeSystem is delivered to that system alone.
 func SystemsOf(p *placement.Policy, kind schema.GroupKind) []System {
 	if p.Mode != placementv1.ModeEnforce {
 		return nil
@@ -80,7 +81,8 @@ func SystemsOf(p *placement.Policy, kind schema.GroupKind) []System {
 // Route is a system to which an object is delivered, and the spec by which it is.
 type Route struct {
 	System
-	// Spec is spec.delivery of that policy, of those that deliver the object to the system, that has the highest precedence.
+	// Spec is spec.delivery of that policy, of those that deliver the object to the system, that has the highest precedence. It is nil only
+	// for a system of NativeSystem.
 	Spec *placementv1.Delivery
 }
 

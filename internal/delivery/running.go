@@ -99,7 +99,8 @@ type Run struct {
 	Absent bool
 }
 
-// And combines what two systems report of one object. The worse state counts, with its message.
+// And combines what two systems report of one object. The worse state counts, with its message: RunUnknown is worse than NotRunning, that
+// than Running, and that than NotReported. Remains and Absent are those of either.
 func (r Run) And(other Run) Run {
 	rank := map[RunState]int{NotReported: 0, Running: 1, NotRunning: 2, RunUnknown: 3}
 	remains, absent := r.Remains || other.Remains, r.Absent || other.Absent
@@ -166,7 +167,7 @@ func (s System) CarriedAs(placed Object) string {
 
 // reporter reads from the objects of a system in which clusters placed objects run.
 type reporter struct {
-	kinds []Kind // what ReportKinds returns
+	kinds []Kind // the kinds of the objects that it reads other than delivered objects; none if it reads the latter
 	// release changes a delivered object so that the system removes the placed object from other clusters at once; nil if the system does so
 	// anyway.
 	release func(*unstructured.Unstructured)
@@ -232,7 +233,8 @@ func (s System) run(placed Object, final, applied *unstructured.Unstructured, ob
 	return out
 }
 
-// lacks reports whether the system has not brought the placed object to a cluster, as far as is known.
+// lacks reports whether the placed object does not exist in a cluster, as far as the system reports: Clusters lacks the cluster, or Absent
+// has it.
 func (o *Observation) lacks(cluster string) bool {
 	_, brought := o.Clusters[cluster]
 	return !brought || slices.Contains(o.Absent, cluster)
@@ -300,6 +302,7 @@ func (s System) runAsCarried(decision Decision, observed *Observation) Run {
 }
 
 // in returns the clusters in which a placed object is, sorted: Present or, if that is not known and counts is true, those in Clusters.
+// counts reports whether Clusters are those for the newest placement.
 func (o *Observation) in(placed Object, counts bool) []string {
 	if o == nil {
 		return nil

@@ -32,7 +32,7 @@ import (
 // defaultSurgeTimeout is how long an object keeps the clusters that it leaves if spec.delivery.surge does not say it.
 const defaultSurgeTimeout = 10 * time.Minute
 
-// surgeTimeout returns how long an object may stay in clusters that it leaves.
+// surgeTimeout returns how long spec.delivery.surge lets an object stay in clusters that it leaves. A Timeout of 0 is no time.
 func surgeTimeout(s *placementv1.Surge) time.Duration {
 	if s.Timeout == nil {
 		return defaultSurgeTimeout
@@ -240,8 +240,8 @@ func WithoutTimes(text string) string {
 	return out
 }
 
-// keep adds the clusters that an object keeps, with the time since when they have not been decided, to since and to h: objects, kept
-// clusters, and end.
+// keep adds the clusters in which spec.delivery.surge keeps an object to since, with the time since when they have not been decided, and
+// sets Objects, Kept, and Until of h for them. It changes nothing if no cluster is kept.
 func (s System) keep(h *Handover, since map[string]string, object Object, decision Decision, spec *placementv1.Delivery,
 	live *unstructured.Unstructured, observed *Observation, now time.Time) {
 	timeout := surgeTimeout(spec.Surge)

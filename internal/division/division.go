@@ -103,7 +103,7 @@ type share struct {
 	hash uint64 // Decides between clusters with the same claim to a replica.
 	// min and max limit replicas.
 	weight, min, max int64
-	replicas         int64 // The result.
+	replicas         int64 // The number of replicas that the cluster gets; 0 before apportion or fill sets it.
 }
 
 // limit returns n, raised to 0 or lowered to math.MaxInt32.

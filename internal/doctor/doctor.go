@@ -68,16 +68,16 @@ type Installation struct {
 	Version string
 	// Certificate is the serving certificate of the webhooks, in PEM.
 	Certificate []byte
-	Mutating    []admissionregistrationv1.MutatingWebhookConfiguration   // Berth's
-	Validating  []admissionregistrationv1.ValidatingWebhookConfiguration // Berth's
-	Lease       *coordinationv1.Lease                                    // of the leader election
+	Mutating    []admissionregistrationv1.MutatingWebhookConfiguration   // those of Berth alone
+	Validating  []admissionregistrationv1.ValidatingWebhookConfiguration // those of Berth alone
+	Lease       *coordinationv1.Lease                                    // the Lease of the leader election
 	// Objects are the policies, quotas, and LimitedResources.
 	Objects []Object
 	// Denied are the types that policies read and that Berth may not list and watch.
 	Denied []Denied
 	// Unread are the objects that could not be read.
 	Unread []Unread
-	// ServerTime is the time of the API server, and LocalTime the time of this machine at that moment.
+	// ServerTime is the time of the API server, zero if it is unknown, and LocalTime the time of this machine at that moment.
 	ServerTime, LocalTime time.Time
 }
 
@@ -100,13 +100,13 @@ type Denied struct {
 	Policy, Verb, Resource string
 }
 
-// Unread is an object, or something else that is checked, that could not be read, and why.
+// Unread is something that Check needs and that could not be read, such as an object or all objects of a kind, and why.
 type Unread struct {
 	Object string
 	Err    error
 }
 
-// unread reports whether an object could not be read.
+// unread reports whether something that is checked, such as ObjectLease, could not be read.
 func (i *Installation) unread(object string) bool {
 	return slices.ContainsFunc(i.Unread, func(u Unread) bool { return u.Object == object })
 }
@@ -257,7 +257,8 @@ func (i *Installation) checkAuthorities(certificate *x509.Certificate) []Finding
 	return out
 }
 
-// checkWebhooks checks that Berth's webhooks are registered if there are policies or quotas that need them.
+// checkWebhooks checks that Berth has a MutatingWebhookConfiguration if a policy is enforced, and a ValidatingWebhookConfiguration if there
+// is any policy, quota, or LimitedResource.
 func (i *Installation) checkWebhooks() []Finding {
 	enforced := func(kinds ...string) bool {
 		return slices.ContainsFunc(i.Objects, func(o Object) bool { return o.Enforced && slices.Contains(kinds, o.Kind) })
@@ -274,7 +275,8 @@ func (i *Installation) checkWebhooks() []Finding {
 	return out
 }
 
-// checkObjects checks that policies, quotas, and LimitedResources are ready, and that nothing of them is paused or waits for the user.
+// checkObjects checks that policies, quotas, and LimitedResources are ready, that policies read no ambiguous names of clusters, and that
+// nothing of them is paused or waits for the user.
 func (i *Installation) checkObjects() []Finding {
 	var out []Finding
 	for _, o := range i.Objects {
@@ -308,7 +310,8 @@ func (i *Installation) checkObjects() []Finding {
 	return out
 }
 
-// waits returns a message for the plan and for the rollout of a policy, if they wait for the user: why, and the command to go on.
+// waits returns a message for the plan and for the rollout of a policy, as far as the plan waits for an approval, and the rollout waits for
+// the user or is paused: why, and the command to go on.
 func waits(o Object) (out []string) {
 	if p := o.Plan; p != nil && p.State == placementv1.PlanWaitingForApproval {
 		wait := waiting.Wait{Reason: placementv1.WaitingForApproval, Policy: o.Name}

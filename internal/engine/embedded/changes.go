@@ -32,7 +32,7 @@ import (
 // State is the content of Data at one time. The zero State has no content.
 type State struct{ snapshot *snapshot }
 
-// State returns the current content.
+// State returns the present content of the data, which later changes of the data do not change.
 func (d *Data) State() State { return State{d.current.Load()} }
 
 // Since returns the changes from the state earlier to s. It compares nothing: the methods of Changes compare when they are called.

@@ -105,7 +105,8 @@ func textSet(texts []string) ast.Set {
 	return out
 }
 
-// choice has the clusters from which a call chooses, and the limits on how many it chooses. It is immutable.
+// choice has the clusters from which a call of language.ChooseClusters or language.SpreadClusters chooses, and the limits on how many it
+// chooses. It is immutable.
 type choice struct {
 	*candidates
 	bounds ranking.Bounds // how many clusters are chosen, and from how many domains
@@ -142,21 +143,21 @@ type choices struct {
 // choicesKey is the key of the *choices in an evaluation's context.
 type choicesKey struct{}
 
-// add records a choice and the clusters that it chose. It ignores a choice of no clusters.
+// add records a choice, unless the clusters that it chose are none. With nil choices, it does nothing.
 func (c *choices) add(one choice, clusters []string) {
 	if c != nil && len(clusters) > 0 {
 		c.made = append(c.made, one)
 	}
 }
 
-// choiceOptions are the options operand of a choice.
+// choiceOptions are the last operand of a call of language.ChooseClusters or language.SpreadClusters: the options.
 type choiceOptions struct {
 	bounds      ranking.Bounds // how many clusters are chosen, and from how many domains
 	minGain     int64          // scores count as equal within steps of this size, from the highest score down
 	minClusters int            // how many clusters a domain must have to be used
 }
 
-// choiceOptionsOf reads the options operand of a choice. spread reports whether the options are those of language.SpreadClusters.
+// choiceOptionsOf reads the options operand of a call of language.SpreadClusters if spread is set, or else of language.ChooseClusters.
 func choiceOptionsOf(v ast.Value, spread bool) (choiceOptions, error) {
 	given, ok := v.(ast.Object)
 	if !ok {
@@ -206,9 +207,10 @@ var (
 	maxClustersTerm = ast.InternedTerm(language.OptionMaxClusters)
 )
 
-// candidates are the clusters that a function chooses from, prepared for many objects. They are immutable.
+// candidates are the clusters that a call of language.ChooseClusters or language.SpreadClusters chooses from, prepared for many objects.
+// They are immutable.
 type candidates struct {
-	// list has the clusters in the order of their levels. It is empty if they have domains.
+	// list has the clusters in the order of their scores, which count as equal within a step of minGain. It is empty if they have domains.
 	list ranking.List
 	// domains has the clusters by domain; nil if they have no domains.
 	domains *ranking.Domains
@@ -221,7 +223,7 @@ func (c *candidates) valid() bool {
 	return !slices.ContainsFunc(c.names, func(name string) bool { return len(placement.ClusterNameProblems(name)) > 0 })
 }
 
-// size estimates the size in bytes.
+// size estimates the size of the candidates in bytes.
 func (c *candidates) size() (n int) {
 	for _, name := range c.names {
 		n += candidateBytes + len(name)
@@ -233,8 +235,8 @@ func (c *candidates) size() (n int) {
 type candidatesKey struct {
 	// scores is an array, a set, or an object, and domains an object or nil.
 	scores, domains ast.Value
-	minGain         int64 // as in choiceOptions
-	minClusters     int   // as in choiceOptions; 0 without domains
+	minGain         int64 // scores count as equal within steps of this size, as in choiceOptions
+	minClusters     int   // how many clusters a domain must have to be used, as in choiceOptions; 0 without domains
 }
 
 // prepare returns the candidates. The error names the operand that is invalid.
@@ -314,8 +316,8 @@ func domainsOf(v ast.Value) (map[string]string, error) {
 	return out, nil
 }
 
-// candidates returns the candidates of a key. If the rule cache has the key's values, which are then immutable, the candidates are kept for
-// later evaluations.
+// candidates returns the candidates that are prepared from a key. If the rule cache has the key's values, which are then immutable, the
+// candidates are kept for later evaluations.
 func (c *choices) candidates(key candidatesKey) (*candidates, error) {
 	var v *ruleView
 	if c != nil {
@@ -335,7 +337,7 @@ func (c *choices) candidates(key candidatesKey) (*candidates, error) {
 	return out, err
 }
 
-// has reports whether a collection is identical to the value of one of the cached rules.
+// has reports whether a value is a collection, and identical to one that the rule cache has, or is going to have, for a rule.
 func (v *ruleView) has(value ast.Value) bool {
 	if _, ok := value.(interface{ Len() int }); !ok {
 		return false

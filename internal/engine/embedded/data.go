@@ -51,7 +51,7 @@ type Data struct {
 
 	// mu serializes the publication of snapshots and guards the fields below.
 	mu sync.Mutex
-	// stores has the state of each type that the type's writer changes.
+	// stores has, by resource type, what Load, Put, and Delete change before they publish a snapshot of it.
 	stores map[schema.GroupVersionResource]*store
 	// fieldSets are the field sets of each type, by fieldSet.index.
 	fieldSets map[schema.GroupVersionResource][]weak.Pointer[fieldSet]
@@ -129,7 +129,7 @@ func NewData() *Data {
 	return d
 }
 
-// noData is the revision of a policy that reads no replica data.
+// noData is the revision of the data of a policy that reads no replica data. It is not 0, which stands for missing data.
 const noData uint64 = 1
 
 // revisions is the last revision that was assigned. All tables share it, so that a table that was dropped and loaded
@@ -145,7 +145,7 @@ type store struct {
 	// fields are the fields that are kept of the objects.
 	fields *projection.FieldSet
 	pool   *projectionPool
-	// records is nil while the type is not complete.
+	// records are the objects by namespace and name; nil until Load has given the store all of them.
 	records *btree.BTree[record]
 }
 
@@ -215,7 +215,7 @@ func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.Fie
 	return true
 }
 
-// change is an object's old and new projection.
+// change is an object's projections in an old and a new table, which both have the object.
 type change struct{ old, next *projectedObject }
 
 // compare returns the changes of the objects that both trees have and of which the fields differ. names reports whether one tree has an
@@ -499,7 +499,8 @@ func (d *Data) inventoriesOf(resources []schema.GroupVersionResource) *inventori
 	return out
 }
 
-// merged holds data.clusters of some inventories in two forms, which are computed on first use.
+// merged holds data.clusters of some inventories in two forms, as policies read it and as predicates are evaluated on it. Each is computed
+// on first use.
 type merged struct {
 	// document is the form that policies read.
 	document func() mergedDocument
@@ -511,8 +512,8 @@ type merged struct {
 
 // tolerantDocument is data.clusters without the taints by which the named clusters are marked as not ready.
 type tolerantDocument struct {
-	names    []any     // strings, sorted
-	clusters ast.Value // data.clusters
+	names    []any     // the names of the clusters without these taints: strings, sorted
+	clusters ast.Value // data.clusters without these taints
 }
 
 // tolerating returns data.clusters without the taints by which the named clusters are marked as not ready. The names are strings, sorted.
@@ -527,9 +528,9 @@ func (m *merged) tolerating(names []any) ast.Value {
 
 // mergedDocument has data.clusters, and the names of clusters that are not in it because several objects have them.
 type mergedDocument struct {
-	clusters  ast.Value               // data.clusters
+	clusters  ast.Value               // the value of data.clusters
 	ambiguous []replication.Ambiguity // the names that are not in it, with the objects that have them
-	// ambiguousNames is data.berth.ambiguousclusters.
+	// ambiguousNames is the value of data.berth.ambiguousclusters: the objects that have each of these names.
 	ambiguousNames ast.Value
 	// unready are the clusters that are marked as not ready, by name, with the time since when, zero if unknown; nil if there are none.
 	unready map[string]time.Time

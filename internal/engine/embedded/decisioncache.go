@@ -100,7 +100,7 @@ func (r *cachedDecision) revalidate(ctx context.Context, set *predicates.Set, st
 	return true
 }
 
-// size estimates the entry's size in bytes.
+// size estimates the size of the cached decision in bytes, with its reports.
 func (r *cachedDecision) size() int {
 	n := entryBytes + predicates.EstimateBytes(r.reports)
 	if r.choice != nil {

@@ -47,7 +47,7 @@ var _ placement.Evaluator = (*evaluator)(nil)
 
 // Options configure an Engine.
 type Options struct {
-	// Timeout limits the duration of one evaluation.
+	// Timeout limits the duration of one evaluation and, separately, that of the wait for an evaluation slot.
 	Timeout time.Duration
 	// Concurrency is the number of evaluation slots. An evaluation that was abandoned at its deadline keeps its slot until
 	// it ends. One policy gets at most half of the slots.
@@ -56,7 +56,7 @@ type Options struct {
 	Observer Observer
 	// Predicates are the predicates that policies may call; nil makes each call an error.
 	Predicates *predicates.Set
-	// Templates find the pod template of an object.
+	// Templates find the pod template of an object, on which predicates are evaluated. Nil knows only the kinds built into Kubernetes.
 	Templates *workload.Templates
 	// World holds the nodes and pods that predicates are evaluated on; nil makes each call on nodes an error.
 	World *predicates.NodeCache
@@ -201,11 +201,11 @@ type evaluator struct {
 	engine *Engine
 	name   string
 	module *policy.Module
-	// binding is what the module's references to data are bound to.
+	// binding has the resource types, and the fields of their objects, that the module's references to data stand for.
 	binding *policy.Binding
-	// query is the query of the contract's rules; nil if the policy has none of them.
+	// query is the query of the decision contract's rules; nil if the policy has none of them.
 	query *rego.PreparedEvalQuery
-	view  *view // the policy's `data`
+	view  *view // what the policy's Rego sees as `data`
 	// fieldSets are the field sets of the resource types that the policy reads.
 	fieldSets []*fieldSet
 	// missing are the resource types that the policy reads and the API server does not serve, as the Rego names them.
@@ -218,7 +218,7 @@ type evaluator struct {
 	ruleCache *ruleCache
 	// predicates are the predicates that the policy may call; nil for none.
 	predicates  *predicates.Set
-	inventories *inventories // the sources of data.clusters
+	inventories *inventories // the resource types whose objects are the clusters in data.clusters
 }
 
 // evaluationState is the state that one evaluation reads: a snapshot of the replica data and one of the nodes.
@@ -333,9 +333,9 @@ type evaluation struct {
 	decision placement.Decision
 	// reports are the predicates' reports on nodes that the decision depends on.
 	reports []*predicates.Report
-	// choices are the choices of clusters that were made.
+	// choices are the choices of at least one cluster that the rules made by language.ChooseClusters or language.SpreadClusters.
 	choices []choice
-	// fromCache reports whether the cached decision still holds, so that nothing was evaluated.
+	// fromCache reports whether decision is a cached one whose node reports still hold, so that the policy was not evaluated.
 	fromCache bool
 }
 
@@ -415,7 +415,8 @@ func (p *evaluator) checkReplicated(snap *snapshot) error {
 	return nil
 }
 
-// decide returns the cached decision before if its reports on nodes still hold. Otherwise it evaluates the policy. The caller has a slot.
+// decide returns the cached decision before, which may be nil, if its reports on nodes still hold. Otherwise it evaluates the policy, with
+// the rule cache known; nil for none. The caller has a slot.
 func (p *evaluator) decide(ctx context.Context, state evaluationState, input ast.Value, known *ruleView, before *cachedDecision) (evaluation, error) {
 	if before != nil && before.revalidate(ctx, p.predicates, state) {
 		return evaluation{decision: before.decision, fromCache: true}, nil
@@ -476,7 +477,7 @@ func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, 
 // evaluationError is an error from the evaluation of a text that policies share. Its message names the file of the
 // policy that was evaluated, or the field of its rules.
 type evaluationError struct {
-	// policy is the policy's name, and text the message of err with a placeholder for the name of the file.
+	// policy is the policy's name, and text the message of err, in which a placeholder stands for the name of the file.
 	policy, text string
 	module       *policy.Module
 	err          error

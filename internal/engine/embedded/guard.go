@@ -69,7 +69,7 @@ var (
 	findAll     = regularExpression(0, 1, true)
 )
 
-// guards are the checks by function, in addition to the limits on strings and numbers that apply to all functions.
+// guards are the checks by name of the builtin function, in addition to the limits on strings and numbers that apply to all of them.
 var guards = map[string]check{
 	"and":                              bothMembers,
 	"array.concat":                     sum(0, 1),
@@ -190,7 +190,7 @@ func overAll(size, limit int, unit string) *engine.LimitError {
 	return &engine.LimitError{Operand: "the combination of the operands", Size: size, Limit: limit, Unit: unit}
 }
 
-// scalars limits operands that are strings or numbers.
+// scalars limits the size of those operands that are strings or numbers.
 func scalars(operands []*ast.Term) *engine.LimitError {
 	for i, t := range operands {
 		switch v := t.Value.(type) {
@@ -265,7 +265,7 @@ func readable(v ast.Value, operand int) *engine.LimitError {
 	return over(operand, numeral.Digits(string(text)), numeral.MaxDigits, "digits")
 }
 
-// keyList limits a list that is converted to a set.
+// keyList limits the members of a list that is converted to a set: to fewer if not all of them are strings.
 func keyList(v ast.Value, operand int) *engine.LimitError {
 	list, ok := v.(*ast.Array)
 	if !ok || list.Len() <= maxKeys {
