@@ -63,7 +63,7 @@ func (m *mistakes) source(e ast.Expr) (text string, ok bool) {
 	return text, err == nil
 }
 
-// visit examines a call of an operator or a function with two operands.
+// visit adds messages about what is probably wrong with one call of an operator or a function with two operands.
 func (m *mistakes) visit(e ast.Expr) {
 	if e.Kind() != ast.CallKind {
 		return
@@ -103,7 +103,7 @@ func (m *mistakes) visit(e ast.Expr) {
 // as well as numbers do.
 var amounts = regexp.MustCompile(`^([0-9]{1,3}|[0-9]+\.[0-9]+|[0-9]+(\.[0-9]+)?([KMGTPE]i?|[numk]))$`)
 
-// order finds a number or quantity that <, <=, >, or >= compares as a text.
+// order adds a message if <, <=, >, or >= compares a value with a number or quantity in quotes, and so as texts.
 func (m *mistakes) order(left, right ast.Expr) {
 	text, ok := literal(right)
 	value := left
@@ -144,7 +144,8 @@ func (m *mistakes) compared(left, right ast.Expr) (name string, constants []stri
 	return name, constants
 }
 
-// wildcards finds a name, namespace, or label of the object that ==, !=, or in compares with a pattern, which it never equals.
+// wildcards adds a message if ==, !=, or in compares a name, namespace, or label of the object with a pattern such as "prod-*", or a
+// namespace with a text that no namespace has as its name: these are never equal.
 func (m *mistakes) wildcards(left, right ast.Expr) {
 	name, constants := m.compared(left, right)
 	if !slices.Contains([]string{"object.metadata.name", namespaceOfObject}, name) && !strings.HasPrefix(name, "object.metadata.labels") {
@@ -286,8 +287,8 @@ func (m *mistakes) conditions(root ast.Expr, visit func(e ast.Expr, selects, req
 	collect(root, true, true)
 }
 
-// exclusive finds an expression such as `a != "x" || a != "y"`, which compares one value with two different texts. join is its outer
-// operator and compare its inner one. consequence is the end of the message.
+// exclusive adds a message about an expression such as `a != "x" || a != "y"`, which compares one value with two different texts. join is
+// its outer operator and compare its inner one. consequence is the end of the message.
 func (m *mistakes) exclusive(e ast.Expr, join, compare, consequence string) {
 	if m.joined[e.ID()] {
 		return

@@ -151,7 +151,7 @@ func (s *state) listed(ctx context.Context, resource schema.GroupVersionResource
 // counter collects the distinct values of each name, such as those of each label key. It does not count them.
 type counter map[string]map[string]bool
 
-// add adds a value of a name, unless there are too many names or values.
+// add adds a value of a name, as text, unless it is empty or too long, or there are too many names or values.
 func (c counter) add(name string, value any) {
 	text := fmt.Sprint(value)
 	if value == nil || text == "" || len(text) > maxValueLength || c[name] == nil && len(c) >= maxNames {

@@ -55,7 +55,8 @@ func (s System) Clusters(delivered *unstructured.Unstructured) []string {
 	return s.reporter.carried(delivered)
 }
 
-// Leaves returns the clusters to which the system brings a placed object by a delivered object, and that are not decided any more.
+// Leaves returns the clusters to which the system brings a placed object by a delivered object, and that are not decided any more; none if
+// delivered is nil.
 func (s System) Leaves(delivered *unstructured.Unstructured, decision Decision) []string {
 	if delivered == nil {
 		return nil

@@ -38,7 +38,8 @@ type Controller struct {
 	UID types.UID
 }
 
-// Is reports whether an object with the controller's kind, namespace, and name has its UID, too, so that it is the controller.
+// Is reports whether an object with the controller's kind, namespace, and name is the controller: it has its UID, too, or the UID is not
+// known.
 func (c Controller) Is(o *unstructured.Unstructured) bool { return c.UID == "" || c.UID == o.GetUID() }
 
 // ControllersOf returns the objects from which an object was made, according to its owner references and labels: the one that controls it

@@ -401,7 +401,8 @@ func affinityOf(o *unstructured.Unstructured) []string {
 	return names
 }
 
-// karmadaCarried returns the clusters that have a static weight in a policy of Karmada or, without weights, those of affinityOf.
+// karmadaCarried returns the clusters that have a static weight in a policy of Karmada or, without weights, those of affinityOf, apart from
+// clusterlist.NoCluster.
 func karmadaCarried(o *unstructured.Unstructured) []string {
 	list, found, _ := unstructured.NestedSlice(o.Object, "spec", "placement", "replicaScheduling", "weightPreference", "staticWeightList")
 	if !found {
@@ -584,8 +585,8 @@ func observePlacement(o *unstructured.Unstructured) Observation {
 	return out
 }
 
-// missingIn says which of the conditions Applied and Available is not true for a generation; "" if both are. title is that of the system
-// that sets them.
+// missingIn says which of the conditions Applied and Available is not true, or not reported yet, for a generation; "" if both are true.
+// title is that of the system that sets them.
 func missingIn(title string, conditions []metav1.Condition, generation int64) string {
 	for _, kind := range []string{"Applied", "Available"} {
 		switch c := meta.FindStatusCondition(conditions, kind); {
