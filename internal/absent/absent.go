@@ -120,7 +120,7 @@ func (l *Labels) Empty() bool { return len(l.values) == 0 }
 
 // Problem is a part of a label selector that names a label or a value that no object has.
 type Problem struct {
-	Field *field.Path // The path of the part.
+	Field *field.Path // The path of that part in the object with the label selector.
 	Text  string      // The message to the user.
 }
 

@@ -270,7 +270,7 @@ func Backoff(before, first, most time.Duration) time.Duration { return min(max(2
 type protectedPod struct {
 	policies []string      // The names of the policies that require the eviction.
 	at       time.Time     // When the eviction was tried last.
-	delay    time.Duration // How long the Pod waits after at.
+	delay    time.Duration // How long after at the next eviction of the Pod is tried.
 }
 
 // Protected records that a PodDisruptionBudget did not allow an eviction for policies. It returns the delay before the next one.

@@ -35,7 +35,7 @@ const (
 	DryRunResult = "would"
 )
 
-// maxValue bounds the value of an annotation, in bytes.
+// maxValue bounds the value of an audit annotation, in bytes.
 const maxValue = 4096
 
 // Value joins texts by a separator to the value of an audit annotation, and truncates it to maxValue bytes.

@@ -55,8 +55,8 @@ type Options struct {
 
 // Result is the result of one case.
 type Result struct {
-	File string `json:"file"` // the path
-	Case string `json:"case"` // the name
+	File string `json:"file"` // the path of the file of cases
+	Case string `json:"case"` // the name of the case, with the suffix of the alternative
 	// Failures say how the decision differs from what is expected, as sentences or differences; none if the case passes.
 	Failures []string      `json:"failures,omitempty"`
 	Duration time.Duration `json:"durationNanoseconds"`
@@ -330,7 +330,7 @@ func textsOf(reasons []explain.Reason) []string {
 	return out
 }
 
-// Coverage collects which lines of policies are evaluated.
+// Coverage collects which lines of policies are evaluated when cases run.
 type Coverage struct {
 	byPolicy map[string]*policyCoverage // by the name of the policy, with the suffix, and its Rego
 }
@@ -343,7 +343,7 @@ type policyCoverage struct {
 	module *policy.Module
 }
 
-// NewCoverage returns a Coverage of no policies.
+// NewCoverage returns a Coverage that has collected no lines yet.
 func NewCoverage() *Coverage { return &Coverage{byPolicy: map[string]*policyCoverage{}} }
 
 // add evaluates the policies that match an object once more, and adds the lines that the evaluations reach. The report has the suffix
@@ -376,7 +376,7 @@ func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulati
 	return nil
 }
 
-// PolicyCoverage is the coverage of one policy.
+// PolicyCoverage tells which part of one policy the cases evaluated.
 type PolicyCoverage struct {
 	Policy string `json:"policy"`
 	// Percent is the percentage of the lines with expressions that were evaluated. A policy with spec.rules is measured by the Rego that its
@@ -392,7 +392,8 @@ type PolicyCoverage struct {
 	RulesCovered int `json:"rulesCovered,omitempty"`
 }
 
-// Report returns the coverage of each policy, sorted by name, and the percentage of the lines of all policies together; 100 without lines.
+// Report returns which part of each policy was evaluated, sorted by name, and the percentage of the lines of all policies together that
+// were; 100 without lines.
 func (c *Coverage) Report() (policies []PolicyCoverage, percent float64) {
 	covered, total := 0, 0
 	for _, key := range slices.Sorted(maps.Keys(c.byPolicy)) {

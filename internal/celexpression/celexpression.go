@@ -213,7 +213,8 @@ func selected(e, operand ast.NavigableExpr, path []string) (name string, part, o
 	return "", false, false
 }
 
-// mapFields are the paths of fields that are maps in every object: name in object.metadata.labels reads one member, but of a list all.
+// mapFields are the paths of fields that are maps, and never lists, in every object. "tier" in object.metadata.labels reads one member of
+// such a map, but would read all items of a list.
 var mapFields = [][]string{{"metadata", "labels"}, {"metadata", "annotations"}}
 
 // selectors are the functions that CEL's operators for fields are compiled to.

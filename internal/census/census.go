@@ -65,7 +65,7 @@ type ClusterCount struct {
 // Census has the numbers of objects by their lists of clusters. It is safe for concurrent use.
 type Census struct {
 	mu    sync.Mutex
-	lists map[string]*list // By text.
+	lists map[string]*list // By list.text.
 }
 
 // list counts the objects that have one text as their list of clusters, so that counting takes the same time for long lists.

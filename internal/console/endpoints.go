@@ -46,7 +46,7 @@ type Endpoint struct {
 // Endpoints returns all endpoints, from which hack/consoletypes writes the types of the pages.
 func Endpoints() []Endpoint { return New(Config{}).endpoints() }
 
-// Values returns all values of the string types in responses that have only a few.
+// Values returns, for each string type in responses that has only a few values, such as fleet.State, all of these.
 func Values() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
 		reflect.TypeFor[fleet.State]():        texts(fleet.States()),

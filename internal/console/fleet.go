@@ -175,7 +175,7 @@ type inventoryObject struct {
 	Unschedulable *bool `json:"unschedulable,omitempty"`
 }
 
-// clusterField is a field of a cluster in its normal form, which its inventory has elsewhere.
+// clusterField is a field of a cluster in its normal form, as policies read it, and where the object of the inventory has it.
 type clusterField struct {
 	Name string `json:"name"` // such as region
 	// Path is where the object has the field, as in the flag --set of `kubectl berth whatif`, such as spec.region.

@@ -135,7 +135,7 @@ func (s *state) describe(r *http.Request, policies []policyView) error {
 
 // manifestView is the response of /api/policy and /api/manifest.
 type manifestView struct {
-	Manifest string `json:"manifest"` // in YAML
+	Manifest string `json:"manifest"` // the policy, or the other object, in YAML
 	// From and To are the first and the last line of the part that the request asks for; 0 if it asks for none.
 	From int `json:"from,omitempty"`
 	To   int `json:"to,omitempty"`

@@ -58,7 +58,7 @@ type User struct {
 	Verify func(ctx context.Context) (name string, err error)
 }
 
-// userID is the hash of a token.
+// userID is the SHA-256 hash of the bearer token of a user.
 type userID [sha256.Size]byte
 
 // user is a user of the last minutes, with one token.

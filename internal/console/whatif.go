@@ -36,7 +36,7 @@ import (
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
-// changes is the request of /api/whatif.
+// changes are the changes to the cluster that the user tries, as requests of /api/whatif and /api/testcase have them.
 type changes struct {
 	// Manifests are YAML documents of policies, or of any objects that policies read.
 	Manifests string `json:"manifests"`

@@ -466,7 +466,7 @@ func (in *policyGroups) regroup(fields *projection.FieldSet) (again []remediatio
 	return in.rest.keys()
 }
 
-// dissolve moves the members of a group to rest, and returns them.
+// dissolve moves the members of a group to policyGroups.rest, where they are decided individually, and returns them.
 func (g *group) dissolve() []remediation.Key {
 	out := g.keys()
 	for len(g.members) > 0 {
@@ -484,7 +484,7 @@ func (g *group) keys() []remediation.Key {
 	return out
 }
 
-// move moves a membership to another group, and removes it from single.
+// move moves a membership to another group of the policy, and removes it from policyGroups.single.
 func (m *membership) move(to *group) {
 	if m.group != to || m.hash != 0 {
 		m.leave()
@@ -516,7 +516,7 @@ func (m *membership) leave() {
 	}
 }
 
-// unlist removes a membership from single.
+// unlist removes a membership from policyGroups.single, so that the next equal object does not find it there.
 func (m *membership) unlist() {
 	if m.hash != 0 {
 		delete(m.group.in.single, m.hash)

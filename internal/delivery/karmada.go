@@ -120,9 +120,9 @@ const (
 	karmadaClaim           = "resourcetemplate.karmada.io/claimed-by"
 )
 
-// karmadaHolder returns the policy of another client that Karmada follows for a placed object, according to the object's annotations, or
-// what else keeps Karmada from following policies for it; "" for none. Karmada gives an object that no policy holds to a policy that exists
-// then, and not to one that is created later.
+// karmadaHolder returns the PropagationPolicy or ClusterPropagationPolicy of another client that Karmada follows for a placed object,
+// according to the object's annotations, or what else keeps Karmada from following policies for it; "" for none. Karmada gives an object
+// that no policy holds to a policy that exists then, and not to one that is created later.
 func karmadaHolder(object Object) string {
 	name := object.Annotations[karmadaHolderName]
 	cluster := object.Annotations[karmadaClusterHolder]
@@ -140,8 +140,9 @@ func karmadaHolder(object Object) string {
 	return ""
 }
 
-// karmadaTaker returns the policy of another client that an update of an object makes its holder; "" if it does not. Karmada itself makes
-// such an update before it follows a policy. An update that removes the holder gives the object to no policy.
+// karmadaTaker returns the PropagationPolicy or ClusterPropagationPolicy of another client that an update of an object makes its holder; ""
+// if it does not. Karmada itself makes such an update before it follows a policy. An update that removes the holder gives the object to no
+// policy.
 func karmadaTaker(before, after Object) string {
 	set := func(values, old map[string]string, name string) bool {
 		return values[name] != "" && values[name] != old[name]

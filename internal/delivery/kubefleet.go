@@ -32,7 +32,7 @@ var kubeFleetVersion = schema.GroupVersion{Group: "placement.kubernetes-fleet.io
 // kubeFleetWhole is the field whose other members choose clusters.
 const kubeFleetWhole = "spec.policy"
 
-// maxPickFixed is the maximum number of clusters that a placement can name.
+// maxPickFixed is the maximum number of clusters that a placement of KubeFleet can name in spec.policy.clusterNames.
 const maxPickFixed = 100
 
 var (

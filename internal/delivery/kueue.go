@@ -30,7 +30,7 @@ import (
 
 const kueueGroup = "kueue.x-k8s.io"
 
-// maxNominated is the maximum number of clusters that a Workload can have in its status.
+// maxNominated is the maximum number of clusters that the status of a Workload of Kueue can nominate.
 const maxNominated = 20
 
 // workloadKind is the kind of Workloads of Kueue. MultiKueue copies a Workload to the clusters in status.nominatedClusterNames, and

@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// maxListed is the maximum number of clusters in one PlacementDecision, of both kinds.
+// maxListed is the maximum number of clusters in one PlacementDecision, of SIG Multicluster and of Open Cluster Management.
 const maxListed = 100
 
 // lists describes the delivered objects of a system that list the clusters of a decision, such as PlacementDecisions. Each of them lists a

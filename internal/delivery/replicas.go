@@ -72,9 +72,9 @@ type preferences struct {
 // clusterPreference says how many replicas one cluster gets: all three fields have that number. Weight is for readers that know only
 // weights.
 type clusterPreference struct {
-	MinReplicas int64 `json:"minReplicas"` // the number of replicas in the cluster
-	MaxReplicas int64 `json:"maxReplicas"` // the number of replicas in the cluster
-	Weight      int64 `json:"weight"`      // the number of replicas in the cluster
+	MinReplicas int64 `json:"minReplicas"` // the number of replicas that the cluster gets
+	MaxReplicas int64 `json:"maxReplicas"` // the number of replicas that the cluster gets
+	Weight      int64 `json:"weight"`      // the number of replicas that the cluster gets
 }
 
 // divideByAnnotation divides the replicas for a system whose delivered objects have no field for that. The resulting function returns the

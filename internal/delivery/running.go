@@ -385,7 +385,7 @@ func carriedByKarmadaWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 	return out, ok && out.Name != ""
 }
 
-// karmadaWorks are the objects by which Karmada carries objects to single clusters.
+// karmadaWorks are the kinds of the objects by which Karmada carries placed objects to single clusters: its Works.
 var karmadaWorks = []Kind{{GroupVersionResource: schema.GroupVersionResource{Group: karmadaWork.Group, Version: "v1alpha1",
 	Resource: "works"}, Kind: "Work", Namespaced: true}}
 
@@ -482,7 +482,7 @@ var kubeFleetReporter = &reporter{
 	chooses:  func(*unstructured.Unstructured) bool { return false },
 }
 
-// kubeFleetWorks are the objects by which KubeFleet carries objects to single clusters.
+// kubeFleetWorks are the kinds of the objects by which KubeFleet carries placed objects to single clusters: its Works.
 var kubeFleetWorks = []Kind{{GroupVersionResource: kubeFleetVersion.WithResource("works"), Kind: "Work", Namespaced: true}}
 
 // carriedByWork reads a Work of KubeFleet. Its labels name the placement of the placed object, and its namespace has the name of the
@@ -494,7 +494,8 @@ func carriedByWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 	return out, ok && out.Name != ""
 }
 
-// ocmWorks are the objects by which a ManifestWorkReplicaSet of Open Cluster Management carries objects to single clusters.
+// ocmWorks are the kinds of the objects by which a ManifestWorkReplicaSet of Open Cluster Management carries placed objects to single
+// clusters: ManifestWorks.
 var ocmWorks = []Kind{{
 	GroupVersionResource: schema.GroupVersionResource{Group: "work.open-cluster-management.io", Version: "v1", Resource: "manifestworks"},
 	Kind:                 "ManifestWork", Namespaced: true,

@@ -233,7 +233,8 @@ func (c *candidates) size() (n int) {
 
 // candidatesKey has the operands from which candidates are prepared. The values are compared by identity.
 type candidatesKey struct {
-	// scores is an array, a set, or an object, and domains an object or nil.
+	// scores is the operand with the scores of the clusters: an array, a set, or an object. domains is the one with the domain of each: an
+	// object, or nil if the clusters have none.
 	scores, domains ast.Value
 	minGain         int64 // scores count as equal within steps of this size, as in choiceOptions
 	minClusters     int   // how many clusters a domain must have to be used, as in choiceOptions; 0 without domains

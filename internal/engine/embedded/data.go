@@ -236,7 +236,8 @@ func compare(old, next *btree.BTree[record], fields *projection.FieldSet) (chang
 	return changes, names
 }
 
-// Put adds or replaces one object. It reports whether the kept data changed. It does nothing if the resource type is not complete.
+// Put adds or replaces one object. It reports whether the kept data changed. It does nothing before Load has given Data the objects of the
+// resource type.
 func (d *Data) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) bool {
 	s := d.store(resource)
 	s.mu.Lock()
@@ -262,7 +263,7 @@ func (d *Data) Put(resource schema.GroupVersionResource, o *unstructured.Unstruc
 	return true
 }
 
-// Delete removes one object, and reports whether it was there.
+// Delete removes one object, and reports whether Data had it.
 func (d *Data) Delete(resource schema.GroupVersionResource, namespace, name string) bool {
 	s := d.store(resource)
 	s.mu.Lock()
@@ -279,7 +280,8 @@ func (d *Data) Delete(resource schema.GroupVersionResource, namespace, name stri
 	return true
 }
 
-// Drop removes a resource type, and reports whether it was complete. Policies that read it get an *engine.NotReplicatedError from then on.
+// Drop removes a resource type and its objects, and reports whether Data had them from Load. Policies that read it get an
+// *engine.NotReplicatedError from then on.
 func (d *Data) Drop(resource schema.GroupVersionResource) bool {
 	s := d.store(resource)
 	s.mu.Lock()
@@ -399,8 +401,8 @@ func (s *snapshot) revision(l *fieldSet) uint64 {
 	return t.revisions[l.index]
 }
 
-// Size returns the number of objects of a resource type and an estimate of their memory in bytes. ok is false while the
-// type is not complete.
+// Size returns the number of objects of a resource type and an estimate of their memory in bytes. ok is false before Load has given Data
+// the objects.
 func (d *Data) Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool) {
 	t, ok := d.current.Load().tables[resource]
 	if !ok {
