@@ -191,7 +191,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// allPolicies returns a request for each checked policy.
+// allPolicies returns a request to check each policy in checked again.
 func (c *Controller) allPolicies(context.Context, client.Object) []reconcile.Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -108,7 +108,7 @@ func (r *recent) ReplicasPath(ctx context.Context, resource schema.GroupVersionR
 	return known.value.path, known.value.ok, err
 }
 
-// recentScores reads scores from recent.
+// recentScores implements findings.Scores with the cache of recent.
 type recentScores struct{ *recent }
 
 // All implements findings.Scores.
@@ -119,7 +119,7 @@ func (r recentScores) All(ctx context.Context) (_ map[string]map[string]any, err
 	return r.scores.value, err
 }
 
-// recentNodes reads nodes from recent.
+// recentNodes implements findings.Nodes with the cache of recent.
 type recentNodes struct{ *recent }
 
 // All implements findings.Nodes.
@@ -130,10 +130,10 @@ func (r recentNodes) All(ctx context.Context) (_ []map[string]any, err error) {
 	return r.nodes.value, err
 }
 
-// recentQuotas reads quotas from recent.
+// recentQuotas implements findings.Quotas with the cache of recent.
 type recentQuotas struct{ *recent }
 
-// Limits implements findings.Quotas. It does not cache.
+// Limits implements findings.Quotas. It does not cache: each call reads the LimitedResources from the source.
 func (r recentQuotas) Limits(ctx context.Context) ([]placementv1.LimitedResource, error) {
 	return r.source.Quotas.Limits(ctx)
 }

@@ -102,7 +102,7 @@ func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerRefer
 	return nil
 }
 
-// writeQuotas writes the configuration of the quota webhooks with the given ones.
+// writeQuotas writes the configuration QuotasName so that it has the given webhooks, or deletes it if there are none.
 func (c *Controller) writeQuotas(ctx context.Context, owners []metav1.OwnerReference, webhooks []quota.Webhook, to access) error {
 	var want []admissionregistrationv1.ValidatingWebhook
 	for _, w := range webhooks {

@@ -101,7 +101,7 @@ type history struct {
 	rounds                  []round   // The patches of which it was found within roundWindow that they did not last.
 }
 
-// patched is a patch of an object.
+// patched is a patch that Berth has made to an object.
 type patched struct {
 	changes unique.Handle[string] // The changes that the patch made, as moveset.Encode returns them.
 	data    uint64                // A hash of the data on which the changes were decided; 0 if data was missing.

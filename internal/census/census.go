@@ -38,7 +38,7 @@ const (
 	Violates
 )
 
-// Compliances returns all compliances.
+// Compliances returns all values of the type Compliance.
 func Compliances() []Compliance { return []Compliance{Placed, AwaitsPatch, Violates} }
 
 // String returns the name of the compliance in metrics: placed, waiting, or violating.

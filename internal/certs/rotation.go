@@ -61,7 +61,7 @@ const (
 // authority. It does not create a deleted Secret again. It needs a directory and a second cache of Secrets.
 type rotation struct {
 	client client.Client
-	name   types.NamespacedName // the name of the Secret
+	name   types.NamespacedName // the namespace and name of the Secret with the certificate
 	// hosts are the names that the certificate is valid for. The first is its common name.
 	hosts []string
 	clock clock.PassiveClock

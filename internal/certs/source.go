@@ -59,7 +59,7 @@ const (
 
 // Options configure the certificate.
 type Options struct {
-	// Namespace is the namespace of the Secrets.
+	// Namespace is the namespace of the Secret with the certificate and the authority.
 	Namespace string
 	// Hosts are the names or addresses at which the API server calls the webhook. The first is the certificate's common
 	// name.

@@ -212,7 +212,7 @@ func lookup(obj map[string]any, path []any) any {
 	return at
 }
 
-// child returns the member or item of a value; nil if there is none.
+// child returns the member of an object, or the item of an array, that element names or counts; nil if there is none.
 func child(value, element any) any {
 	switch e := element.(type) {
 	case string:

@@ -48,8 +48,8 @@ type fleetView struct {
 // place is a cluster, with its CPU and memory as numbers; nil if they are unknown.
 type place struct {
 	fleet.Place
-	CPU    *amount `json:"cpu,omitempty"`    // in cores
-	Memory *amount `json:"memory,omitempty"` // in bytes
+	CPU    *amount `json:"cpu,omitempty"`    // the CPU, in cores; nil if it is unknown
+	Memory *amount `json:"memory,omitempty"` // the memory, in bytes; nil if it is unknown
 }
 
 // amount is how much of a resource a cluster has for pods, and how much is used, in cores or bytes. Used is nil if it is unknown.
@@ -177,10 +177,10 @@ type inventoryObject struct {
 
 // clusterField is a field of a cluster in its normal form, as policies read it, and where the object of the inventory has it.
 type clusterField struct {
-	Name string `json:"name"` // such as region
+	Name string `json:"name"` // the name of the field, such as region
 	// Path is where the object has the field, as in the flag --set of `kubectl berth whatif`, such as spec.region.
 	Path   string   `json:"path"`
-	Value  string   `json:"value"`  // in YAML; empty if the cluster lacks it
+	Value  string   `json:"value"`  // the value of the field, in YAML; empty if the cluster lacks it
 	ReadBy []string `json:"readBy"` // the names of the policies that read it
 }
 

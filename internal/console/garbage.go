@@ -37,7 +37,7 @@ type collector struct {
 	collect func() // collects garbage if there is enough
 
 	mu      sync.Mutex
-	serving int         // how many requests are served
+	serving int         // how many requests are being served
 	timer   *time.Timer // calls collect; nil before the first request has ended
 }
 

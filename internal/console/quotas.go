@@ -61,7 +61,7 @@ type quotaView struct {
 type quotaAmount struct {
 	Resource string `json:"resource"`
 	Hard     string `json:"hard"`     // the limit
-	Used     string `json:"used"`     // includes Reserved
+	Used     string `json:"used"`     // the usage, which includes Reserved
 	Reserved string `json:"reserved"` // charged for objects that Berth has admitted and not seen yet
 	// UsedShare is Used as a fraction of Hard; if Hard is 0, it is 0 or 1.
 	UsedShare float64 `json:"usedShare"`
@@ -72,7 +72,7 @@ type quotaAmount struct {
 // namespaceUse is what a namespace uses of a quota that several namespaces share.
 type namespaceUse struct {
 	Namespace string            `json:"namespace"`
-	Used      map[string]string `json:"used"` // by resource
+	Used      map[string]string `json:"used"` // the used amounts, by resource
 }
 
 func (c *Console) quotas(r *http.Request) (*quotasView, error) {

@@ -409,7 +409,7 @@ func memoryIsShort() bool {
 // use.
 type Credentials struct {
 	mu       sync.Mutex
-	token    string // empty while no request of the user is under way
+	token    string // the token of the user; empty while no request of the user is under way
 	requests int    // how many requests of the user are under way
 }
 

@@ -326,7 +326,7 @@ func textAt(obj *unstructured.Unstructured, path []string) *string {
 // awaitedApproval is an approval for which objects wait.
 type awaitedApproval struct {
 	Command string `json:"command"` // the command that gives the approval
-	Objects int    `json:"objects"` // the number of objects
+	Objects int    `json:"objects"` // the number of objects that wait for it
 }
 
 // approvalCommand finds the command that gives an approval in whatif.Value.Waits, a text on what an object waits for.

@@ -43,7 +43,7 @@ import (
 // Revisions are only compared for equality. No two states of the data have the same revision, except that it is 0 whenever data is missing.
 type Groups struct {
 	mu       sync.Mutex
-	policies map[*placement.Policy]*policyGroups // By version of a policy.
+	policies map[*placement.Policy]*policyGroups // The groups, by version of a policy.
 	objects  map[remediation.CompactKey]*object  // The objects that are in a group of some policy.
 	seed     maphash.Seed                        // The seed of the hashes in policyGroups.single.
 }
@@ -52,7 +52,7 @@ type Groups struct {
 type policyGroups struct {
 	policy   *placement.Policy
 	fields   *projection.FieldSet // The fields that the policy reads.
-	groups   map[string]*group    // By PolicyDecision.key.
+	groups   map[string]*group    // The groups other than rest, by PolicyDecision.key.
 	rest     *group               // The objects that are in no other group, so that they are decided individually.
 	choosing int                  // The number of groups with an open decision, one without the choice of clusters.
 	// single finds the first object of each kind in rest, by a hash of the fields that the policy reads. To save memory, a group is created

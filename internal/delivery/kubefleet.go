@@ -29,7 +29,7 @@ import (
 // ResourcePlacements only in this version.
 var kubeFleetVersion = schema.GroupVersion{Group: "placement.kubernetes-fleet.io", Version: "v1beta1"}
 
-// kubeFleetWhole is the field whose other members choose clusters.
+// kubeFleetWhole is Kind.Whole of the placements of KubeFleet: the field whose other members would choose clusters, too.
 const kubeFleetWhole = "spec.policy"
 
 // maxPickFixed is the maximum number of clusters that a placement of KubeFleet can name in spec.policy.clusterNames.

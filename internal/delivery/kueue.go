@@ -114,7 +114,7 @@ func (d Delivered) Withdrawal(object *unstructured.Unstructured, now time.Time) 
 	return out
 }
 
-// checksIn returns the names of the admission checks of a Workload of Kueue that have a state.
+// checksIn returns the names of those admission checks in the status of a Workload of Kueue that have the given state.
 func checksIn(state string, workload map[string]any) []string {
 	var out []string
 	checks, _, _ := unstructured.NestedSlice(workload, "status", "admissionChecks")

@@ -32,7 +32,7 @@ const maxListed = 100
 // part. Their names consist of a base, the infix, and a number.
 type lists struct {
 	Kind
-	infix   string   // between the base and the number
+	infix   string   // the part of the name between the base and the number
 	first   int      // the number in the name of the first list: 0 or 1
 	entries []string // the path of the entries in a list
 	cluster []string // the path of the cluster's name in an entry

@@ -148,7 +148,7 @@ func ocmDecisions(
 	}
 }
 
-// existingPlacement is a Placement that policies match.
+// existingPlacement is the kind of the Placements of Open Cluster Management that policies match. Only their status is written.
 var existingPlacement = Kind{
 	GroupVersionResource: ocmPlacement.GroupVersionResource,
 	Kind:                 ocmPlacement.Kind,

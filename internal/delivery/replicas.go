@@ -65,7 +65,7 @@ func divide(object Object, decision Decision, by *placementv1.ReplicaDivision) m
 
 // preferences is the JSON of the annotation placement.PreferencesAnnotation, by which consumers of a system learn how replicas are divided.
 type preferences struct {
-	Rebalance bool                         `json:"rebalance"` // whether existing replicas may move, too
+	Rebalance bool                         `json:"rebalance"` // whether existing replicas may move to other clusters, too
 	Clusters  map[string]clusterPreference `json:"clusters"`  // by name of the cluster
 }
 

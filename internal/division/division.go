@@ -101,7 +101,7 @@ func Divide(replicas int64, clusters []Cluster, bounds Bounds, seed string) map[
 type share struct {
 	name string // The name of the cluster.
 	hash uint64 // Decides between clusters with the same claim to a replica.
-	// min and max limit replicas.
+	// weight is what replicas is proportional to, within min and max.
 	weight, min, max int64
 	replicas         int64 // The number of replicas that the cluster gets; 0 before apportion or fill sets it.
 }

@@ -61,7 +61,7 @@ type Finding struct {
 // Installation is the state of an installation, as far as it could be read. A nil object does not exist, unless Unread says
 // that it could not be read.
 type Installation struct {
-	// Namespace is Berth's own.
+	// Namespace is Berth's own namespace.
 	Namespace  string
 	Deployment *appsv1.Deployment
 	// Version is the version of the plugin, which does the checks.

@@ -351,7 +351,8 @@ func (v *ruleView) has(value ast.Value) bool {
 	return false
 }
 
-// candidatesTable keeps at most maxCandidates candidates. It is safe for concurrent use.
+// candidatesTable keeps at most maxCandidates prepared candidates, each for a candidatesKey, for later evaluations. It is safe for
+// concurrent use.
 type candidatesTable struct {
 	mu   sync.RWMutex
 	kept map[candidatesKey]*candidates
