@@ -189,9 +189,9 @@ func addRead(fields *projection.FieldSet, use ast.NavigableExpr) {
 	}
 }
 
-// selected returns the name of the member that the expression e selects of its operand, as in operand.name, operand["name"],
-// operand.?name, operand[?"name"], has(operand.name), and "name" in operand. The last one counts only if path, the path of the operand, is
-// in maps. part reports whether the value of e is the member; if not, e tests whether there is one. ok is false if e selects no member.
+// selected returns the name of the member that the expression e selects of its operand, as in operand.name, operand["name"], operand.?name,
+// operand[?"name"], has(operand.name), and "name" in operand. The last one counts only if path, the path of the operand, is one of
+// mapFields. part reports whether the value of e is the member; if not, e tests whether there is one. ok is false if e selects no member.
 func selected(e, operand ast.NavigableExpr, path []string) (name string, part, ok bool) {
 	switch e.Kind() {
 	case ast.SelectKind:

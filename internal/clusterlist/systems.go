@@ -75,7 +75,7 @@ const (
 	pickN     = "PickN"
 )
 
-// maxNames is the maximum number of clusters in a policy of the type PickFixed, and in a PlacementDecision.
+// maxNames is the maximum number of clusters in a placement of KubeFleet whose policy has the type PickFixed, and in a PlacementDecision.
 const maxNames = 100
 
 var termsPath = []string{"spec", "policy", "affinity", "clusterAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms"}

@@ -297,8 +297,8 @@ func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []remedi
 	return again
 }
 
-// maxChoosing is the maximum number of groups of a policy with an open decision: each keeps the clusters that it chooses from, and a sweep
-// evaluates one after the other. Objects in no group are decided individually.
+// maxChoosing is the maximum number of groups of one version of a policy with an open decision, one without the choice of clusters: each
+// keeps the clusters that it chooses from, and a sweep evaluates one after the other. Objects in no group are decided individually.
 const maxChoosing = 256
 
 // join moves a membership to the group of objects equal to its own. It creates a group with an open decision for the first such object, up

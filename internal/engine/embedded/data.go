@@ -174,8 +174,9 @@ func (d *Data) store(resource schema.GroupVersionResource) *store {
 // path.
 const degree = 16
 
-// Load replaces the content of a resource type with the objects and marks the type as complete. It reports whether the kept data changed.
-// Only the given fields of these objects and of all later ones are kept. fields is a sealed set, and the objects contain these fields.
+// Load replaces the content of a resource type with the objects, and makes the type complete, so that policies that read it can decide. It
+// reports whether the kept data changed. Only the given fields of these objects and of all later ones are kept. fields is a sealed set, and
+// the objects contain these fields.
 func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) bool {
 	s := d.store(resource)
 	s.mu.Lock()

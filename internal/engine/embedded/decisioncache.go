@@ -184,7 +184,7 @@ func (m *decisionCache) put(revision uint64, key []byte, r *cachedDecision) {
 	m.size += size
 }
 
-// takeOver adds the decisions of another cache for which keep returns true. It adds none if they were made at another revision.
+// takeOver adds the decisions of another cache for which keep returns true. It adds none unless they were made at the given revision.
 func (m *decisionCache) takeOver(from *decisionCache, revision uint64, keep func(placement.Decision) bool) {
 	from.mu.RLock()
 	defer from.mu.RUnlock()
