@@ -46,7 +46,7 @@ func (e *NotReplicatedError) Error() string {
 // type for longer than the policy allows.
 type StaleError struct {
 	Resource schema.GroupVersionResource // the type
-	// Confirmed is the time of the last confirmation.
+	// Confirmed is when the API server last confirmed the replica of the type.
 	Confirmed time.Time
 	// Max is the limit that the policy sets in spec.maxStaleness.
 	Max time.Duration
@@ -68,7 +68,7 @@ type LimitError struct {
 	Operand string
 	// Size is the measured size in units of Unit. Measuring stops beyond the limit, so the real size may be larger.
 	Size int
-	// Limit is the largest size that is evaluated.
+	// Limit is the largest permitted size, in units of Unit.
 	Limit int
 	// Unit is the unit of Size and Limit, in the plural.
 	Unit string

@@ -45,7 +45,7 @@ type Alike struct {
 	Namespace string
 	// Policy is the name of the first of the policies that act on the objects, and Policies names all of them for a message.
 	Policy, Policies string
-	// Cause says why they act; empty if that does not distinguish the events.
+	// Cause says why the policies act on the objects; empty if that does not distinguish the events.
 	Cause string
 }
 
@@ -68,7 +68,7 @@ type Limiter struct {
 
 	mu    sync.Mutex
 	alike map[Alike]*counter
-	// looked is when Sums last looked for sums that are due.
+	// looked is when Sums last looked for sums that are due, which it does at most once in lookInterval.
 	looked time.Time
 }
 
@@ -81,7 +81,7 @@ type counter struct {
 	due      time.Time
 	// sumInterval is the time from the next event that is withheld to its sum.
 	sumInterval time.Duration
-	// last is when the last event came.
+	// last is when the last event came, permitted or not.
 	last time.Time
 }
 
@@ -113,8 +113,8 @@ func (l *Limiter) Permits(of Alike) bool {
 	return false
 }
 
-// Sums returns the sums that are due, or of all events that were withheld. Each event is in one sum. Call it at least once in each
-// interval: it also forgets what has not come for so long that as many events are permitted as at first.
+// Sums returns the sums that are due or, if all is true, those of all events that were withheld. Each event is in one sum. Call it at least
+// once in each interval: it also removes the counters of events that have not come for so long that as many are permitted as at first.
 func (l *Limiter) Sums(all bool) (out []Sum) {
 	now := l.clock.Now()
 	l.mu.Lock()

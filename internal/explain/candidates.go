@@ -95,10 +95,10 @@ type explainer struct {
 	object     simulation.Object
 	requested  *unstructured.Unstructured      // the object with the values that the developer requested
 	outcome    *placement.Outcome              // what policies decide for object
-	denied     bool                            // Explanation.Denied
-	keys       []Key                           // Explanation.Keys
-	searches   map[string]*search              // by the name of the policy
-	reports    map[string][]*predicates.Report // by the name of the policy
+	denied     bool                            // whether policies deny the object (Explanation.Denied)
+	keys       []Key                           // what policies set, restore, or compete for (Explanation.Keys)
+	searches   map[string]*search              // those made so far for failing Rego expressions, by the name of the policy
+	reports    map[string][]*predicates.Report // those made so far by reportsOf, by the name of the policy
 }
 
 // clusters explains the clusters. It returns nil if no policy restricts them, unless WhyNot names one. It is an error if WhyNot is neither

@@ -115,7 +115,7 @@ type Policy struct {
 // the ones whose digest of the names of the object and the cluster sorts first.
 type Selection struct {
 	Limit   int32 `json:"limit,omitempty"`  // the most clusters that the rule chooses; 0 for no limit
-	MinGain int32 `json:"minGain"`          // the score that makes one level
+	MinGain int32 `json:"minGain"`          // by how much scores must differ to make one Rank.Level; at least 1
 	Spread  bool  `json:"spread,omitempty"` // whether the rule chooses clusters of several domains, such as regions
 }
 
@@ -130,7 +130,7 @@ func selectionOf(rule placementv1.Rule) *Selection {
 // Read is a type that a policy reads.
 type Read struct {
 	Resource string `json:"resource"`
-	Objects  int    `json:"objects"` // how many the cluster has
+	Objects  int    `json:"objects"` // the number of existing objects of the type
 	// Revision is the highest resourceVersion of the objects, which a change of one of them raises; empty if they have none.
 	Revision string `json:"revision,omitempty"`
 }
@@ -141,7 +141,7 @@ type Decision struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	// Scheduling has scheduling fields of pods by the keys of package podscheduling.
 	Scheduling map[string]string `json:"scheduling,omitempty"`
-	// Clusters is nil if the policy does not restrict clusters.
+	// Clusters are the names of the clusters that the policy allows or chooses; nil if it does not restrict clusters, empty if it leaves none.
 	Clusters *[]string `json:"clusters,omitempty"`
 	Errors   []string  `json:"errors,omitempty"`
 	Warnings []string  `json:"warnings,omitempty"`
@@ -374,7 +374,8 @@ type values struct {
 	scheduling map[string]string
 }
 
-// at returns the value of a key; nil if the object does not have it. For a policy's part of the affinity, it is the whole affinity.
+// at returns the value of a key; nil if the object does not have it. If the key is a policy's part of the affinity, the value is the whole
+// affinity of the object.
 func (o values) at(field, name string, outcome *placement.Outcome) *string {
 	switch field {
 	case "scheduling":

@@ -80,7 +80,7 @@ const (
 // search finds the first expressions in the Rego of a policy that fail for a candidate. It serves one object.
 type search struct {
 	inspection *embedded.Inspection
-	policy     string // the name
+	policy     string // the name of the policy
 	compiled   *policy.Module
 	module     *ast.Module    // the same text as parsed, before the compiler changes it
 	input      map[string]any // the object
@@ -750,7 +750,7 @@ func assignedTo(body ast.Body, v ast.Var) *ast.Term {
 	return nil
 }
 
-// maxText is the number of characters of an expression that messages show.
+// maxText is the maximum number of bytes of an expression that messages show.
 const maxText = 160
 
 // textOf returns the text at a location in one line, shortened to maxText; "" for nil.
@@ -764,7 +764,7 @@ func lineOf(l *ast.Location) string {
 	return strings.Join(strings.Fields(string(l.Text)), " ")
 }
 
-// shortened returns a text of at most maxText bytes.
+// shortened returns the text or, if it is longer than maxText, its first maxText bytes and an ellipsis.
 func shortened(text string) string {
 	if len(text) > maxText {
 		return strings.ToValidUTF8(text[:maxText], "") + "..."

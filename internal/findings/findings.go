@@ -159,17 +159,17 @@ type Scales interface {
 type Finder struct {
 	Catalog Catalog
 	Scales  Scales
-	// Namespaces reads the labels of all namespaces. If it is nil, they are not compared.
+	// Namespaces reads the labels of all namespaces. If it is nil, policies are not compared with namespaces.
 	Namespaces Namespaces
-	// Clusters reads the existing clusters. If it is nil, they are not compared.
+	// Clusters reads the existing clusters. If it is nil, policies are not compared with clusters.
 	Clusters Clusters
-	// Scores reads the scores of clusters. If it is nil, they are not compared.
+	// Scores reads the scores of clusters. If it is nil, policies are not compared with scores.
 	Scores Scores
-	// Nodes reads the nodes. If it is nil, they are not compared.
+	// Nodes reads the nodes. If it is nil, policies are not compared with nodes.
 	Nodes Nodes
-	// PriorityClasses lists the priority classes. If it is nil, they are not compared.
+	// PriorityClasses lists the priority classes. If it is nil, policies are not compared with priority classes.
 	PriorityClasses Classes
-	// Quotas reads LimitedResources and quotas. If it is nil, they are not compared.
+	// Quotas reads LimitedResources and quotas. If it is nil, policies are not compared with these.
 	Quotas Quotas
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched; "" for none.
 	OwnNamespace string
@@ -186,7 +186,7 @@ type Finder struct {
 	Objects func(ctx context.Context, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error)
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
 	Templates *workload.Templates
-	// Compiler compiles within a deadline. If it is nil, there is none.
+	// Compiler compiles policies within a deadline. If it is nil, they are compiled without a deadline.
 	Compiler *policy.BoundedCompiler
 }
 

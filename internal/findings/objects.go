@@ -98,8 +98,8 @@ func (f *Finder) findingsOfObjects(ctx context.Context, spec placementv1.Placeme
 	return out
 }
 
-// objectsOfTypes returns the existing objects of the types that a policy matches, in the namespaces that it matches; none if they are not
-// to be compared.
+// objectsOfTypes returns the existing namespaced objects of the types that a policy matches, in the namespaces that it matches; none if
+// Finder.Objects or Finder.Namespaces is nil.
 func (f *Finder) objectsOfTypes(ctx context.Context, m *match.Matcher) ([]*unstructured.Unstructured, error) {
 	if f.Objects == nil || f.Namespaces == nil {
 		return nil, nil
@@ -139,8 +139,8 @@ func selectedObjects(objects []*unstructured.Unstructured, m *match.Matcher) []*
 	return slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool { return !m.SelectsLabels(o.GetLabels()) })
 }
 
-// matchedObjects returns the existing namespaced objects that a policy matches, whatever its match conditions are; none if they are not to
-// be compared.
+// matchedObjects returns the existing namespaced objects that a policy matches, whatever its match conditions are; none if Finder.Objects
+// or Finder.Namespaces is nil.
 func (f *Finder) matchedObjects(ctx context.Context, m *match.Matcher) ([]*unstructured.Unstructured, error) {
 	objects, err := f.objectsOfTypes(ctx, m)
 	return selectedObjects(objects, m), err

@@ -94,7 +94,8 @@ type replicated struct {
 	replicas int64
 }
 
-// replicasOf returns the existing objects with replicas that a policy matches; none if they are not to be compared.
+// replicasOf returns the existing objects with replicas that a policy matches; none for a policy with match conditions, or if
+// Finder.Objects or Finder.Namespaces is nil.
 func (f *Finder) replicasOf(ctx context.Context, m *match.Matcher) ([]replicated, error) {
 	objects, err := f.matchedObjects(ctx, m)
 	if err != nil || m.Conditional() {

@@ -55,7 +55,7 @@ func (f *Finder) giverOf(ctx context.Context, name string, spec placementv1.Plac
 }
 
 // decisionsOf returns the index of the rule that decides each existing object that a policy matches, by the kind, namespace, and name of
-// the object. It returns nil if objects are not to be compared, or if an expression decides.
+// the object. It returns nil if Finder.Objects is nil, or if the policy has match conditions or expressions in conditions of rules.
 func (f *Finder) decisionsOf(ctx context.Context, spec placementv1.PlacementPolicySpec) map[string]int {
 	m, errs := match.New(spec.Match, matchPath)
 	if len(errs) > 0 || f.Objects == nil || m.Conditional() ||

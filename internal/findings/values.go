@@ -686,10 +686,10 @@ func (f *Finder) findingsOfClasses(ctx context.Context, spec placementv1.Placeme
 
 // setting is a constant value that a policy sets in a node selector or as a priority class.
 type setting struct {
-	at place // Where the policy sets it.
+	at place // Where the policy sets the value.
 	// field is the field of a pod spec, and key the key in it; empty for a field without keys.
 	field, key, value string
-	// namespaces selects the namespaces in which the policy sets it.
+	// namespaces selects the namespaces in which the policy sets the value; an empty selector selects all.
 	namespaces *metav1.LabelSelector
 }
 

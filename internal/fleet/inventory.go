@@ -45,10 +45,10 @@ type Site struct {
 	Capacity
 }
 
-// Capacity is what a place has for pods, by resource. Amounts of resources that are missing are unknown.
+// Capacity is what a cluster, a node, or several of them together have for pods, by resource. The amount of a missing resource is unknown.
 type Capacity struct {
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"` // what all pods together can request
-	Used        corev1.ResourceList `json:"used,omitempty"`        // what the pods of the place request
+	Used        corev1.ResourceList `json:"used,omitempty"`        // what the pods in it request
 }
 
 // Free returns the allocatable amount of a resource minus the used one, which may be negative. ok is false if one of them is unknown.

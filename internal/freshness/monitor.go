@@ -43,7 +43,7 @@ import (
 // DefaultBound is the default of Options.Bound.
 const DefaultBound = 20 * time.Second
 
-// maxCatchUp is the maximum time that a round waits for this replica to load the listed policies.
+// maxCatchUp is the maximum time for which a comparison waits for this replica to load the policies that the API server has listed.
 const maxCatchUp = time.Second
 
 var (
@@ -57,8 +57,8 @@ type Options struct {
 	Live client.Reader
 	// Registry has the policies that this replica has loaded.
 	Registry *placement.Registry
-	// Bound is how long a confirmation counts: Current is true for that long. The timeout of a request to the API server is a third of it.
-	// The interval between requests is at most a quarter of it.
+	// Bound is how long it counts that a comparison found that this replica has all policies: Current is true for that long after the
+	// comparison began. The timeout of a request to the API server is a third of it. The interval between requests is at most a quarter.
 	Bound time.Duration
 	// Compare is called with the resource versions of two successive lists of policies. It returns an error if the second one is from an
 	// earlier state of the API server's store, which was then restored. The policies of this replica are not confirmed then.
@@ -68,23 +68,23 @@ type Options struct {
 // Monitor confirms that this replica has loaded the policies that the API server has. It is safe for concurrent use.
 type Monitor struct {
 	options Options
-	// confirmed is when the last successful round began; nil before the first one.
+	// confirmed is when the last comparison began that found that this replica has all policies; nil before the first one.
 	confirmed atomic.Pointer[time.Time]
 
 	mu sync.Mutex
-	// next is the round that begins after the current one; nil if no caller waits for one.
+	// next is the comparison that begins after the current one; nil if no caller of Confirm waits for one.
 	next *round
-	busy bool // whether a goroutine runs rounds
+	busy bool // whether a goroutine runs serve
 
-	// loads is notified when this replica has loaded a policy. Only the current round receives from it, and only it uses version.
+	// loads is notified when this replica has loaded a policy. Only the current comparison receives from it, and only it uses version.
 	loads   notify.Signal
 	version string // the resource version of the last list of policies
 }
 
 // round is one comparison of this replica's policies with those of the API server.
 type round struct {
-	done chan struct{} // closed when the round has ended
-	err  error         // the result of the round; nil if this replica has all policies
+	done chan struct{} // closed when the comparison has ended
+	err  error         // the result, set before done is closed; nil if this replica has all policies
 }
 
 // New returns a monitor. Add it to a manager, which starts it.
@@ -97,7 +97,7 @@ func New(o Options) *Monitor {
 // NeedLeaderElection returns false, because every replica answers admission requests.
 func (*Monitor) NeedLeaderElection() bool { return false }
 
-// Start runs rounds at intervals until ctx ends.
+// Start calls Confirm at intervals until ctx ends, more often while it fails.
 func (m *Monitor) Start(ctx context.Context) error {
 	log := ctrllog.FromContext(ctx).WithName("freshness")
 	failing := false
@@ -122,13 +122,13 @@ func (m *Monitor) Start(ctx context.Context) error {
 	return nil
 }
 
-// Current reports whether the last confirmation is at most Bound old.
+// Current reports whether a comparison that began at most Bound ago has found that this replica has all policies. It does not wait.
 func (m *Monitor) Current() bool {
 	at := m.confirmed.Load()
 	return at != nil && time.Since(*at) <= m.options.Bound
 }
 
-// Confirmed returns when the last round that confirmed this replica's policies began; zero if none did.
+// Confirmed returns when the last comparison began that found that this replica has all policies; zero if there was none.
 func (m *Monitor) Confirmed() time.Time {
 	if at := m.confirmed.Load(); at != nil {
 		return *at
@@ -158,7 +158,7 @@ func (m *Monitor) Confirm(ctx context.Context) error {
 	}
 }
 
-// serve runs rounds until no caller waits for one.
+// serve makes the comparisons that callers of Confirm wait for, one after another, until none waits.
 func (m *Monitor) serve(ctx context.Context) {
 	for {
 		m.mu.Lock()
@@ -174,7 +174,8 @@ func (m *Monitor) serve(ctx context.Context) {
 	}
 }
 
-// compare runs one round: it lists the policies of the API server, and waits for at most maxCatchUp until this replica has loaded them.
+// compare makes one comparison: it lists the policies of the API server, and waits for at most maxCatchUp until this replica has loaded
+// them. It returns nil if the replica has.
 func (m *Monitor) compare(ctx context.Context) error {
 	begin := time.Now()
 	before := m.loaded()

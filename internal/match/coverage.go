@@ -29,7 +29,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Coverage describes which part of a match the API server serves.
+// Coverage describes a policy's match in comparison with the types that the API server serves: which types are served, and whether the
+// match can match anything.
 type Coverage struct {
 	// Covered reports whether the API server serves a type for at least one entry of the resource rules.
 	Covered bool
@@ -111,7 +112,8 @@ func (m *Matcher) Types(served *ServedTypes) (types []ServedType, ok bool) {
 	return types, true
 }
 
-// Served returns the served types that the match selects, including those that its wildcards stand for. A type may be repeated.
+// Served returns the served types that the match selects, including those that its wildcards stand for; none if served is nil. A type may
+// be repeated.
 func (m *Matcher) Served(served *ServedTypes) []ServedType {
 	if served == nil {
 		return nil

@@ -60,7 +60,7 @@ func FailsOnCreate(ctx context.Context, expression string) bool {
 // maxParts limits the parts of a match condition that are evaluated: each is compiled.
 const maxParts = 64
 
-// outcome is what is known of the value of an expression.
+// outcome is what is known of the value of an expression: true, false, that its evaluation fails, or nothing.
 type outcome int
 
 const (

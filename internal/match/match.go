@@ -51,9 +51,9 @@ const wildcard = "*"
 type Object struct {
 	// Resource is the object's type, in the version of Content.
 	Resource schema.GroupVersionResource
-	// Namespace is empty for cluster-scoped objects.
+	// Namespace is the object's namespace or, for a Namespace, its own name; empty for other cluster-scoped objects.
 	Namespace string
-	// NamespaceLabels are the labels of the object's namespace.
+	// NamespaceLabels are the labels of the object's namespace or, for a Namespace, its own; nil for other cluster-scoped objects.
 	NamespaceLabels map[string]string
 	// Content is the object.
 	Content *unstructured.Unstructured

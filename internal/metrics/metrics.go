@@ -113,7 +113,7 @@ type Metrics struct {
 	ruleObjects      *prometheus.GaugeVec     // objects that a rule decides
 	ambiguous        *prometheus.GaugeVec     // names of clusters that several objects of inventories have
 	paused           *prometheus.GaugeVec     // 1 if remediation is paused, else 0
-	pausedNamespaces *prometheus.GaugeVec     // the number of namespaces in which alone remediation is paused
+	pausedNamespaces *prometheus.GaugeVec     // namespaces to which a pause of remediation is limited; 0 for none or a pause in all
 	waiting          *prometheus.GaugeVec     // objects that remediation has to change, by what they wait for
 	planMoves        *prometheus.GaugeVec     // objects that the newest plan moves
 	planDone         *prometheus.GaugeVec     // objects of the newest plan that no longer have to be moved

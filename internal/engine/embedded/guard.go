@@ -530,11 +530,11 @@ type measurement struct {
 	nodes, bytes int
 	// depth is the depth of the deepest node, and list the length of the longest list.
 	depth, list int
-	// digits is the length of the longest number.
+	// digits is the number of digits of the longest number.
 	digits int
 }
 
-// measure measures a value. It stops once the value is too large, and returns the error for the operand with that value.
+// measure measures a value, the operand with that index. It stops once the value is too large, and then returns the error for the operand.
 func measure(v ast.Value, operand int) (measurement, *engine.LimitError) {
 	m := measurement{}
 	m.add(v, 0)

@@ -203,7 +203,7 @@ func (q *queue) queuesOf(name, namespace string) (*policyQueue, *namespaceQueue)
 	return t, s
 }
 
-// removeIdle removes a namespace without slots or waiters, and a policy without namespaces.
+// removeIdle removes the queue of the namespace if it has neither slots nor waiters, and then that of the policy if it has no namespaces.
 func (q *queue) removeIdle(name, namespace string) {
 	t := q.policies[name]
 	if s := t.namespaces[namespace]; s.slots == 0 && s.waiting.Len() == 0 {

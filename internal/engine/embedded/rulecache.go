@@ -325,8 +325,8 @@ func (v *ruleView) storeComputed() {
 
 // prepareForSharing prepares a value for use by several goroutines and returns an estimate of its size in bytes. OPA
 // sorts the members of sets and objects on first ordered access, without synchronization with concurrent readers.
-// prepareForSharing makes that access now. ok is false for a value that is too large, or of a kind that is not known to
-// be immutable.
+// prepareForSharing makes that access now. ok is false for a value of more than limit bytes, or of a kind that is not
+// known to be immutable.
 func prepareForSharing(value ast.Value, limit int) (size int, ok bool) {
 	size, ok = termBytes, true
 	add := func(t *ast.Term) {

@@ -70,7 +70,7 @@ type namedAmount struct {
 	amount *big.Rat
 }
 
-// amountsOf returns the members of an object whose values are numbers or quantities.
+// amountsOf returns the members of an object. A member whose value is neither a number nor a quantity is an error.
 func amountsOf(v ast.Value) ([]namedAmount, error) {
 	values, ok := v.(ast.Object)
 	if !ok {
@@ -120,7 +120,7 @@ func boundedInteger(t *ast.Term) (n int64, ok bool) {
 
 // scaling converts amounts to integers in proportion.
 type scaling struct {
-	// base is the lesser one of the two integers.
+	// base is the lesser one of the two integers; the greater one if all amounts are equal.
 	base   *big.Int
 	origin *big.Rat // the amount that becomes base
 	// factor is how much the integer grows for each unit of distance between an amount and origin; nil if all amounts become base.

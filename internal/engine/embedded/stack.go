@@ -16,7 +16,7 @@ limitations under the License.
 
 package embedded
 
-// stackBytes is more than most evaluations use of their goroutine's stack.
+// stackBytes is the size to which growStack grows a goroutine's stack: more than most evaluations use.
 const stackBytes = 96 << 10
 
 // growStack grows the stack of a new goroutine at once. An evaluation nests deeply. Without this, the runtime would
@@ -29,5 +29,5 @@ func growStack() byte {
 	return room[len(room)-1-int(one)]
 }
 
-// one keeps the compiler from optimizing the array away.
+// one keeps the compiler from optimizing away the array in growStack.
 var one byte = 1

@@ -51,15 +51,15 @@ type node struct {
 	static ast.Value
 	// resource is the resource type whose objects the document has; nil for another node.
 	resource *schema.GroupVersionResource
-	// form is the form of the resource's objects that is shown here.
+	// form is the form in which the document has the resource's objects.
 	form form
 	// clusters are the inventories that data.clusters is made of; nil for another node.
 	clusters *inventories
-	// ambiguous reports whether the document is data.berth.ambiguousclusters instead.
+	// ambiguous reports whether a node with clusters is data.berth.ambiguousclusters, and not data.clusters.
 	ambiguous bool
 }
 
-// newView returns the view of a policy with the paths that it is bound to.
+// newView returns the view of a policy: its own documents from the module, and the types and inventories that b binds its paths to.
 func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
 	root := &node{children: map[string]*node{}}
 	if m.Static != nil {

@@ -30,8 +30,8 @@ import (
 
 var _ placement.Explainer = (*evaluator)(nil)
 
-// WhyNot implements placement.Explainer. It returns, by cluster, what the cluster lacks for the rule of spec.rules that decides the object;
-// nil for a policy without rules.
+// WhyNot implements placement.Explainer. It returns, by cluster, why the rule of spec.rules that decides the object does not choose the
+// cluster; nil for a policy without rules, if no rule for clusters decides, and if no evaluation slot is free.
 func (p *evaluator) WhyNot(ctx context.Context, input map[string]any, clusters []string) map[string]string {
 	namespace := placement.NamespaceOf(ctx)
 	if !p.module.FromRules() || !p.engine.slots.tryAcquire(p.name, namespace) {

@@ -46,7 +46,7 @@ type Secrets interface {
 
 // Options configure a Pool.
 type Options struct {
-	// Secrets reads the Secrets with the credentials; nil if credentials are errors.
+	// Secrets reads the Secrets with the credentials. If it is nil, requests for a policy that refers to a Secret fail.
 	Secrets Secrets
 	// UserAgent is the User-Agent header of requests.
 	UserAgent string
@@ -95,16 +95,16 @@ func EndpointOf(r *policy.Remote) string {
 // use.
 type Client struct {
 	options  Options
-	endpoint string // as in https://opa.example:8181
+	endpoint string // the address of the engine, as in https://opa.example:8181
 	// spec has only the fields with the credentials and the certificates.
 	spec placementv1.Remote
-	// bearer is the token that was sent last; nil for none.
+	// bearer is the bearer token that was sent last, which errors must not contain; nil for none.
 	bearer atomic.Pointer[string]
 
 	mu sync.Mutex
 	// current are the connections in use; nil for none yet.
 	current     *connections
-	tlsMaterial tlsMaterial // what current was made with
+	tlsMaterial tlsMaterial // the certificates and the key with which current was made
 }
 
 // tlsMaterial is the content of the certificates and the key, in PEM.

@@ -112,7 +112,7 @@ func (r *Rejection) Error() string {
 	return out
 }
 
-// maxCodes is the maximum number of codes in a message.
+// maxCodes is the maximum number of codes of OPA's errors that the message of a Rejection contains.
 const maxCodes = 5
 
 // shapeOf describes a response without any of its content.

@@ -39,7 +39,7 @@ type Manifest struct {
 	LoadID string `json:"load"`
 	// Types are the resource types by TypeName. The value is false if the type may be incomplete.
 	Types map[string]bool `json:"types,omitempty"`
-	// Modules are the modules by policy.
+	// Modules has, by the name of the policy, which modules of the policy the engine has.
 	Modules map[string]ManifestModules `json:"modules,omitempty"`
 	// FencingToken holds the fencing token as its only key. Each change removes this token and sets a new one, so a change
 	// fails unless it follows the one before. Hence each change is applied only once, and a change that was delayed, or
@@ -47,11 +47,11 @@ type Manifest struct {
 	FencingToken map[string]bool `json:"turn,omitempty"`
 }
 
-// ManifestModules are the modules of a policy.
+// ManifestModules identifies the modules of one policy that an engine has, by a digest.
 type ManifestModules struct {
 	// Digest is the ModulesDigest of the modules that are there.
 	Digest string `json:"digest"`
-	// Superseded are the digests of older modules, the newest first.
+	// Superseded are the digests of earlier modules of the policy, which the present ones replaced, the newest first.
 	Superseded []string `json:"superseded,omitempty"`
 }
 

@@ -33,7 +33,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// modules keeps the modules of policies in an engine. The writer's goroutine owns it.
+// modules pushes to one engine the Rego modules that policies need there, and keeps them up to date. The writer's goroutine owns it.
 type modules struct {
 	session *session
 	status  *status
@@ -42,7 +42,7 @@ type modules struct {
 
 	// texts are the texts of the modules that Berth has in the engine, by ID.
 	texts map[string]string
-	// older has, by policy, what the manifest listed before the modules that are being pushed.
+	// older has, by the name of the policy, what the manifest listed for it before the modules that are being pushed.
 	older map[string]opaclient.ManifestModules
 	// kept has the IDs of modules that the engine does not remove, with the time until which the removal is not tried again.
 	kept map[string]time.Time
@@ -68,7 +68,7 @@ func (m *modules) contain(wanted []policy.RemoteModule) bool {
 	return !slices.ContainsFunc(wanted, func(w policy.RemoteModule) bool { return m.texts[w.ID] != w.Text })
 }
 
-// maxSuperseded is the maximum number of older digests in the manifest.
+// maxSuperseded is the maximum number of digests in ManifestModules.Superseded of a policy.
 const maxSuperseded = 3
 
 // manifestEntry returns the entry of a policy in the manifest for modules with a digest. It also has the digests of older modules.
@@ -221,7 +221,8 @@ func (m *modules) staleModules(w needs) []string {
 
 // edit is a change of one module in the engine.
 type edit struct {
-	// policy is the policy that needs the module; empty for a deletion that is to be made. text is the new text; empty to delete the module.
+	// policy is the policy that needs the module; empty in a deletion, except in a failure of failedRemovals, which has the policy that
+	// an old module belongs to. text is the new text; empty to delete the module.
 	policy, id, text string
 }
 

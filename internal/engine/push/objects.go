@@ -31,7 +31,7 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// objects keeps the objects of the needed types in an engine. The writer's goroutine owns it.
+// objects pushes to one engine the objects of the types that policies need there, and their changes. The writer's goroutine owns it.
 type objects struct {
 	session *session
 	status  *status
@@ -42,7 +42,7 @@ type objects struct {
 	mirror *mirror
 	// parents are the documents around the types' places that are known to exist.
 	parents map[pointer]bool
-	// polls is the number of polls so far.
+	// polls is the number of calls of poll so far, which decides the type that the next one samples.
 	polls int
 }
 
@@ -103,7 +103,7 @@ func (s *objects) ensureParents(ctx context.Context, r schema.GroupVersionResour
 	return nil
 }
 
-// removeTypes removes one type that no policy needs or that is not served, and reports whether there was one.
+// removeTypes removes from the engine one type that no policy needs or that is not served, and reports whether there was one.
 func (s *objects) removeTypes(ctx context.Context) (bool, error) {
 	for _, name := range slices.Sorted(maps.Keys(s.session.manifest.Types)) {
 		r, ok := opaclient.ParseType(name)

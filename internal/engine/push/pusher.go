@@ -165,8 +165,8 @@ func (s *Pusher) run(ctx context.Context, base string, w *writer) {
 // Wait waits until all goroutines that Set started have ended, after the end of their context.
 func (s *Pusher) Wait() { s.running.Wait() }
 
-// Complete reports whether all engines that need a type for the policy with a name have all of its objects. It also returns the number of
-// the type's objects.
+// Complete reports whether all engines that need a type for the policy with a name have all of the type's objects; false if none needs it.
+// It also returns the number of the type's objects in the cluster.
 func (s *Pusher) Complete(name string, resource schema.GroupVersionResource) (complete bool, objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

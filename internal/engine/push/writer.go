@@ -45,7 +45,7 @@ type writer struct {
 	session *session
 	objects *objects
 	modules *modules
-	polled  time.Time // the time of the last poll
+	polled  time.Time // when poll last checked that the engine has what was pushed
 }
 
 // run pushes to the engine until ctx ends or no policy needs the engine.

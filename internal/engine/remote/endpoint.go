@@ -216,7 +216,7 @@ func (e *endpoint) setQuietUntil(err error) {
 	}
 }
 
-// quietAfter returns the time before which the engine wants no requests after a fault.
+// quietAfter returns the time before which the engine wants no requests after a fault; now if the fault has no Retry-After.
 func quietAfter(fault *engine.RemoteError, now time.Time) time.Time {
 	return now.Add(min(fault.RetryAfter, maxOpenFor))
 }

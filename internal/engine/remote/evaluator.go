@@ -42,7 +42,7 @@ type evaluator struct {
 	engine   *Engine
 	name     string
 	remote   *policy.Remote
-	binding  *policy.Binding // has the types that are pushed
+	binding  *policy.Binding // has the types that Berth pushes to the engine for the policy
 	client   *opaclient.Client
 	endpoint *endpoint
 	// inputBytes is the maximum size in bytes of an object, as JSON; 0 for no limit.
@@ -58,12 +58,12 @@ type evaluator struct {
 
 	// notifyMu is held while the observer is notified, so that notifications come in order.
 	notifyMu       sync.Mutex
-	notifiedHealth placement.RemoteHealth // the health of the last notification
+	notifiedHealth placement.RemoteHealth // the health of which the observer was last notified
 
 	mu sync.Mutex
 	// ownHealth is the health that concerns only this policy.
 	ownHealth health
-	probe     probe // the last failed request
+	probe     probe // the last request if it failed, to repeat it as a probe
 	// nextRefresh is when existing objects are decided again; zero for never.
 	nextRefresh time.Time
 }

@@ -41,10 +41,10 @@ type namespaces struct {
 	mu sync.Mutex
 	// known are the states by namespace.
 	known map[string]*namespaceState
-	uses  uint64 // the number of uses of all states
+	uses  uint64 // how often any state was used, which orders the states by their last use
 }
 
-// namespaceState is the outcome of recent requests for the objects of a namespace.
+// namespaceState is the circuit breaker of a namespace, and its limit of concurrent requests.
 type namespaceState struct {
 	inFlight *semaphore.Weighted // limits the concurrent requests
 	// waiting is the number of requests that wait or are under way. The state is not removed while there are any.

@@ -32,7 +32,7 @@ const probeInterval = openFor + tickInterval
 type probe struct {
 	// body is the body of the last request if it failed; else nil.
 	body []byte
-	// last is when the last attempt ended.
+	// last is when the last attempt to query the engine for the policy ended, whether it succeeded or not.
 	last    time.Time
 	running bool // whether a probe is being sent
 }
