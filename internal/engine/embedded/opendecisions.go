@@ -53,7 +53,8 @@ func newOpenDecisions(m *policy.Module) *openDecisions {
 	return &openDecisions{module: m, fields: fields, cache: decisionCache{limit: openDecisionsBytes}}
 }
 
-// decide returns the decision on an object, as an evaluation would. ok is false if the cache has no open decision for it.
+// decide returns the decision on an object, as an evaluation would. ok is false if the object has to be evaluated: the cache has no open
+// decision for it, or is not used, because open decisions seldom repeat or the object stays in a cluster that is not ready.
 func (o *openDecisions) decide(revision uint64, state evaluationState, input map[string]any) (d placement.Decision, ok bool) {
 	if o == nil || len(state.tolerated) > 0 || !o.use.worthwhile() {
 		return placement.Decision{}, false
@@ -88,7 +89,8 @@ func (r *cachedDecision) Complete(path string) placement.Decision {
 	return out
 }
 
-// put stores the open decision of an evaluation, unless more than the choice of clusters depends on the object's path.
+// put stores the open decision of an evaluation, unless more than the choice of clusters depends on the object's path, or open decisions
+// seldom repeat.
 func (o *openDecisions) put(revision uint64, state evaluationState, input map[string]any, a evaluation) {
 	if o == nil || len(state.tolerated) > 0 || len(a.choices) > 1 || !o.use.repeats() {
 		return
@@ -121,7 +123,8 @@ func (p *evaluator) OpenInput() *projection.FieldSet {
 	return p.openDecisions.fields
 }
 
-// Open implements placement.Chooser. It returns the cached open decision on an input, and the path of the object.
+// Open implements placement.Chooser. It returns the cached open decision on an input, and the path of the object. ok is false if there is
+// none for the current data.
 func (p *evaluator) Open(input map[string]any) (open placement.OpenDecision, path string, ok bool) {
 	o := p.openDecisions
 	if o == nil || len(toleratedIn(input)) > 0 || !o.use.repeats() || engine.CheckInput(p.module.Input, input, p.module.InputBytes) != nil {

@@ -56,13 +56,13 @@ type predicateCaller struct {
 	templates *workload.Templates // find the pod template of an object
 	evaluationState
 	inventories *inventories // the sources of data.clusters
-	calls       int          // how often predicates were evaluated
+	calls       int          // how often predicates were evaluated; maxPredicateCalls limits it
 	// converted is the workload of the value that was converted last, because many calls of an evaluation pass the same value.
 	converted struct {
 		of ast.Object // the value
 		workload.Workload
 	}
-	// reports are the results of the calls.
+	// reports are the results of the calls that succeeded, in their order.
 	reports []*predicates.Report
 	// failed is the error of the call that ended the evaluation. OPA returns only its text.
 	failed error
@@ -131,7 +131,7 @@ func (c *predicateCaller) scheduledWorkload(v ast.Value, d placement.Decision) (
 	return c.templates.Of(object)
 }
 
-// toMap converts a value to a Go map, with numbers as json.Number.
+// toMap converts an object of the policy language to a Go map, with numbers as json.Number. Any other value is an error.
 func toMap(v ast.Value) (map[string]any, error) {
 	if _, ok := v.(ast.Object); !ok {
 		return nil, errors.New("must be an object")
@@ -203,7 +203,8 @@ func positiveNumber(t *ast.Term) (int, error) {
 
 var errCandidates = errors.New(`must be "*", an array or a set of names, or a label selector`)
 
-// query converts the operand that selects the candidates: "*", a collection of names, or a label selector.
+// query converts the operand that selects the candidates: "*" for all, a collection of names, of which an empty one selects none, or a
+// label selector. Any other value is an error.
 func query(v ast.Value) (predicates.Query, error) {
 	// An empty list of names selects no candidate, while a nil list selects all.
 	names := []string{}

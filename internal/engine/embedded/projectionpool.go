@@ -85,7 +85,7 @@ func (s *projectionPool) acquire(object map[string]any) *projectedObject {
 	return out
 }
 
-// release removes one use of a projection.
+// release removes one use of a projection. With the last use, the projection is removed from the pool.
 func (s *projectionPool) release(v *projectedObject) {
 	if v.uses--; v.uses == 0 {
 		delete(s.known, v.key)

@@ -109,7 +109,8 @@ type Client struct {
 
 // tlsMaterial is the content of the certificates and the key, in PEM.
 type tlsMaterial struct {
-	// authorities are the trusted certificate authorities. certificate and key are those of the client.
+	// authorities are the trusted certificate authorities; empty for those of the system. certificate and key are those of the client; empty
+	// if it has none.
 	authorities, certificate, key string
 }
 

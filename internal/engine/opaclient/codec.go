@@ -33,6 +33,7 @@ import (
 const MaxRequest = 8 << 20
 
 // EncodeInput returns the body of a request for the decision on an object. v0 reports whether the request uses version 0 of OPA's data API.
+// A body of more than MaxRequest bytes is an error.
 func EncodeInput(input map[string]any, v0 bool) ([]byte, error) {
 	var document any = input
 	if !v0 {

@@ -135,7 +135,7 @@ func shapeOfDocument(document any) string {
 	return placement.TypeName(document)
 }
 
-// Send sends one request, once, and returns the body of a response with status 2xx. The body is JSON or empty. The error is an
+// Send sends one request, once, and returns the body of a response with status 2xx. The body is empty, or sent as JSON. The error is an
 // *engine.RemoteError, with a *Rejection in its chain if the response has another status. The token and the client certificate are those
 // that the Secrets contain now.
 func (c *Client) Send(ctx context.Context, r Request) ([]byte, error) {
@@ -295,7 +295,8 @@ func isJSON(contentType string) bool {
 }
 
 // Query evaluates a document with an input that EncodeInput encoded, and returns the body of the response. v0 reports whether the document
-// is one of OPA's v0 data API. If that API has no such document, found is false without an error; in the v1 API, found is true.
+// is one of OPA's v0 data API. If that API has no such document, found is false without an error; in the v1 API, found is true
+// unless there is an error.
 func (c *Client) Query(ctx context.Context, document *url.URL, v0 bool, input []byte) (answer []byte, found bool, err error) {
 	answer, err = c.Send(ctx, Request{Method: http.MethodPost, URL: document, Body: input})
 	var said *Rejection

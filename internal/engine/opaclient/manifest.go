@@ -78,8 +78,8 @@ func ParseType(name string) (schema.GroupVersionResource, bool) {
 }
 
 // Missing compares the manifest, which may be nil, with what a policy needs in the engine. missing says for users what is not there, as a
-// text that follows "it"; it is empty if everything is there. superseded reports that the modules are newer than those that the policy had
-// when it was bound. Such modules don't count as missing.
+// text that follows "it"; it is empty if everything is there. superseded reports that nothing is missing, and that the modules are newer
+// than those that the policy had when it was bound. Such modules don't count as missing.
 func (h *Manifest) Missing(b *policy.Binding) (missing string, superseded bool) {
 	if h == nil {
 		h = &Manifest{}

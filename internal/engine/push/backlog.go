@@ -50,7 +50,7 @@ type backlog struct {
 
 // window is a set of changes that are pushed together.
 type window struct {
-	changes map[changeKey]*record // nil for an object that was deleted
+	changes map[changeKey]*record // the last states of the changed objects; nil for a deleted one
 	bytes   int                   // the total size of the changes
 }
 
@@ -66,7 +66,8 @@ func newBacklog(window int) backlog {
 }
 
 // add adds changes of a type that happened together, by object; nil means that the object was deleted. They stay in one window. It does
-// nothing if the type is not followed.
+// nothing if the type is not followed. It stops following the type if the changes do not fit in a window, and all types with changes if the
+// backlog becomes too large.
 func (b *backlog) add(resource schema.GroupVersionResource, changes map[objectKey]*record) {
 	if !b.followed[resource] || len(changes) == 0 {
 		return

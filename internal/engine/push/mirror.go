@@ -341,8 +341,8 @@ func (m *mirror) setClustersEmpty(c *change) {
 }
 
 // samples returns paths of documents that must exist in the engine: one in each place of one type, and one in data.clusters and
-// data.berth.ambiguousclusters each. A path leads to an object, or to the place itself if it has no objects. Successive rounds have
-// successive types.
+// data.berth.ambiguousclusters each. A path leads to an object, or to the place itself if it has no objects. round is the number
+// of the call: successive ones have successive types.
 func (m *mirror) samples(round int) [][]string {
 	var out [][]string
 	add := func(at pointer, names []string) { out = append(out, append(at.names(), names...)) }
@@ -365,8 +365,8 @@ func (m *mirror) samples(round int) [][]string {
 	return out
 }
 
-// sample returns the namespace and name of any object; none if there are no objects. ok is false if OPA could take every path to an object
-// for another one.
+// sample returns the namespace, if it has one, and the name of any object; none if there are no objects. ok is false if OPA could take every
+// path to an object for another one.
 func (t *table) sample() (names []string, ok bool) {
 	for namespace, objects := range t.objects {
 		if namespace == "" {

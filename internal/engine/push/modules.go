@@ -83,7 +83,8 @@ func (m *modules) manifestEntry(name, digest string) opaclient.ManifestModules {
 	return out
 }
 
-// list reads the modules that Berth has in the engine into texts.
+// list reads the modules that Berth has in the engine into texts. An engine without an API for modules is an error only if a policy needs
+// modules.
 func (m *modules) list(ctx context.Context) error {
 	m.texts = map[string]string{}
 	answer, err := m.session.send(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(m.session.base, "policies"), Limit: maxListing})

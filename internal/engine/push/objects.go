@@ -53,7 +53,7 @@ func (s *objects) reset() {
 }
 
 // keepListed adds to the manifest next the types that the previous manifest lists. They stay complete only if they are still needed in the
-// same form, and if reliable is true: the engine has lost nothing.
+// same form, if their objects do not represent clusters, and if reliable is true: the engine has lost nothing.
 func (s *objects) keepListed(old, next *opaclient.Manifest, reliable bool) {
 	for name, whole := range old.Types {
 		r, ok := opaclient.ParseType(name)

@@ -54,16 +54,16 @@ type sender interface {
 type session struct {
 	sender
 	base *url.URL // the URL below which the engine serves its API
-	// manifest is the engine's manifest.
+	// manifest is the engine's manifest, as this session last wrote it.
 	manifest opaclient.Manifest
-	// fencingToken is the token in the manifest of the engine.
+	// fencingToken is the token in the engine's manifest, as this session last set it.
 	fencingToken string
 	tokenCount   int // the number of transactions since the takeover
 	// published is called with each new manifest.
 	published func(opaclient.Manifest)
 }
 
-// takeFencingToken replaces the fencing token in the engine by the first one of the load identifier load, so that only transactions of this
+// takeFencingToken replaces the fencing token in the engine by the first one of the LoadID load, so that only transactions of this
 // session succeed from now on. It returns the previous manifest, or a new one if there was none. The request that replaces the token is
 // applied only once: if it could be applied again later, so could all transactions after it.
 func (s *session) takeFencingToken(ctx context.Context, load string) (*opaclient.Manifest, error) {

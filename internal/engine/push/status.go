@@ -58,7 +58,7 @@ type refusal struct {
 
 // needs is what policies need in an engine. It is replaced as a whole.
 type needs struct {
-	// remote is the configuration to reach the engine. It is that of the first policy by name.
+	// remote is the configuration to reach the engine: that of the first policy by name, or the last one once no policy needs the engine.
 	remote *policy.Remote
 	types  map[schema.GroupVersionResource]policy.Resource // all types that some policy needs
 	// policies are the needs of each policy, by its name.

@@ -43,7 +43,7 @@ type store struct {
 	observer    Observer
 
 	mu sync.Mutex
-	// types are the objects of the complete types.
+	// types has the objects of each complete type. A type is complete from Replace until Drop.
 	types   map[schema.GroupVersionResource]map[objectKey]*record
 	dropped map[schema.GroupVersionResource]bool // the types that are not needed any more or not served
 	feeds   map[*feed]bool                       // one for each engine

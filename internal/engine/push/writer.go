@@ -83,7 +83,7 @@ func (w *writer) setNeeds(next needs) {
 	w.feed.signal.Notify()
 }
 
-// enter makes the transition of an event.
+// enter sets the state that follows from an event (see transitions).
 func (w *writer) enter(e event) { w.state = transitions[w.state][e] }
 
 // wait waits until there is work to do, or until the next poll.

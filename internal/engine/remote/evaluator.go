@@ -290,7 +290,7 @@ func (p *evaluator) refreshDue(now time.Time) bool {
 	return true
 }
 
-// scheduleRefresh sets the time of the next refresh. The jitter spreads the refreshes of many policies.
+// scheduleRefresh sets the time of the next refresh, if the policy has refreshSeconds. The jitter spreads the refreshes of many policies.
 func (p *evaluator) scheduleRefresh(now time.Time) {
 	if every := time.Duration(p.remote.Spec.RefreshSeconds) * time.Second; every > 0 {
 		p.nextRefresh = now.Add(every - time.Duration(rand.Float64()*refreshJitter*float64(every)))

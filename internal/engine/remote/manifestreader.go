@@ -141,8 +141,8 @@ func (w *manifestReader) fetch(ctx context.Context) (*opaclient.Manifest, error)
 	return current, nil
 }
 
-// verifyBefore returns a manifest that lists everything that the policy needs, as read before the engine decides. The
-// error is an *engine.RemoteError.
+// verifyBefore returns a manifest that lists everything that the policy needs, as read before the engine decides: the last one that was
+// read, if it does, or else a new one. The error is an *engine.RemoteError.
 func (w *manifestReader) verifyBefore(ctx context.Context, b *policy.Binding) (*opaclient.Manifest, error) {
 	current := w.latest()
 	if missing, _ := current.Missing(b); missing == "" && current != nil {

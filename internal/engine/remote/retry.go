@@ -41,7 +41,8 @@ const (
 	jitter = 0.5
 )
 
-// attemptsContext returns the context for all attempts together. Its deadline is a little before the one of ctx.
+// attemptsContext returns the context for all attempts together. Its deadline is a little before the one of ctx; without one,
+// it is defaultDeadline from now.
 func attemptsContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
