@@ -193,10 +193,10 @@ func unknownCluster(name string, names []string) error {
 	return fmt.Errorf("--why-not: no inventory has a cluster %q; there are %s", name, shortList(names))
 }
 
-// maxNames is the number of names that a message lists.
+// maxNames is the maximum number of names that a message lists.
 const maxNames = 10
 
-// shortList returns at most maxNames names as text, with the number of the others.
+// shortList returns at most maxNames names as text, with the number of the others; "none" if there are no names.
 func shortList(names []string) string {
 	if len(names) > maxNames {
 		return strings.Join(names[:maxNames], ", ") + fmt.Sprintf(" and %d more", len(names)-maxNames)
@@ -254,7 +254,7 @@ func (e *explainer) against(ctx context.Context, name string) []Reason {
 }
 
 // kept returns the reason why an object should not be in a cluster that all policies allow: none of them chooses clusters, or the object
-// keeps its current ones.
+// has those of its controller, or keeps its current ones.
 func (e *explainer) kept() string {
 	chooses := func(v *placement.Verdict) bool { return v.Err == nil && v.Decision.Clusters != nil }
 	if len(e.outcome.Verdicts) == 0 {
@@ -354,7 +354,8 @@ func (e *explainer) searchIn(p *placement.Policy) *search {
 	return e.searches[p.Name]
 }
 
-// reportsOf returns the reports of the predicates that a policy evaluates for the object: which candidates pass, and why others do not.
+// reportsOf returns the reports of the predicates that a policy evaluates for the object: which candidates pass, and why others do
+// not. There are none if the policy evaluates no predicates.
 func (e *explainer) reportsOf(ctx context.Context, p *placement.Policy) []*predicates.Report {
 	if known, ok := e.reports[p.Name]; ok {
 		return known

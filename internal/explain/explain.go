@@ -490,7 +490,7 @@ func valuesOf(keys func(func(*Key) bool)) func(func(Key) bool) {
 	}
 }
 
-// valueAt returns the value of an annotation or label.
+// valueAt returns the value of an annotation or label; nil if the object does not have it.
 func valueAt(obj *unstructured.Unstructured, field, key string) *string {
 	value, ok, _ := unstructured.NestedString(obj.Object, "metadata", field, key)
 	if !ok {

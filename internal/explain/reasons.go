@@ -675,7 +675,8 @@ func (s *search) describeRequirement(rule placementv1.Rule, r *Reason) {
 }
 
 // unmet returns why a cluster does not meet a requirement: the reason that the rule gives, or else what the requirement demands, with what
-// the cluster has. values are those that the requirement reads of the cluster. It returns "" if the object lacks the value to compare with.
+// the cluster has. values are those that the requirement reads of the cluster. If the object lacks the value to compare with, it returns
+// only the reason that the rule gives, which may be "".
 func (s *search) unmet(q placementv1.Requirement, values []Value) string {
 	must := rules.Must(q, s.input)
 	if must == "" {
@@ -704,7 +705,7 @@ func (s *search) unmet(q placementv1.Requirement, values []Value) string {
 func isHelper(r Reason) bool { return r.Field == "spec.rules" }
 
 // repelling returns the taint of a cluster that a rule does not tolerate, in the words of a denial: of several, the one that comes first by
-// key, effect, and value.
+// key, effect, and value; "" if there is none.
 func (s *search) repelling(ctx context.Context, rule placementv1.Rule, cluster string) string {
 	taints, _ := s.inspection.Lookup(ctx, []string{"clusters", cluster, "taints"}).([]any)
 	var out [][3]string

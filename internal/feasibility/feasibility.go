@@ -38,11 +38,11 @@ var PodKind = schema.GroupKind{Kind: "Pod"}
 // terminating is the reason why a terminating object is reported and not patched.
 const terminating = "the object is being deleted, so Berth does not patch it; if the object stays, see which finalizers hold it"
 
-// Qualify sets Immutable of each change in the verdicts on an existing object to why remediation can't make the change, and to "" if an
-// eviction can: remediation can change the scheduling of a Pod by an eviction, if the policy allows evictions and another Pod takes the
-// place of the evicted one.
+// Qualify corrects Immutable of the changes in the verdicts on an existing object. Before, it says why an update can't make the change.
+// Afterwards, it says why remediation can't, and is "" if an eviction can: remediation can change the scheduling of a Pod by an eviction,
+// if the policy allows evictions and another Pod takes the place of the evicted one.
 //
-// It can't change a terminating object. The owner of a finalizer may depend on the object's content. Besides, a patch would have no effect:
+// Remediation can't change a terminating object. The owner of a finalizer may depend on its content. Besides, a patch would have no effect:
 // Berth sends a patch that changes nothing, so that the webhook decides the object, and the webhook does not decide such patches of
 // terminating objects.
 func Qualify(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {

@@ -83,7 +83,7 @@ func givesClusters(module *policy.Module) bool {
 	return module.Remote != nil || module.Candidates == placementv1.PredicateCandidatesClusters || slices.Contains(module.Rules, language.RuleClusters)
 }
 
-// maxListed is the maximum number of clusters for which a warning lists the names.
+// maxListed is the maximum number of names or values, such as names of clusters, that a finding lists.
 const maxListed = 8
 
 // findingsOfConstants finds names, keys, and values in a policy that no cluster has, comparisons that can't read the values that clusters

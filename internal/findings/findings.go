@@ -235,7 +235,7 @@ func (f *Finder) All(ctx context.Context, name string, spec placementv1.Placemen
 	return slices.DeleteFunc(out, func(found Finding) bool { return found.Level == Notice }), namespaces
 }
 
-// Policy returns the findings in a policy except for those in spec.match and in the stages of spec.rollout.
+// Policy returns the findings in a policy except for those in spec.match, in the stages of spec.rollout, and of findingsOfIdleRules.
 func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 	spec, module, m := p.Spec, p.Module, p.Matcher
 	var ambiguous []Finding

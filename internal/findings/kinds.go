@@ -40,9 +40,9 @@ type typeField struct {
 	meant func(t match.ServedType, value string) bool
 }
 
-// findingsOfKinds finds constants that the source compares with input.kind or input.apiVersion and that no matched
+// findingsOfKinds finds constants that the policy's Rego compares with input.kind or input.apiVersion and that no matched
 // object has there. It reports a constant that is another name of a matched type. It reports all such constants if the
-// source names no matched type. A source that also names other types is probably shared by several policies.
+// Rego names no matched type. Rego that also names other types is probably shared by several policies.
 func (f *Finder) findingsOfKinds(m *match.Matcher, module *policy.Module) []Finding {
 	served := f.Catalog.Served()
 	types, ok := m.Types(served)
@@ -104,7 +104,8 @@ func (f typeField) values(types []match.ServedType) []string {
 	return out
 }
 
-// findings returns a finding for each constant that the field never has for an object of the types.
+// findings returns a finding for each of those constants that the field never has for an object of the types, with the exceptions of
+// findingsOfKinds.
 func (f typeField) findings(constants []lint.InputConstant, types []match.ServedType) []Finding {
 	values := f.values(types)
 	several := slices.ContainsFunc(constants, func(c lint.InputConstant) bool { return c.Differs || slices.Contains(values, c.Value) })

@@ -51,7 +51,7 @@ func findingsOfPredicates(module *policy.Module, judging []string) []Finding {
 	return out
 }
 
-// maxUnused is the maximum number of unused rules for which there are warnings.
+// maxUnused is the maximum number of unused Rego rules with a finding each. One more finding counts the others.
 const maxUnused = 5
 
 // findingsOfUnused finds Rego rules that have no effect: Berth does not evaluate them, and no rule that it evaluates uses them. An author
@@ -114,7 +114,7 @@ func findingsOfStageFailures(spec placementv1.PlacementPolicySpec) []Finding {
 	return out
 }
 
-// maxPercent is the percentage that disables the blast radius.
+// maxPercent is the percentage of all objects or namespaces. As that of the blast radius, it keeps remediation from pausing.
 const maxPercent = 100
 
 // minMoveTimeout is a time in which no workload starts to run in another cluster: its system takes up the decision, pulls images, and

@@ -103,7 +103,8 @@ type fieldValue struct {
 	text string // May have placeholders.
 }
 
-// sourcesOf returns the parts of an enforced policy that set fields; none of a policy that does not compile.
+// sourcesOf returns the parts of a policy that set fields; none if the policy is not enforced, is decided by a remote engine, or does not
+// compile.
 func (f *Finder) sourcesOf(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) []source {
 	switch {
 	case spec.Mode != placementv1.ModeEnforce || spec.Remote != nil:

@@ -182,7 +182,7 @@ func (f *Finder) knownClusters(ctx context.Context) []map[string]any {
 	return clusters
 }
 
-// strictness orders the values of onEmpty: of several policies, the first of them counts.
+// strictness orders the values of onEmpty: if several policies give clusters to an object, the one of their values that comes first counts.
 var strictness = []placementv1.OnEmpty{placementv1.OnEmptyDeny, placementv1.OnEmptyClear, placementv1.OnEmptyPolicyClusters}
 
 // findingsOfDevelopers finds developerChoice: Override and onEmpty that have no effect, because another policy gives clusters to the same

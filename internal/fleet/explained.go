@@ -33,7 +33,7 @@ type Explained struct {
 	Places []Reasons `json:"places"`
 }
 
-// Reasons say why an object is in a cluster.
+// Reasons say why an object is in a cluster, is to come to it, or has to leave it.
 type Reasons struct {
 	Cluster string `json:"cluster"`
 	// Replicas is the number of replicas in the cluster; nil if it is not known, or if the object is not there.

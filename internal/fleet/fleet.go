@@ -63,7 +63,8 @@ type Object struct {
 	Policies []string `json:"policies"`
 	// Clusters are the names of the clusters that the object has today, sorted; nil if it names none, so that it may be in any.
 	Clusters []string `json:"clusters"`
-	// Decided are the names of the clusters that policies decide for the object, sorted; equal to Clusters if it keeps its clusters.
+	// Decided are the names of the clusters that policies decide for the object, sorted; equal to Clusters if it keeps its clusters, nil if
+	// it may be in any.
 	Decided []string `json:"decided"`
 	// Follows is the controller whose clusters the object has, such as "Deployment web"; usually empty. Tables count the controller in place
 	// of the object.

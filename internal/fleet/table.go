@@ -50,7 +50,7 @@ func ParseBy(name string) (By, error) {
 	return "", fmt.Errorf("%q is none of cluster, node, zone, and region", name)
 }
 
-// Unknown is the zone or region of clusters and nodes for which no inventory says one.
+// Unknown is the name of the zone or region of clusters and nodes whose own is not known, and of those that are not known themselves.
 const Unknown = "(unknown)"
 
 // Table has the places of one kind, sorted by name. The place with an empty name, for objects that are nowhere, comes last.
@@ -87,7 +87,7 @@ type Place struct {
 	// Ready reports whether the cluster or node is ready; nil for a zone or region, and if the cluster is in no inventory, or the node
 	// unknown.
 	Ready *bool `json:"ready,omitempty"`
-	// Sites is the number of clusters and nodes in a zone or region.
+	// Sites is the number of clusters and nodes in a zone or region; 0 for a cluster or node.
 	Sites int `json:"sites,omitempty"`
 	// Capacity is the sum of the capacities of the clusters and nodes. A cluster in several zones adds to none of them, since no inventory
 	// divides its capacity.
@@ -159,7 +159,7 @@ func comparePlaces(a, b *Place) int {
 // Member is an object that is in a place, or that policies decide to be there.
 type Member struct {
 	*Object
-	// Here is the number of the object's replicas in the place; nil if it is not known.
+	// Here is the number of the object's replicas in the place; nil if it is not known, or if the object is not there yet.
 	Here *int64 `json:"here,omitempty"`
 	// Change is set if the object is about to leave the place, or is not there yet; it is empty if the object stays.
 	Change Change `json:"change,omitempty"`
@@ -217,7 +217,7 @@ func (f *Fleet) In(by By, place string) []Member {
 	return out
 }
 
-// replicasIn returns the replicas of an object in a place; nil if they are not known.
+// replicasIn returns the number of replicas of an object in a place; nil if it is not known, or if the object is not there.
 func (t *places) replicasIn(o *Object, place string) *int64 {
 	var sum *int64
 	for _, cluster := range o.Clusters {
@@ -269,7 +269,7 @@ type groupKey struct {
 // group counts the objects with one groupKey.
 type group struct {
 	Total
-	policies map[*list]bool // the lists of policies that match them
+	policies map[*list]bool // the lists of policies that match the objects
 	// replicas is the sum of Object.Replicas: the replicas in each one of the clusters, of objects whose replicas no policy divides.
 	replicas int64
 }

@@ -49,7 +49,7 @@ type Coverage struct {
 
 // Coverage compares the match with the types that the API server serves. path is the path of the match, for messages. ownNamespace is
 // the namespace that Berth runs in, where nothing is matched. An entry of a rule's resources counts as served if the API server serves it
-// in any of the rule's groups and versions.
+// in any of the rule's groups and versions. If served is nil, the match counts as covered, and nothing else is known.
 func (m *Matcher) Coverage(served *ServedTypes, path *field.Path, ownNamespace string) Coverage {
 	if served == nil {
 		return Coverage{Covered: true}
@@ -90,8 +90,8 @@ func (m *Matcher) Coverage(served *ServedTypes, path *field.Path, ownNamespace s
 	return out
 }
 
-// Types returns the served types that the match names. ok is false if the match may also match other types: if it has
-// wildcards, or if the API server does not serve a type or cannot list a group.
+// Types returns the served types that the match names. ok is false, with no types, if the match may also match other types: if it
+// has wildcards, or if the API server does not serve a type or cannot list a group.
 func (m *Matcher) Types(served *ServedTypes) (types []ServedType, ok bool) {
 	if served == nil {
 		return nil, false

@@ -219,7 +219,7 @@ func contains(list []string, value string) bool {
 }
 
 // SelectsNamespace reports whether objects in a namespace with these labels may match. An empty name stands for no
-// namespace.
+// namespace. Those in kube-system never match. The caller excludes Berth's own namespace.
 func (m *Matcher) SelectsNamespace(name string, l map[string]string) bool {
 	return m.SelectsByLabels(name, l) && (m.within == nil || m.within(name, l))
 }

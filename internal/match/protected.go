@@ -248,7 +248,7 @@ func Warnings(m placementv1.Match, path *field.Path) []string {
 	return out
 }
 
-// maxListed is the number of unmatched types that a warning lists.
+// maxListed is the maximum number of types that one of Remarks lists as not matched by wildcards.
 const maxListed = 4
 
 // guardCondition returns the condition that excludes what the policies of a webhook with wildcards do not match: types

@@ -58,8 +58,8 @@ func (s *ServedTypes) Equal(other *ServedTypes) bool {
 	return slices.Equal(s.undiscovered, other.undiscovered) && equality.Semantic.DeepEqual(s.types, other.types)
 }
 
-// Namespaced reports whether the API server serves the resource as namespaced. It also returns true if discovery could not list
-// a version of the resource's group.
+// Namespaced reports whether the API server serves the resource as namespaced. It also returns true if that is not known, because
+// s is nil or discovery could not list a version of the resource's group.
 func (s *ServedTypes) Namespaced(resource schema.GroupResource) bool {
 	if s == nil || s.hasUndiscovered([]string{resource.Group}, []string{wildcard}) {
 		return true
@@ -187,7 +187,8 @@ func (s *ServedTypes) hasUndiscovered(groups, versions []string) bool {
 	return slices.ContainsFunc(s.undiscovered, func(gv schema.GroupVersion) bool { return contains(groups, gv.Group) && contains(versions, gv.Version) })
 }
 
-// suggestGroup returns the group that an invalid group name, such as "apps/v1", probably stands for. ok is false if none is similar.
+// suggestGroup returns the group that an invalid group name, such as "apps/v1", probably stands for; "" is the core group. ok is false if
+// none is similar.
 func (s *ServedTypes) suggestGroup(name string) (group string, ok bool) {
 	if before, _, cut := strings.Cut(name, "/"); cut {
 		return before, true

@@ -76,7 +76,7 @@ type mergedShape struct {
 	// OfNamespace reports whether the requirement that may differ is in the namespace selector; if not, it is in the object
 	// selector. The selector in sharingKey lacks the requirement.
 	OfNamespace bool
-	Key         string // The key of the label in that requirement.
+	Key         string // The key of the label in that requirement; "" if no requirement may differ.
 }
 
 // draftWebhook is a webhook for policies with the same sharingKey, before draftUnion merges it with others.

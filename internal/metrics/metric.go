@@ -60,7 +60,7 @@ type Metric struct {
 	// Help is one sentence.
 	Help     string
 	Reporter Reporter
-	// buckets are the buckets of a histogram.
+	// buckets are the upper bounds of the buckets of a histogram, in the unit of the metric; nil for other types.
 	buckets []float64
 }
 

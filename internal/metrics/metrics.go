@@ -106,9 +106,9 @@ type Metrics struct {
 	ofPolicies owners[string] // the policies that may have series
 
 	decisions        *prometheus.CounterVec   // evaluations of policies
-	duration         *prometheus.HistogramVec // duration of one evaluation of a policy
+	duration         *prometheus.HistogramVec // duration of one evaluation of a policy, in seconds
 	errors           *prometheus.CounterVec   // evaluations of policies that failed
-	requests         *prometheus.HistogramVec // durations of admission requests
+	requests         *prometheus.HistogramVec // durations of admission requests, in seconds
 	violations       *prometheus.GaugeVec     // objects that violate a policy
 	ruleObjects      *prometheus.GaugeVec     // objects that a rule decides
 	ambiguous        *prometheus.GaugeVec     // names of clusters that several objects of inventories have
@@ -117,7 +117,7 @@ type Metrics struct {
 	waiting          *prometheus.GaugeVec     // objects that remediation has to change, by what they wait for
 	planMoves        *prometheus.GaugeVec     // objects that the newest plan moves
 	planDone         *prometheus.GaugeVec     // objects of the newest plan that no longer have to be moved
-	planDuration     *prometheus.HistogramVec // duration of a plan until all its objects are moved
+	planDuration     *prometheus.HistogramVec // duration of a plan until all its objects are moved, in seconds
 	remediations     *prometheus.CounterVec   // patches of existing objects, and evictions
 	rollouts         rolloutMetrics
 	deliveries       deliveryMetrics

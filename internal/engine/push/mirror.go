@@ -365,8 +365,8 @@ func (m *mirror) samples(round int) [][]string {
 	return out
 }
 
-// sample returns the namespace, if it has one, and the name of any object; none if there are no objects. ok is false if OPA could take every
-// path to an object for another one.
+// sample returns the namespace, if it has one, and the name of any object; none if there are no objects. ok is false if OPA could take
+// every path to an object for another one.
 func (t *table) sample() (names []string, ok bool) {
 	for namespace, objects := range t.objects {
 		if namespace == "" {

@@ -57,8 +57,8 @@ type namespaceState struct {
 }
 
 // enter waits until a request for an object in a namespace may be sent. The caller must call leave exactly once, with the outcome of the
-// request as breakerOutcome returns it, or with errInconclusive if no request was sent. Objects in no namespace have no limit. The error is an
-// *engine.RemoteError.
+// request as breakerOutcome returns it, or with errInconclusive if no request was sent. Objects in no namespace have no limit. The error
+// is an *engine.RemoteError.
 func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (leave func(outcome error), err error) {
 	if namespace == "" {
 		return func(error) {}, nil
