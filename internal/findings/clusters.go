@@ -50,8 +50,8 @@ func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Mod
 		"as in clusters := {\"eu-1\"}, or remove spec.clusters")}
 }
 
-// findingsOfUnready finds spec.clusters.leaveUnreadyAfter in a policy that leaves existing objects where they are, and in one of which each
-// rule for clusters requires that they are ready, so that objects leave others at once.
+// findingsOfUnready finds spec.clusters.leaveUnreadyAfter in a policy that leaves existing objects where they are, or of which each rule
+// for clusters requires that a cluster is ready, so that objects leave any other one at once.
 func findingsOfUnready(spec placementv1.PlacementPolicySpec) []Finding {
 	limit := spec.Clusters.LeaveUnreadyAfter
 	if limit != nil && spec.Remediation.Mode == placementv1.RemediationNewOnly {

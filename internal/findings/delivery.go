@@ -76,8 +76,8 @@ var ownClusters = map[string]string{
 	"openClusterManagement": "managedclusters.cluster.open-cluster-management.io",
 }
 
-// findingsOfForeignClusters finds systems to which a policy delivers although all clusters in files are those of other systems. Of an API
-// server, it is known whether it serves the types of a system. path is the path of spec.delivery.
+// findingsOfForeignClusters finds systems to which a policy delivers although all clusters in files are those of other systems. It finds
+// none if an API server is read, of which it is known whether it serves the types of a system. path is the path of spec.delivery.
 func (f *Finder) findingsOfForeignClusters(ctx context.Context, spec *placementv1.Delivery, path *field.Path) (out []Finding) {
 	if !f.CatalogIsPartial || f.Clusters == nil {
 		return nil

@@ -55,7 +55,7 @@ type Finding struct {
 	lint.Position
 	Message string
 	Level   Level
-	// Impossible is what can't decide any matched object: a rule of the decision contract, or the path of a rule in spec.rules; "" for
+	// Impossible names what can't decide any matched object: a rule of the decision contract, or the path of a rule in spec.rules; "" for
 	// nothing.
 	Impossible string
 	// Rule is the name of the rule of spec.rules that the finding concerns, if the finding holds only while the policy matches many existing

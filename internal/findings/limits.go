@@ -64,7 +64,8 @@ func demandsOn(class string, limits []placementv1.LimitedResource) (out []demand
 }
 
 // allows reports whether one of the quotas meets the demand in a namespace that has the labels in of. denies reports whether pods there
-// are denied because of the class. It is false for a name that no quota limits there for any class: such pods are denied with each class.
+// are denied because of the class. denies is false if no quota there limits the demanded resource name for any class: pods are then denied
+// with each class.
 func (d demand) allows(class, namespace string, of map[string]string, quotas []placementv1.Quota) (allows, denies bool) {
 	some := func(covers func(q placementv1.Quota) bool) bool { return slices.ContainsFunc(quotas, covers) }
 	if d.name == "" {

@@ -31,7 +31,7 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// findingsOfReplicas finds spec.delivery.replicas that divides nothing, and that keeps objects from being delivered to Karmada.
+// findingsOfReplicas finds spec.delivery.replicas that divides nothing, or that keeps objects from being delivered to Karmada.
 func (f *Finder) findingsOfReplicas(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
 	if spec.Delivery == nil || spec.Delivery.Replicas == nil || spec.WithDefaults().Mode != placementv1.ModeEnforce {
 		return nil
@@ -64,7 +64,7 @@ func (f *Finder) findingsOfReplicas(ctx context.Context, spec placementv1.Placem
 	return out
 }
 
-// mayHaveReplicas reports whether objects of a type may have spec.replicas. Of custom resources, this is not known.
+// mayHaveReplicas reports whether objects of a type may have spec.replicas. It is true for custom resources, of which this is not known.
 func mayHaveReplicas(t match.ServedType) bool {
 	_, scales := match.BuiltinReplicasPath(t.GroupResource())
 	return scales || strings.Contains(t.Group, ".")

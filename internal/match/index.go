@@ -152,8 +152,8 @@ func labelKey(to []byte, ofNamespace bool, key, value string) []byte {
 	return append(to, value...)
 }
 
-// requirements returns the labels for which a selector of namespaces or of objects lists the allowed values. It leaves out a label with more
-// than maxValues of them, which would make the index large.
+// requirements returns the labels for which a selector of namespaces or of objects lists the allowed values. It leaves out labels with
+// more than maxValues of them.
 func requirements(namespaces, objects labels.Selector) []required {
 	var out []required
 	add := func(ofNamespace bool, s labels.Selector) {

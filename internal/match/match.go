@@ -100,8 +100,8 @@ type conditions struct{ plugincel.ConditionEvaluator }
 // compiledConditions shares compiled conditions between matchers, because many policies have the same ones.
 var compiledConditions weakcache.Cache[conditions]
 
-// conditionCompiler compiles CEL like an API server of the version of the libraries, and bounds what nothing interrupts. Building it
-// takes milliseconds.
+// conditionCompiler compiles CEL like an API server of the version of the libraries, and bounds the calls that nothing interrupts
+// (celexpression.Bounds). Building it takes milliseconds.
 var conditionCompiler = sync.OnceValue(func() plugincel.ConditionCompiler {
 	env, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(celexpression.Bounds)
 	if err != nil {
@@ -229,7 +229,7 @@ func (m *Matcher) SelectsByLabels(name string, l map[string]string) bool {
 	return name != NamespaceSystem && (name == "" || m.namespaces.Matches(labels.Set(l)))
 }
 
-// SelectsLabels reports whether an object with these labels may match.
+// SelectsLabels reports whether an object with these labels may match, by the object selector alone.
 func (m *Matcher) SelectsLabels(l map[string]string) bool { return m.objects.Matches(labels.Set(l)) }
 
 // Conditional reports whether the match has conditions, which may read more of an object than type, namespace, and

@@ -40,7 +40,7 @@ type ServedType struct {
 // *ServedTypes means that nothing is known about the API server.
 type ServedTypes struct {
 	types        []ServedType          // In the order of the API server's preference.
-	undiscovered []schema.GroupVersion // Those whose resources discovery could not list.
+	undiscovered []schema.GroupVersion // The group versions whose resources discovery could not list.
 }
 
 // NewServedTypes returns the set of served types. The versions of a group must be in the order of the API server's

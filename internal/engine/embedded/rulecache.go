@@ -96,7 +96,7 @@ type ruleTable struct {
 	candidates candidatesTable
 }
 
-// fieldSetUse counts the lookups of values for a field set, and those that found values.
+// fieldSetUse counts the lookups of cached values by a field set, and those that found values, since worthwhile last restarted the count.
 type fieldSetUse struct {
 	lookups, hits atomic.Int64 // all lookups of values, and those that found values
 }

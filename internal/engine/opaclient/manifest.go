@@ -49,7 +49,7 @@ type Manifest struct {
 
 // ManifestModules identifies the modules of one policy that an engine has, by a digest.
 type ManifestModules struct {
-	// Digest is the ModulesDigest of the modules that are there.
+	// Digest is the ModulesDigest of the modules that the engine has.
 	Digest string `json:"digest"`
 	// Superseded are the digests of earlier modules of the policy, which the present ones replaced, the newest first.
 	Superseded []string `json:"superseded,omitempty"`

@@ -79,7 +79,8 @@ func New(o Options) *Engine {
 }
 
 // DataReady reports whether a policy's engine has the data and the modules that the policy needs there, as far as this
-// replica knows. It does not wait: it may start a request for the manifest, whose result the next call uses.
+// replica knows; true if it needs none. It does not wait: it may start a request for the manifest, whose result the next
+// call uses.
 func (e *Engine) DataReady(b *policy.Binding) bool {
 	if b.Remote == nil || !b.Remote.NeedsPush() {
 		return true
