@@ -77,7 +77,8 @@ var ownClusters = map[string]string{
 }
 
 // findingsOfForeignClusters finds systems to which a policy delivers although all clusters in files are those of other systems. It finds
-// none if an API server is read, of which it is known whether it serves the types of a system. path is the path of spec.delivery.
+// none if the clusters are read from an API server, because it is known whether that serves the types of a system. path is the path of
+// spec.delivery.
 func (f *Finder) findingsOfForeignClusters(ctx context.Context, spec *placementv1.Delivery, path *field.Path) (out []Finding) {
 	if !f.CatalogIsPartial || f.Clusters == nil {
 		return nil

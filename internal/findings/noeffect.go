@@ -114,7 +114,7 @@ func findingsOfStageFailures(spec placementv1.PlacementPolicySpec) []Finding {
 	return out
 }
 
-// maxPercent is the percentage of all objects or namespaces. As that of the blast radius, it keeps remediation from pausing.
+// maxPercent is 100 percent: as blastRadius.percent, it keeps remediation from pausing; as that of a stage, it selects all namespaces.
 const maxPercent = 100
 
 // minMoveTimeout is a time in which no workload starts to run in another cluster: its system takes up the decision, pulls images, and

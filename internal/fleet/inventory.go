@@ -48,7 +48,7 @@ type Site struct {
 // Capacity is what a cluster, a node, or several of them together have for pods, by resource. The amount of a missing resource is unknown.
 type Capacity struct {
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"` // what all pods together can request
-	Used        corev1.ResourceList `json:"used,omitempty"`        // what the pods in it request
+	Used        corev1.ResourceList `json:"used,omitempty"`        // what the pods there request together
 }
 
 // Free returns the allocatable amount of a resource minus the used one, which may be negative. ok is false if one of them is unknown.

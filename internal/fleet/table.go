@@ -50,7 +50,7 @@ func ParseBy(name string) (By, error) {
 	return "", fmt.Errorf("%q is none of cluster, node, zone, and region", name)
 }
 
-// Unknown is the name of the zone or region of clusters and nodes whose own is not known, and of those that are not known themselves.
+// Unknown is the name of the zone or region for clusters and nodes of which none is known.
 const Unknown = "(unknown)"
 
 // Table has the places of one kind, sorted by name. The place with an empty name, for objects that are nowhere, comes last.

@@ -57,8 +57,8 @@ type Options struct {
 	Live client.Reader
 	// Registry has the policies that this replica has loaded.
 	Registry *placement.Registry
-	// Bound is how long it counts that a comparison found that this replica has all policies: Current is true for that long after the
-	// comparison began. The timeout of a request to the API server is a third of it. The interval between requests is at most a quarter.
+	// Bound is how long Current is true after the beginning of a comparison that found that this replica has all policies. The timeout of a
+	// request to the API server is a third of it. The interval between requests is at most a quarter of it.
 	Bound time.Duration
 	// Compare is called with the resource versions of two successive lists of policies. It returns an error if the second one is from an
 	// earlier state of the API server's store, which was then restored. The policies of this replica are not confirmed then.
