@@ -45,7 +45,7 @@ func (e *NotReplicatedError) Error() string {
 // StaleError is the error of a policy whose data is too old: the API server has not confirmed the replica of a resource
 // type for longer than the policy allows.
 type StaleError struct {
-	Resource schema.GroupVersionResource // the type
+	Resource schema.GroupVersionResource // the type whose replica is too old
 	// Confirmed is when the API server last confirmed the replica of the type.
 	Confirmed time.Time
 	// Max is the limit that the policy sets in spec.maxStaleness.

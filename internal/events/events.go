@@ -102,7 +102,7 @@ var (
 	RemediationStopped = Kind{corev1.EventTypeWarning, ReasonRemediationStopped, actionRemediate}
 )
 
-// sumTexts describe events that were not emitted, by their kind.
+// sumTexts are the formats of the messages of sums, by the kind of the events. Each takes the number of events that were not emitted.
 var sumTexts = map[Kind]string{
 	Remediated:         "%d more objects were patched",
 	Evicted:            "%d more Pods were evicted",
@@ -110,7 +110,7 @@ var sumTexts = map[Kind]string{
 	RemediationStopped: "%d more objects are not patched for now, possibly for other reasons than those in the Events on the first objects",
 }
 
-// onObjects are the reasons of events on objects, and of those that sum them up.
+// onObjects are the reasons of events on objects that policies match, and of those that sum them up.
 var onObjects = sets.New(
 	ReasonDenied, ReasonEvaluationFailed, ReasonQuotaUnchecked, ReasonRemediated, ReasonEvicted, ReasonRemediationFailed, ReasonRemediationStopped,
 )

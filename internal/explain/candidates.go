@@ -84,7 +84,7 @@ type Options struct {
 	// WhyNot is the name of the only cluster or node to explain; empty for all.
 	WhyNot string
 	// Limit is the most clusters, and the most nodes, that are not chosen but listed with reasons. Those in which the object is today do not
-	// count.
+	// count. It is 0 for none.
 	Limit int
 }
 

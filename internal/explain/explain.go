@@ -87,7 +87,7 @@ type Policy struct {
 	HasRules bool   `json:"hasRules,omitempty"` // whether the policy has spec.rules
 	// Selection says how Rule selects among the eligible clusters; nil if it chooses all of them, or there is no Rule.
 	Selection *Selection `json:"selection,omitempty"`
-	// AlsoApply are the rules after Rule whose conditions the object meets, too. They decide nothing for it.
+	// AlsoApply are the rules after Rule whose conditions the object meets, too, without those for all objects. They decide nothing for it.
 	AlsoApply []string `json:"alsoApply,omitempty"`
 	// Decided has the number of existing objects that each rule decides, from the status of the policy; nil for a policy without rules.
 	Decided []placementv1.RuleStatus `json:"decided,omitempty"`
@@ -105,7 +105,7 @@ type Policy struct {
 	Stays []string `json:"stays,omitempty"`
 	// Moves are sentences about a move of the object that is under way, or that failed, as the status of the policy has it.
 	Moves []string `json:"moves,omitempty"`
-	// Reads is the data that the policy reads.
+	// Reads are the resource types whose objects the policy reads.
 	Reads []Read `json:"reads,omitempty"`
 	// AmbiguousClusters are sentences on names of clusters that several objects of the inventories have, so that policies can't choose them.
 	AmbiguousClusters []string `json:"ambiguousClusters,omitempty"`
@@ -127,7 +127,7 @@ func selectionOf(rule placementv1.Rule) *Selection {
 	return &Selection{Limit: rule.Limit, MinGain: max(rule.MinGain, 1), Spread: rule.Spread != nil}
 }
 
-// Read is a type that a policy reads.
+// Read is a resource type whose objects a policy reads.
 type Read struct {
 	Resource string `json:"resource"`
 	Objects  int    `json:"objects"` // the number of existing objects of the type

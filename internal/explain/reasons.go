@@ -82,7 +82,7 @@ type search struct {
 	inspection *embedded.Inspection
 	policy     string // the name of the policy
 	compiled   *policy.Module
-	module     *ast.Module    // the same text as parsed, before the compiler changes it
+	module     *ast.Module    // the Rego of compiled as it is written, before the compiler changed it
 	input      map[string]any // the object
 	// rules are the rules of module by name, with all clauses of each.
 	rules    map[string][]*ast.Rule

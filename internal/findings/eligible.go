@@ -100,7 +100,8 @@ func findingsOfUnmet(at place, required []rules.Compared, clusters []map[string]
 	return []Finding{at.finding(Advice, fmt.Sprintf("no cluster meets all of these requirements now, %s", noneEligible))}
 }
 
-// findingsOfDomains finds a spread over more domains than the clusters have that meet the requirements.
+// findingsOfDomains finds a spread that demands more domains, or more clusters in them, than eligible has, the clusters that meet the
+// requirements.
 func (at place) findingsOfDomains(s placementv1.RuleSpread, eligible []map[string]any) []Finding {
 	q := rules.Compared{Requirement: placementv1.Requirement{Subject: placementv1.Subject{Field: s.Field, Label: s.Label, Property: s.Property}}}
 	sizes := map[string]int{}

@@ -117,8 +117,8 @@ func findingsOfStageFailures(spec placementv1.PlacementPolicySpec) []Finding {
 // maxPercent is 100 percent: as blastRadius.percent, it keeps remediation from pausing; as that of a stage, it selects all namespaces.
 const maxPercent = 100
 
-// minMoveTimeout is a time in which no workload starts to run in another cluster: its system takes up the decision, pulls images, and
-// reports.
+// minMoveTimeout is a time in which hardly any workload starts to run in another cluster: its system takes up the decision, pulls images,
+// and reports.
 const minMoveTimeout = 10 * time.Second
 
 // findingsOfBudget finds values in spec.remediation.budget of the named policy that its author probably does not mean.

@@ -61,7 +61,8 @@ func ofFew(number int32, format string, args ...any) Finding {
 	return out
 }
 
-// findingsOfMinObjects finds spec.remediation.blastRadius.minObjects that a change of the policy does not reach.
+// findingsOfMinObjects finds spec.remediation.blastRadius.minObjects that keeps remediation from pausing while the policy matches few
+// objects.
 func findingsOfMinObjects(spec placementv1.PlacementPolicySpec) []Finding {
 	spec = spec.WithDefaults()
 	b := spec.Remediation.BlastRadius.WithDefaults()

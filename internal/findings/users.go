@@ -28,7 +28,7 @@ import (
 )
 
 // findingsOfUsers finds match conditions on the user of a request that are false for Berth, in a policy that changes existing objects:
-// Berth evaluates these as if it updated them, so that the policy matches none.
+// Berth evaluates the conditions on existing objects as if it updated these itself, so that the policy matches none of them.
 func (f *Finder) findingsOfUsers(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	mode := spec.WithDefaults().Remediation.Mode
 	if mode == placementv1.RemediationNewOnly || mode == placementv1.RemediationOff || onlyDenies(module) {

@@ -156,7 +156,7 @@ const (
 	noneBetter   = "so that this makes no cluster better than others"
 )
 
-// add adds a requirement or a preference.
+// add adds the values and the key that a requirement or a preference names.
 func (m *mentions) add(c rules.Compared) {
 	none, noEffect := noneEligible, false
 	switch {

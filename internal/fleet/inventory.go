@@ -110,7 +110,7 @@ func (b *builder) clusters(ctx context.Context) ([]Site, error) {
 	return sorted(sites), nil
 }
 
-// sorted returns the sites by name.
+// sorted returns the sites, sorted by name.
 func sorted(sites map[string]*Site) []Site {
 	out := make([]Site, 0, len(sites))
 	for _, name := range slices.Sorted(maps.Keys(sites)) {

@@ -166,7 +166,7 @@ func (c *creation) source(e celast.Expr) (text string, ok bool) {
 	return text, err == nil
 }
 
-// evaluate evaluates an expression that reads oldObject or the request, or that is constant.
+// evaluate evaluates an expression that reads oldObject or the request, or that is constant. The outcome of others is unknown.
 func (c *creation) evaluate(ctx context.Context, e celast.Expr) outcome {
 	text, ok := c.source(e)
 	if !ok || c.left == 0 || strings.HasPrefix(text, "object.") && !strings.Contains(text, "oldObject") && !strings.Contains(text, "request") {

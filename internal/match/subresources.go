@@ -39,11 +39,11 @@ const (
 // every is a path element that stands for each item of a list or each member of an object.
 const every = "*"
 
-// subresource is a subresource of a resource that is built into Kubernetes.
+// subresource is a subresource of a resource that is built into Kubernetes, or the scale subresource of custom resources.
 type subresource struct {
 	resource schema.GroupResource
 	name     string
-	// changes are the paths of the fields that requests for the subresource change.
+	// changes are the paths of the fields that requests for the subresource change; nil for custom resources, where they are not known.
 	changes [][]string
 }
 

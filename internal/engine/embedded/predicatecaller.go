@@ -59,7 +59,7 @@ type predicateCaller struct {
 	calls       int          // how often predicates were evaluated; maxPredicateCalls limits it
 	// converted is the workload of the value that was converted last, because many calls of an evaluation pass the same value.
 	converted struct {
-		of ast.Object // the value
+		of ast.Object // the value that was converted
 		workload.Workload
 	}
 	// reports are the results of the calls that succeeded, in their order.

@@ -44,7 +44,7 @@ const (
 // Values are found by the revision of the data and the key of the input's fields that the rule reads.
 type ruleCache struct {
 	rules []cachedRule
-	// byName are the indexes of the rules by the last name of their references.
+	// byName are the indexes in rules by the last name in the reference to the rule.
 	byName map[string][]int
 	// sets are the distinct field sets that the rules read.
 	sets []*projection.FieldSet
@@ -92,7 +92,7 @@ type ruleTable struct {
 	young, old map[string]ruleValues // the two generations, by key
 	size       int                   // the size of young in bytes
 
-	// candidates are the candidates that were prepared from values of the table.
+	// candidates are the clusters to choose from that were prepared from values of the table.
 	candidates candidatesTable
 }
 

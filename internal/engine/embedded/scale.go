@@ -92,7 +92,7 @@ func amountsOf(v ast.Value) ([]namedAmount, error) {
 	return out, err
 }
 
-// exactAmount returns the exact value of a number, or of a string that is a quantity.
+// exactAmount returns the exact value of a number, or of a string that is a quantity. Any other term is an error.
 func exactAmount(t *ast.Term) (*big.Rat, error) {
 	text := ""
 	if number, ok := t.Value.(ast.Number); ok {

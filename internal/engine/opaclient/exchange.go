@@ -61,7 +61,7 @@ type Request struct {
 	Limit int64
 }
 
-// Rejection is a response without a success status, with the fields of OPA's errors. It is in the error chain of such a response.
+// Rejection is a response without a success status, with the fields of OPA's errors. It is in the chain of the error of such a response.
 type Rejection struct {
 	Status int    `json:"-"`    // the HTTP status
 	Code   string `json:"code"` // empty if the engine reports errors in another form

@@ -55,7 +55,7 @@ var (
 	errUnneeded = errors.New("no policy needs the engine")
 )
 
-// eventOf returns the event that an error of a writer's work stands for.
+// eventOf returns the event that an error of a writer's work stands for: failed, unless it wraps errLost or errUnneeded.
 func eventOf(err error) event {
 	switch {
 	case errors.Is(err, errLost):

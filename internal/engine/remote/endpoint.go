@@ -50,7 +50,7 @@ const (
 type endpoint struct {
 	// name is the address of the engine, as in https://opa.example:8181.
 	name     string
-	inFlight *semaphore.Weighted                        // limits the concurrent requests
+	inFlight *semaphore.Weighted                        // limits the concurrent requests to the engine
 	breaker  *gobreaker.TwoStepCircuitBreaker[struct{}] // the circuit breaker for all namespaces
 
 	// namespaces are circuit breakers for each namespace: faults that the objects of one namespace cause do not affect the others.
@@ -68,7 +68,7 @@ type endpoint struct {
 	openSince time.Time
 	// pause is how long the circuit breaker stays open this time.
 	pause time.Duration
-	trial time.Time // when the circuit breaker lets the next request through
+	trial time.Time // when the circuit breaker, if it is open, lets the next request through
 	// quietUntil is the time before which the engine wants no requests, as it said with Retry-After.
 	quietUntil time.Time
 }

@@ -40,7 +40,7 @@ type manifestReader struct {
 	url    *url.URL // the URL of the manifest
 
 	mu sync.Mutex
-	// last is the last manifest that was read; nil for none.
+	// last is the last manifest that was read; nil if the engine had none, or before the first one.
 	last   *opaclient.Manifest
 	polled time.Time // when poll last started a request
 	// running is the current request, which may have begun before a caller asked for the manifest. next begins after it.
@@ -176,7 +176,7 @@ func (w *manifestReader) verifyAfter(ctx context.Context, before *opaclient.Mani
 	return superseded, nil
 }
 
-// timeoutOf returns the timeout of one request for a policy.
+// timeoutOf returns the timeout of one request to the engine of a policy.
 func timeoutOf(r *policy.Remote) time.Duration {
 	return time.Duration(r.Spec.TimeoutSeconds) * time.Second
 }

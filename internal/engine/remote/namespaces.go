@@ -46,12 +46,12 @@ type namespaces struct {
 
 // namespaceState is the circuit breaker of a namespace, and its limit of concurrent requests.
 type namespaceState struct {
-	inFlight *semaphore.Weighted // limits the concurrent requests
+	inFlight *semaphore.Weighted // limits the concurrent requests for objects of the namespace
 	// waiting is the number of requests that wait or are under way. The state is not removed while there are any.
 	waiting int
 	// faults is the number of consecutive faults. From faultsToOpen on, the circuit breaker of the namespace is open.
 	faults int
-	until  time.Time     // when the circuit breaker lets the next request through
+	until  time.Time     // when the circuit breaker, if it is open, lets the next request through
 	pause  time.Duration // how long the circuit breaker stays open this time
 	used   uint64        // the value of namespaces.uses at the last use
 }
