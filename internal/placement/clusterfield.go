@@ -72,8 +72,8 @@ func (c *clusterField) inMetadata(field string, values map[string]string) map[st
 	return values
 }
 
-// place writes the list of clusters into the outcome's object. text is the text of the list; nil if the object names no clusters. It does
-// nothing if c is nil.
+// place writes the list of clusters into the outcome's object, and sets the outcome's List and, if the list differs, Clusters. text is the
+// text of the list; nil if the object names no clusters. It does nothing if c is nil.
 func (c *clusterField) place(out *Outcome, text *string) error {
 	if c == nil {
 		return nil

@@ -77,7 +77,7 @@ func WithNamespace(ctx context.Context, namespace string) context.Context {
 	return context.WithValue(ctx, namespaceKey{}, namespace)
 }
 
-// NamespaceOf returns the namespace of the evaluated object from a context: "" for a cluster-scoped object.
+// NamespaceOf returns the namespace of the evaluated object from a context: "" for a cluster-scoped object, and for a context without one.
 func NamespaceOf(ctx context.Context) string {
 	namespace, _ := ctx.Value(namespaceKey{}).(string)
 	return namespace
@@ -512,10 +512,10 @@ func (d *Decider) refuseUnschedulable(r *Request, current *intent, verdicts []*V
 	}
 }
 
-// paused reports whether remediation of a policy is paused, and the pause matters for the request. It does not matter for policies that do
-// not remediate existing objects. It does not matter for remediation's own updates either, because the leader sends none while it knows of
-// the pause. This replica may learn later than the leader that the pause is over. If it kept the old values then, nothing would enqueue the
-// object again.
+// paused reports whether remediation of a policy is paused, and the pause matters for the request. It matters only for policies with
+// remediation mode Automatic. It does not matter for remediation's own updates, because the leader sends none while it knows of the pause.
+// This replica may learn later than the leader that the pause is over. If it kept the old values then, nothing would enqueue the object
+// again.
 func (d *Decider) paused(r *Request, p *Policy) bool {
 	return d.Paused != nil && p.Automatic() && r.changesObject() && d.Paused(p.Name, r.Namespace)
 }
@@ -589,7 +589,8 @@ func evaluateRemote(ctx context.Context, verdicts []*Verdict, input map[string]a
 	return asked.Wait
 }
 
-// fill adds the fields that the policies read to the object.
+// fill adds the fields that the policies read to the request's object. If a policy may hold the update, it completes this object and the
+// one before the update.
 func (r *Request) fill(verdicts []*Verdict) error {
 	if r.Source == nil {
 		return nil
@@ -718,8 +719,9 @@ func (d *Decider) candidates(ctx context.Context, r *Request, index *match.Index
 	return slices.Compact(policies), object, nil
 }
 
-// matching returns a verdict without a decision for each policy of an index that matches the object, or that the object leaves. staged
-// reports whether some version would match if it were in force in the object's namespace.
+// matching returns a verdict without a decision for each policy of an index that matches the object, or that the object leaves. The verdict
+// has an error if it is not known whether the policy matches, or if its data is stale. staged reports whether some version would match if
+// it were in force in the object's namespace.
 func (d *Decider) matching(ctx context.Context, r Request, index *match.Index[*Policy]) (verdicts []*Verdict, staged bool, err error) {
 	policies, object, err := d.candidates(ctx, &r, index)
 	if err != nil {

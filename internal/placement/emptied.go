@@ -21,7 +21,8 @@ import (
 	"github.com/berth-dev/berth/internal/clusterlist"
 )
 
-// Empty reports whether the decision allows the object no cluster at all.
+// Empty reports whether the decision allows the object no cluster at all: Clusters is an empty list or, if it is nil, the decision sets
+// PreferencesAnnotation without a cluster.
 func (d Decision) Empty() bool {
 	if d.Clusters != nil {
 		return len(d.Clusters) == 0
@@ -50,8 +51,8 @@ func (c Change) LeavesClusters() bool {
 	return c.MovesClusters() && (c.Field == fieldClusters && selectsClusters(c.From) || namesClusters(c.Key, c.From))
 }
 
-// selectsClusters reports whether a placement object whose list has the text selects at least one cluster. Without a list, it may select
-// all.
+// selectsClusters reports whether a placement object whose list has the text may select at least one cluster. It returns true for nil and
+// for a term without names, which may select all.
 func selectsClusters(text *string) bool {
 	if text == nil {
 		return true
@@ -61,7 +62,8 @@ func selectsClusters(text *string) bool {
 	return !all || len(names) > 0
 }
 
-// namesClusters reports whether an annotation, by key and value, lists clusters, and lists at least one.
+// namesClusters reports whether an annotation is the clusters annotation or PreferencesAnnotation, by its key, and its value has at least
+// one cluster.
 func namesClusters(key string, value *string) bool {
 	if value == nil {
 		return false

@@ -48,7 +48,7 @@ const (
 // suffice, fit adds an error to a verdict. It returns the scheduling values with the complete affinity; whole are those before.
 func (m *merger) fit(values map[string]map[string]string, whole map[string]string) (map[string]string, error) {
 	own := m.annotationBytes(m.intent.wanted[fieldAnnotations])
-	if m.mayFit(values[fieldAnnotations]) || own > maxAnnotations {
+	if m.surelyFits(values[fieldAnnotations]) || own > maxAnnotations {
 		// The API server refuses the developer's own annotations by itself.
 		return whole, nil
 	}
@@ -103,9 +103,9 @@ func (m *merger) annotationBytes(annotations map[string]string) int {
 	return out
 }
 
-// mayFit reports whether the annotations with the record are certainly small enough for the API server, however the record is encoded. It
-// is a cheap check.
-func (m *merger) mayFit(annotations map[string]string) bool {
+// surelyFits reports whether the annotations with the record are certainly small enough for the API server, however the record is encoded.
+// It is a cheap check: if it returns false, they may still be small enough.
+func (m *merger) surelyFits(annotations map[string]string) bool {
 	size := m.annotationBytes(annotations) + recordOverhead + maxEscaped*len(m.next.Form)
 	for _, field := range fields {
 		for key, entry := range m.next.of(field) {

@@ -47,7 +47,7 @@ func (p *Policy) PatchesExisting() bool { return p.Automatic() || p.NeedsApprova
 func (p *Policy) WatchesRollouts() bool { return p.Schedules && p.PatchesExisting() }
 
 // keepsUnread reports whether an update that changes nothing that the policy reads or writes leaves the placement of an existing object as
-// it is: existing objects are left to their owners, or are moved only after an approval, in windows, or at a pace.
+// it is: existing objects are left to their owners, or are moved only after an approval, in windows, or at the pace of a budget.
 func (p *Policy) keepsUnread() bool {
 	switch p.Remediation {
 	case placementv1.RemediationManual, placementv1.RemediationApproved:
@@ -80,13 +80,14 @@ func (v *Verdict) mayHold() bool {
 // changesObject reports whether the request is an update of an object by a client, not by remediation.
 func (r *Request) changesObject() bool { return r.Old != nil && r.Old != r.Object && !r.remediates }
 
-// held reports whether merging must leave the keys of a verdict's policy as they are in the object.
+// held reports whether merging must leave the keys of a verdict's policy as they are in the object: hold marked the verdict, or remediation
+// decides and may not change them.
 func (r *Request) held(v *Verdict) bool {
 	return v.held || r.remediates && v.Policy.Remediation != placementv1.RemediationAutomatic && !v.released
 }
 
 // release returns copies of the verdicts in which the policies that need an approval have it. It returns nil if there are no such policies,
-// or if the request does not ask for them. Merging changes verdicts, so each merge needs its own.
+// and unless the request is an assessment or has the function permits. Merging changes verdicts, so each merge needs its own.
 func (r *Request) release(verdicts []*Verdict) []*Verdict {
 	needs := func(v *Verdict) bool { return v.Policy.NeedsApproval() }
 	if !r.remediates || !r.verdictsOnly && r.permits == nil || !slices.ContainsFunc(verdicts, needs) {

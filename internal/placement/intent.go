@@ -51,7 +51,7 @@ const (
 	fieldClusters = "clusters"
 )
 
-// fields are all parts, in the order in which changes are reported.
+// fields are all parts of an object that decisions are merged into, in the order in which changes are reported.
 var fields = []string{fieldAnnotations, fieldLabels, fieldScheduling}
 
 // record is stored in an annotation of an object. For each key that a policy overwrote, it keeps the value that the developer requested.
@@ -521,7 +521,8 @@ func (s sources) copied(field, key, value string) bool {
 	return there && entry.Set == digest(value)
 }
 
-// recorded returns a copy of the last of the records, in which the earlier values are complete; nil if there is none.
+// recorded returns a copy of the last of the records, in which the earlier values are complete; nil if there is none. The copy has no
+// earlier values if the object requests all values as they are written (asWritten).
 func (s sources) recorded(obj *unstructured.Unstructured) *record {
 	var out *record
 	for _, r := range s.records {

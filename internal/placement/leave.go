@@ -90,7 +90,8 @@ func (d *Decider) excluded(ctx context.Context, r *Request, index *match.Index[*
 	return out, nil
 }
 
-// limitToDenials removes all but errors and warnings from the decisions of policies that the object leaves by the update.
+// limitToDenials removes what the decisions of policies that the object leaves by the update would change, so that errors and warnings
+// remain. It makes these verdicts tolerant.
 func limitToDenials(verdicts []*Verdict) {
 	for _, v := range verdicts {
 		if !v.Leaves {

@@ -63,7 +63,7 @@ type Verdict struct {
 	// Until is when the object must leave one of the clusters in Stays, because that cluster has not been ready for too long; zero if there
 	// is no such time.
 	Until time.Time
-	// paused reports whether remediation of the policy is paused, and the request is an update by a client.
+	// paused reports whether remediation of the policy is paused, so that hold may leave its keys as they are; see Decider.paused.
 	paused bool
 	// held reports whether the update leaves the keys that the policy writes as they are.
 	held bool
@@ -217,7 +217,7 @@ func ByPrecedence(a, b *Policy) int {
 // winner is the policy whose value a key gets, and that value.
 type winner struct {
 	verdict *Verdict // The verdict of the policy that wins.
-	value   string   // Its value.
+	value   string   // The value that this policy gives the key.
 }
 
 // merger merges the decisions of all policies on one object into the state that its developer requested.
@@ -458,7 +458,8 @@ func (m *merger) successor(field, key string) *Verdict {
 	})
 }
 
-// first returns the first enforced verdict for which holds returns true, preferably one that is not held; nil if there is none.
+// first returns the verdict of the first enforced policy that could decide and for which holds returns true, preferably one that is not
+// held; nil if there is none.
 func (m *merger) first(holds func(*Verdict) bool) *Verdict {
 	var out *Verdict
 	for _, v := range m.verdicts {
@@ -484,7 +485,7 @@ func (m *merger) change(v *Verdict, c Change) bool {
 	return c.Immutable == ""
 }
 
-// leave lets a key that has a policy's value keep that value and its entry in the record.
+// leave lets a key that has a policy's value keep that value and its entry in the record. It does nothing for other keys.
 func (m *merger) leave(field, key string, values map[string]string) {
 	if entry, ok := m.intent.applied.of(field)[key]; ok {
 		values[key] = m.intent.current[field][key]

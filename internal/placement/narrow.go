@@ -51,7 +51,7 @@ func (s policyAllowance) mustRecord() bool {
 	return s.kept || p.Remediation != placementv1.RemediationAutomatic || !s.narrows()
 }
 
-// isDecided reports whether names are at least one cluster that the policy decides now. They are then sorted.
+// isDecided reports whether names come from a present decision of the policy, not from the record, and are not empty. They are then sorted.
 func (s policyAllowance) isDecided() bool { return !s.kept && len(s.names) > 0 }
 
 // narrows reports whether the policy lets the developer's list narrow its own.
@@ -229,8 +229,8 @@ func (m *merger) stored() *intent {
 
 // heldAllowance returns the list that counts for a policy that is held or cannot decide: what the policy allowed when it last changed the
 // object. If the record does not have that, a held policy counts with the object's current clusters and those that the policy allows now.
-// So it moves nothing, and no other policy adds a cluster that it forbids. counts is false if the policy is neither held nor failed, or has
-// no list to count.
+// So it moves nothing, and no other policy adds a cluster that it forbids. stood is the list in the record, if had is true. counts is false
+// if the policy is neither held nor failed, or has no list to count.
 func (m *merger) heldAllowance(v *Verdict, stood []string, had bool) (s policyAllowance, counts bool) {
 	switch held := m.request.held(v); {
 	case !held && v.Err == nil:
@@ -363,7 +363,7 @@ type askedClusters struct {
 	whyNot func(*Policy, []string) map[string]string
 }
 
-// askedFor returns the askedClusters with a text.
+// askedFor returns the askedClusters of the object that is merged, with a text; nil for no list.
 func (m *merger) askedFor(text *string) askedClusters {
 	return askedClusters{text, m.intent.clusters, m.whyNot}
 }

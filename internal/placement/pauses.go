@@ -28,7 +28,7 @@ type Pauses struct {
 	scopes sync.Map
 }
 
-// Set records that remediation of a policy is paused in a scope.
+// Set records that remediation of a policy is paused in the namespaces of a scope; everywhere if the scope is empty.
 func (p *Pauses) Set(policy string, scope containment.Scope) { p.scopes.Store(policy, scope) }
 
 // Delete records that remediation of a policy is not paused.

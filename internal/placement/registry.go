@@ -36,8 +36,8 @@ var _ Policies = (*Registry)(nil)
 
 // PolicyState is the state of one PlacementPolicy on this replica.
 type PolicyState struct {
-	// Policy is the version that decides. If no version ever compiled, its evaluator always fails, so that it denies the objects that it
-	// matches.
+	// Policy is the version that decides. If no known version compiles, its evaluator always fails, so that Policy.FailurePolicy says what
+	// happens to the objects that it matches.
 	Policy *Policy
 	// Generation is the newest generation that was loaded. It is newer than Policy.Generation if it does not compile, or does not decide
 	// yet.
@@ -51,11 +51,11 @@ type PolicyState struct {
 	// Next is the data that newer versions read. These versions will decide once this data is replicated, or once their rollout begins. It
 	// is empty if no version waits.
 	Next []*policy.Binding
-	// DecidesNothing reports whether Policy has no rule of the decision contract, so that it has no effect.
+	// DecidesNothing reports whether Policy has no effect: neither a rule of the decision contract nor spec.predicates.candidates.
 	DecidesNothing bool
 	// ModuleDigest is the digest of the Rego module that spec.rules of Policy are compiled to; "" if it has no rules.
 	ModuleDigest string
-	// Warnings are the compiler's warnings about the policy.
+	// Warnings are what is probably a mistake in Policy, and the plural names in it that several API groups serve.
 	Warnings []string
 	// Loaded is the newest version that was loaded, even while it waits for its data.
 	Loaded LoadedVersion
@@ -342,8 +342,8 @@ func (r *Registry) Published(name string) *PolicyState {
 	return r.Get(name)
 }
 
-// BindingsInForce returns the bindings of a generation of a policy; nil if that generation does not decide, or if spec.rollout.revision
-// selects a stored version.
+// BindingsInForce returns the API groups of the plural names in a generation of a policy; nil if that generation does not decide, or if
+// spec.rollout.revision selects a stored version.
 func (r *Registry) BindingsInForce(name string, uid types.UID, generation int64) policy.Bindings {
 	s := r.Get(name)
 	if s == nil || s.Broken || s.Loaded.UID != uid || s.Policy.Generation != generation || s.Staged != nil && s.Staged.InForce.Revision != 0 {
@@ -364,8 +364,8 @@ func (r *Registry) All() iter.Seq2[string, *PolicyState] {
 	}
 }
 
-// FeedsItself reports whether what a policy writes is also data that it reads, directly or through one other policy. Then patches for the
-// policy change its data.
+// FeedsItself reports whether patches for a policy may change the data that it reads: it reads a resource type that it matches, or one that
+// another policy matches, which reads a type that this policy matches.
 func (r *Registry) FeedsItself(name string) bool {
 	p := r.Get(name)
 	for _, other := range r.All() {
