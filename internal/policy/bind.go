@@ -72,8 +72,8 @@ type Binding struct {
 	// PushedTypes are the resource types whose objects are pushed to the remote engine, sorted. They are not in Resources,
 	// because no replica keeps them for its own evaluations.
 	PushedTypes []Resource
-	// MaxStaleness is how long the data may go unconfirmed; 0 means no limit. Bind does not set it: the caller, which
-	// has the spec, does.
+	// MaxStaleness is for how long the API server may not have confirmed the data before the policy can't decide; 0 means no limit. Bind
+	// does not set it: the caller, which has the spec, does.
 	MaxStaleness time.Duration
 	// Missing are the reads of types that the API server does not serve.
 	Missing []analysis.Read
@@ -365,7 +365,8 @@ func sorted(resources []Resource) []Resource {
 	return slices.Compact(resources)
 }
 
-// served returns the resource for a type that a policy lists. If the type is not served, it is added to Missing.
+// served returns the resource for a type that a policy lists in spec.replicate. If the API server does not serve the type, served adds it
+// to Missing, and returns false.
 func (b *Binding) served(l placementv1.ReplicatedResource, served ServedTypes) (Resource, bool) {
 	candidates := served.ByPlural(l.Resource)
 	i := slices.IndexFunc(candidates, func(r Resource) bool { return r.Group == l.APIGroup })

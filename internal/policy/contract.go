@@ -409,7 +409,8 @@ func (c *contractChecker) checkMembers(path string, object *types.Object, known 
 	}
 }
 
-// checkAPI adds an error unless a value of the type at a path can be decoded into the API type want.
+// checkAPI adds an error unless a value of the type at a path can be decoded into the API type want, or nullable is true and it can be
+// null.
 func (c *contractChecker) checkAPI(path string, tpe types.Type, want reflect.Type, nullable bool) {
 	if _, isNull := alternatives[types.Null](tpe); isNull && nullable {
 		return

@@ -104,7 +104,8 @@ func constantOf(term *ast.Term) (value any, whole bool) {
 	return nil, false
 }
 
-// unrestricting are the members of a pod's spec, and of affinities, without which a pod gains nothing.
+// unrestricting are the members of a pod's spec, and of affinities, that only allow or prefer nodes, or spread pods: a user gains nothing
+// by creating a pod without them.
 var unrestricting = []string{"tolerations", "topologySpreadConstraints", "preferredDuringSchedulingIgnoredDuringExecution"}
 
 // restrictsPods returns Module.RestrictsPods for a module. The module must not be compiled, because the compiler moves values out of heads.

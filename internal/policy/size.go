@@ -86,7 +86,8 @@ func checkSize(file string, spec placementv1.PlacementPolicySpec) error {
 	return nil
 }
 
-// checkBounds rejects a module that is nested too deeply, has more rules than most, or has a body that takes too long to order.
+// checkBounds rejects a module that is nested too deeply, has too many rules (most is the maximum), or has a body that takes too long to
+// order.
 func checkBounds(file string, module *ast.Module, most int) error {
 	var place *ast.Location
 	terms, bodies, rules, tooDeep := 0, 0, 0, false

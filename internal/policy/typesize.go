@@ -25,7 +25,8 @@ import (
 // the documentation and of the conformance corpus take less than a hundredth of the limit.
 const maxTypeWork = 5_000_000
 
-// largest is far above the limit also for what is a few levels below.
+// largest is the maximum of sizes and steps, which keeps sums from overflowing. It is so large that parts a few levels below exceed
+// maxTypeWork.
 const largest = 1 << 60
 
 // newCompiler returns a compiler that rejects Rego whose types would take too much work to check. OPA's type checker can't be

@@ -17,7 +17,8 @@ limitations under the License.
 // Package analysis finds what a compiled policy reads: resource types, and fields of the input and of the data. It also finds
 // the rules whose values can be cached because they read less than the policy does.
 //
-// The analysis is sound: it treats what it does not understand as a read of everything.
+// The analysis is sound: it treats what it does not understand as a read of everything. It calls the fields to which a value may refer the
+// places of the value.
 package analysis
 
 import (

@@ -58,10 +58,10 @@ type fieldAnalyser struct {
 	// calls are the results of functions, by the function and its arguments.
 	calls map[string]*call
 	nodes map[*projection.FieldSet]*fieldNode // the fields by their field sets
-	steps int                                 // the steps so far
+	steps int                                 // the steps of work so far; the analysis gives up after a limit
 	// reader is the reader that current reads are attributed to.
 	reader *reader
-	// lost reports whether the analysis has given up.
+	// lost reports whether the analysis has given up, so that all of both documents counts as read.
 	lost bool
 	// mocked reports whether the policy evaluates something with a replaced input or replaced data: a rule may then have several values in
 	// one evaluation. mockedData reports whether rules may be replaced.

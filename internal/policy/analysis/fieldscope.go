@@ -390,7 +390,7 @@ var shallow = []string{
 	ast.IsString.Name, ast.TypeNameBuiltin.Name,
 }
 
-// counting lists the builtin functions that depend only on the names or the number of the members.
+// counting lists the builtin functions that depend only on the names or the number of their operand's members.
 var counting = []string{ast.Count.Name, ast.ObjectKeys.Name}
 
 // call records the reads of a call and returns its result.

@@ -82,8 +82,8 @@ func Of(v placementv1.RegoVersion) (ast.RegoVersion, *ast.Capabilities) {
 	return ast.RegoV1, capabilitiesV1()
 }
 
-// Forbidden returns the function name from an "undefined function" message. It reports whether OPA has a builtin
-// function of that name, which is then not allowed in policies.
+// Forbidden returns the function name from OPA's message about an undefined function. The result is true if OPA has a builtin function of
+// that name, which policies may not call, and false for an unknown name and for other messages.
 func Forbidden(message string) (string, bool) {
 	_, name, found := strings.Cut(message, "undefined function ")
 	if !found {

@@ -142,7 +142,7 @@ func constantMembers(compiler *ast.Compiler, term *ast.Term, refs references) []
 	return members(term)
 }
 
-// AbsentLabel is a label without which an object must be for a policy to decide anything about it.
+// AbsentLabel is a label because of which a policy decides nothing about an object that has it.
 type AbsentLabel struct {
 	// Position is the position of the first condition that requires the absence.
 	Position

@@ -377,7 +377,7 @@ func withoutWildcard(ref ast.Ref, pattern string) string {
 	return fmt.Sprintf("glob.match(%q, [], %s)", pattern, ref)
 }
 
-// maxFewBytes is a number of bytes. No realistic size limit is lower.
+// maxFewBytes is the number below which a constant that is compared with a size in bytes is probably in another unit.
 const maxFewBytes = 1024
 
 // inBytes returns a warning if a size in bytes is compared with a number that is probably in another unit; otherwise
