@@ -50,8 +50,8 @@ const (
 type quotaMetrics struct {
 	requests  *prometheus.HistogramVec // durations of requests that quotas count, by answer
 	denials   *prometheus.CounterVec   // denied requests, by the quota or LimitedResource
-	conflicts prometheus.Counter       // rounds of decisions that were repeated because a quota had changed
-	drift     *prometheus.CounterVec   // recounts that corrected usage, by quota
+	conflicts prometheus.Counter       // repeated decisions on batches of requests: a quota had changed before the charge was written
+	drift     *prometheus.CounterVec   // recounts that corrected usage that no known change explains, by quota
 
 	owners owners[QuotaKey] // the quotas and LimitedResources that may have series
 }
@@ -79,7 +79,8 @@ func (m *Metrics) QuotaDenial(by QuotaKey) {
 	m.quotas.owners.touch(by, func() { m.quotas.denials.WithLabelValues(by.Kind, by.Namespace, by.Name).Inc() })
 }
 
-// QuotaConflict counts a round of quota decisions that is repeated because a quota was changed by another client.
+// QuotaConflict counts one repeated decision on a batch of requests that quotas count: another client, such as another replica, changed a
+// quota before Berth had written the charges.
 func (m *Metrics) QuotaConflict() { m.quotas.conflicts.Inc() }
 
 // QuotaDrift counts a recount that corrected the usage of a quota although nothing known had changed that usage.

@@ -30,7 +30,7 @@ const (
 	faultCircuitOpen = "circuit_open"
 )
 
-// faults are the values of the fault label.
+// faults are the values of the fault label: why a request to a remote engine failed, or NoFault.
 var faults = []string{
 	NoFault, "credentials", "timeout", "network", "unauthorized", "back_pressure", "server", "refused", "malformed", "undefined",
 	"incomplete", faultCircuitOpen, "serialization",
@@ -95,6 +95,7 @@ func (r *Remote) collectors() []prometheus.Collector {
 }
 
 // Requested counts one attempt of a request to the engine at an endpoint. fault says why it failed, as the label has it; "" means success.
+// took is not recorded if the circuit breaker was open, because no request was sent.
 func (r *Remote) Requested(endpoint, fault string, took time.Duration) {
 	r.endpoints.touch(endpoint, func() {
 		r.requests.WithLabelValues(endpoint, cmp.Or(fault, NoFault)).Inc()

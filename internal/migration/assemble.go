@@ -446,7 +446,8 @@ func (a *assembly) rename(m *module, rule *ast.Rule) (*ast.Rule, error) {
 	return numberWildcards(out)
 }
 
-// numberWildcards renumbers a rule's wildcards in order. The parser numbers them across the whole text.
+// numberWildcards returns a copy of a rule with its wildcards numbered from 0 in order, so that rules of different texts can be compared:
+// the parser numbers wildcards across the whole text.
 func numberWildcards(rule *ast.Rule) (*ast.Rule, error) {
 	numbers := map[ast.Var]ast.Var{}
 	return transform(rule, func(x any) any {

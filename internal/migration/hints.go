@@ -72,8 +72,8 @@ func (c *converter) hints(d *draft) []string {
 	return slices.Compact(out)
 }
 
-// survey returns the kinds that the draft compares input.kind with, whether it reads data.kubernetes.clusters, and the
-// documents that it reads and that no ConfigMap contains. It may return a kind or a document twice.
+// survey returns the kinds that the draft compares input.kind with, whether it reads data.kubernetes.clusters, and, as missing, references
+// to what it reads and no ConfigMap contains, in a namespace from which some document comes. It may return a kind or a reference twice.
 func (c *converter) survey(d *draft) (kinds []string, clusters bool, missing []string) {
 	for _, m := range d.modules {
 		for _, rule := range m.resolved {
@@ -97,7 +97,7 @@ func (c *converter) survey(d *draft) (kinds []string, clusters bool, missing []s
 	return kinds, clusters, missing
 }
 
-// askedKind returns the constant with which the expression compares input.kind; none if it does not.
+// askedKind returns the constant that input.kind must equal for the expression to be true; none for other expressions.
 func askedKind(e *ast.Expr) []string {
 	if !e.IsCall() || e.Negated || len(e.Operands()) != 2 || !slices.Contains([]string{"eq", "equal", "assign"}, e.Operator().String()) {
 		return nil
@@ -120,7 +120,7 @@ func plural(kind string) string {
 	return guess.Resource
 }
 
-// matches reports whether the policies match a resource.
+// matches reports whether all policies match the resources with a plural name, by Options.Resources. It ignores their API groups.
 func (c *converter) matches(resource string) bool {
 	return slices.ContainsFunc(c.options.Resources, func(rule placementv1.ResourceRule) bool {
 		return slices.Contains(rule.Resources, resource) || slices.Contains(rule.Resources, "*")

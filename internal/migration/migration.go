@@ -79,7 +79,7 @@ type Options struct {
 	Remediation placementv1.RemediationMode
 }
 
-// Source identifies a module or a document.
+// Source identifies a module or a document by its key in a ConfigMap; without a key, it is the whole ConfigMap.
 type Source struct {
 	Namespace, ConfigMap, Key string
 }
@@ -301,7 +301,8 @@ func (c *converter) drafts() []*draft {
 	return out
 }
 
-// wanted reports whether the package should become a policy.
+// wanted reports whether the package should become a policy: the user named it or, if the user named no package, it defines one of the
+// rules in designRules.
 func (c *converter) wanted(p *pkg) bool {
 	return !c.unnamed(p) && (len(c.options.Packages) > 0 || p.definesAny(designRules))
 }

@@ -33,7 +33,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// ID identifies a move.
+// ID identifies a move: an object, and the values that its changes replace and set. Identify computes it.
 type ID [16]byte
 
 // Bytes is the size of an encoded ID.
@@ -42,7 +42,7 @@ const Bytes = len(ID{})
 // textBytes is a capacity that is sufficient for most encoded changes.
 const textBytes = 256
 
-// Identify returns the ID of the move that makes encoded changes to an object. It is the same for all versions of the resource.
+// Identify returns the ID of the move that makes changes, encoded by Encode, to an object. It is the same for all versions of the resource.
 func Identify(resource schema.GroupResource, namespace, name string, uid types.UID, changes string) ID {
 	var buffer [2 * textBytes]byte
 	text := buffer[:0]
@@ -94,7 +94,7 @@ func (s *Set) Encode() []byte {
 	return out
 }
 
-// DecodeSet returns the plan whose moves Encode returned, and an error if they are incomplete, or do not have the digest.
+// DecodeSet returns the set whose moves Set.Encode returned, and an error if they are incomplete, or do not have the digest.
 func DecodeSet(digest string, encoded []byte) (*Set, error) {
 	if len(encoded)%Bytes != 0 {
 		return nil, fmt.Errorf("the stored moves of plan %s are damaged: they have %d bytes, which is not a multiple of %d", digest, len(encoded), Bytes)
@@ -141,7 +141,7 @@ func appendText(out []byte, text *string) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(*text))+1), *text...)
 }
 
-// Decode decodes what Encode returned.
+// Decode returns the changes that the function Encode encoded, with only their Field, Key, From, and To.
 func Decode(encoded string) (out []placement.Change) {
 	for encoded != "" {
 		var texts [4]*string

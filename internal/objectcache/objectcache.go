@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package objectcache keeps the existing objects that policies match, and enqueues those that change.
+// Package objectcache keeps the existing objects that policies match, and enqueues those that change for remediation.
 package objectcache
 
 import (
@@ -56,11 +56,12 @@ type table struct {
 	fields  *projection.FieldSet // The field set to which the objects are cut.
 	packer  *packed.Packer
 	objects map[types.NamespacedName]packed.Object
-	// queued are the objects that are in the workqueue and that no worker has taken, and unrecorded those on which no decision was recorded.
+	// queued are the objects that are in the workqueue and that no worker has taken, and unrecorded those for which Recorded was not called
+	// since they came into the cache.
 	queued, unrecorded sets.Set[types.NamespacedName]
 }
 
-// newTable returns an empty table of objects that a packer packs; of none yet if it is nil.
+// newTable returns an empty table, with room for size objects, of objects that a packer packs; a new packer if it is nil.
 func newTable(fields *projection.FieldSet, packer *packed.Packer, size int) *table {
 	if packer == nil {
 		packer = packed.NewPacker()
@@ -92,7 +93,7 @@ func New(trim func(*projection.FieldSet, *unstructured.Unstructured), listed fun
 	}
 }
 
-// Start makes the cache enqueue objects.
+// Start makes the cache enqueue objects in a workqueue from now on. Changes before the call are not enqueued.
 func (c *Cache) Start(queue workqueue.TypedRateLimitingInterface[remediation.Key]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +107,7 @@ func (c *Cache) Started() bool {
 	return c.workqueue != nil
 }
 
-// nameOf returns the name of an object. Names share their namespace.
+// nameOf returns the namespace and the name of an object. Names in one namespace share one copy of its name.
 func nameOf(o *unstructured.Unstructured) types.NamespacedName {
 	return types.NamespacedName{Namespace: unique.Make(o.GetNamespace()).Value(), Name: o.GetName()}
 }
@@ -121,7 +122,7 @@ func (c *Cache) Replace(resource schema.GroupVersionResource, fields *projection
 	watches.ReplaceByPacking(c, resource, fields, objects)
 }
 
-// listedObject is an object of a list that may never be complete.
+// listedObject is what Pack returns: one packed object of a list that is still being read, and may fail.
 type listedObject struct {
 	name   types.NamespacedName
 	packed packed.Object

@@ -90,7 +90,7 @@ type sharedText struct {
 	uses int
 }
 
-// sighting is a text in an object, by parts of their hashes.
+// sighting records that an object had a text, by parts of the hashes of both.
 type sighting struct{ text, object uint32 }
 
 // NewPacker returns a packer that shares no texts yet.
@@ -277,7 +277,7 @@ func (p *Packer) Labels(from Object, namespace, name string) map[string]string {
 	return out
 }
 
-// Release declares that a packed object is of no use any more.
+// Release declares that a packed object is of no use any more, so that the packer drops shared texts that no other packed object has.
 func (p *Packer) Release(of Object) {
 	r := unpacking{Packer: p, rest: of, releases: true}
 	r.skip()
@@ -357,7 +357,7 @@ func (r *unpacking) text() string {
 	return text
 }
 
-// enter goes to the value of a member. It reports whether the value is a map with that member.
+// enter goes from a map to the value of one of its members. It returns false if there is no map, or no such member.
 func (r *unpacking) enter(name string) bool {
 	tag, n := r.header()
 	if tag != tagMap {
@@ -372,7 +372,7 @@ func (r *unpacking) enter(name string) bool {
 	return false
 }
 
-// skip goes to the end of a value.
+// skip goes to the end of a value. If releases is set, it unshares the texts in it.
 func (r *unpacking) skip() {
 	tag, n := r.header()
 	switch tag {
@@ -396,7 +396,7 @@ func (r *unpacking) skip() {
 	}
 }
 
-// unshare declares that one packed object less has a shared text.
+// unshare declares that a shared text, by its index, has one use less. It drops the text after the last one.
 func (p *Packer) unshare(id int) {
 	t := &p.texts[id]
 	if t.uses--; t.uses > 0 {

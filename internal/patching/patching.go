@@ -43,11 +43,12 @@ type Patcher struct {
 	Core   rest.Interface    // A client of the core API group, which evicts Pods.
 }
 
-// ErrNotTaken is the error of a patch that changed nothing.
+// ErrNotTaken is the error of a patch that the API server accepted, but after which the object has the same resource version as before.
 var ErrNotTaken = errors.New("the patch did not give the object its placement; " +
 	"the webhook configuration may be missing, or a replica may not have the newest data yet")
 
-// Patch patches an object for the verdicts that are due, or evicts it if they require that.
+// Patch patches an object as the verdicts in due require, or evicts it if they require that. The result says how that ended, also with an
+// error.
 //
 // The patch contains only the UID and the resource version of the object, and changes nothing. The API server then calls Berth's own
 // webhook, which decides the object as it decides every other update. So there is one way by which placements get into objects, the
@@ -115,7 +116,7 @@ func (p *Patcher) Reverter(ctx context.Context, key remediation.Key, due remedia
 	return "another client"
 }
 
-// endingOf classifies the error of a patch or an eviction.
+// endingOf returns how a patch or an eviction ended that failed with an error.
 func endingOf(err error) remediation.Ending {
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):

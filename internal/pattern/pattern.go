@@ -76,7 +76,7 @@ func (e *Excess) Error() string {
 
 // Check returns which limit a regular expression exceeds by its length, its number of states, or its work on a text; nil if none. most is
 // the limit of its states: MaxStates or MaxWritten. text is the length of the text in bytes. all reports whether all matches in the text
-// are searched, and not only the first. An invalid expression exceeds no limit but that of its length.
+// are searched, and not only the first. An invalid expression counts as many states as it has bytes.
 func Check(expression string, most, text int, all bool) *Excess {
 	if n := len(expression); n > MaxLength {
 		return &Excess{Size: n, Limit: MaxLength, Unit: "bytes"}
@@ -100,7 +100,7 @@ func CheckStates(states, most, text int, all bool) *Excess {
 	return nil
 }
 
-// recent has the number of states of expressions. Parsing one takes longer than most matches.
+// recent caches the results of States by expression. Parsing an expression takes longer than most matches.
 var recent = lru.New(256)
 
 // States returns the number of states of a regular expression of at most MaxLength bytes, with repetitions expanded. It counts more

@@ -41,7 +41,7 @@ import (
 // the plan's policy, because a policy's name may be too long for a label.
 const labelApprovedPlan = "placement.berth.dev/approved-plan"
 
-// maxPartMoves is the number of moves in one ControllerRevision: 800 KB in base64. etcd takes 1.5 MB by default.
+// maxPartMoves is the maximum number of moves in one ControllerRevision: 800 KB in base64. etcd takes 1.5 MB by default.
 const maxPartMoves = 40_000
 
 // Store stores approved plans until they are carried out, as ControllerRevisions in Berth's own namespace. Only one goroutine may call

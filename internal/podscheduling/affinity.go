@@ -45,7 +45,7 @@ const (
 // requirements are the members of a node selector term. A node must satisfy all requirements in both.
 var requirements = []string{"matchExpressions", "matchFields"}
 
-// lists are the paths of those lists of an affinity whose items are ANDed or, where they are preferences, added up.
+// lists are the paths (of, then name) of those lists of an affinity whose items are ANDed or, where they are preferences, added up.
 var lists = []struct{ of, name string }{
 	{nodeAffinity, preferred}, {podAffinity, required}, {podAffinity, preferred}, {podAntiAffinity, required}, {podAntiAffinity, preferred},
 }

@@ -139,10 +139,10 @@ type evaluation struct {
 	plugins []plugin
 	// world is the snapshot without the workload's own pods.
 	snapshot, world *Snapshot
-	evaluated       *atomic.Int64 // The counter Set.evaluated.
+	evaluated       *atomic.Int64 // The counter Set.evaluated, of all evaluations of a candidate.
 
 	state   fwk.CycleState // The state that the plugins prepared.
-	skipped []bool         // Whether a plugin does not apply to the pod, by its index.
+	skipped []bool         // Whether a plugin does not apply to the pod, by the index of the plugin.
 	// rejected is the status with which a plugin's PreFilter rejected all candidates; nil if none did.
 	rejected *fwk.Status
 	// named are the names of the candidates to which each plugin's PreFilter restricted the search, by the plugin's index; nil for
