@@ -120,7 +120,7 @@ func (r *Remote) Pending(endpoint string, changes int) {
 	r.endpoints.touch(endpoint, func() { r.pending.WithLabelValues(endpoint).Set(float64(changes)) })
 }
 
-// Released removes the push metrics of an engine to which Berth no longer pushes.
+// Released removes the push metrics of an engine to which Berth no longer pushes. The metrics of requests to it stay.
 func (r *Remote) Released(endpoint string) {
 	labels := prometheus.Labels{"endpoint": endpoint}
 	r.pushes.DeletePartialMatch(labels)
@@ -131,7 +131,7 @@ func (r *Remote) Released(endpoint string) {
 // Add allows series of an engine. Updates for other engines are ignored.
 func (r *Remote) Add(endpoint string) { r.endpoints.add(endpoint) }
 
-// Forget removes the series of an engine that no policy uses any more.
+// Forget removes the series of an engine that no policy uses any more, and ignores later updates for it.
 func (r *Remote) Forget(endpoint string) {
 	r.endpoints.forget(endpoint, func() {
 		labels := prometheus.Labels{"endpoint": endpoint}

@@ -55,7 +55,8 @@ func (w moduleSet) assemble(p *pkg) (*draft, error) {
 	return d, a.check()
 }
 
-// closure returns the package's modules, and after them the modules of other packages that they read, directly or indirectly.
+// closure returns the package's modules, and after them the modules of other packages that they read, directly or indirectly. It returns an
+// error if a module reads another package as a whole.
 func (w moduleSet) closure(p *pkg) ([]*module, error) {
 	modules := slices.Clone(p.modules)
 	for i := 0; i < len(modules); i++ {

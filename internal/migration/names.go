@@ -72,7 +72,8 @@ func stem(key string) string {
 
 var notInLabels = regexp.MustCompile(`[^a-z0-9]+`)
 
-// labelOf converts a text to a name without dots. Dots would be allowed, but with additional rules.
+// labelOf converts a text to a name of lower-case letters, digits, and hyphens, which may be empty or too long. Names of objects may have
+// dots, but with additional rules.
 func labelOf(text string) string {
 	return strings.Trim(notInLabels.ReplaceAllString(strings.ToLower(text), "-"), "-")
 }

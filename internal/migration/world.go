@@ -195,7 +195,7 @@ func agree(x, y []string) bool {
 	return slices.Equal(x[:n], y[:n])
 }
 
-// references calls f for each reference of the module to data.
+// references calls f for each reference of the module to data. path has the constant parts of the reference (constants).
 func (m *module) references(f func(ref ast.Ref, path []string)) {
 	for _, rule := range m.resolved {
 		ast.WalkRefs(rule, func(ref ast.Ref) bool {

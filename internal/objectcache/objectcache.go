@@ -254,7 +254,7 @@ func (c *Cache) find(key remediation.Key) (*table, types.NamespacedName) {
 	return nil, name
 }
 
-// Get returns an object, which the caller owns, and its field set; nil if the object does not exist.
+// Get returns an object, which the caller owns, and the field set to which it is cut; nil if the object does not exist.
 func (c *Cache) Get(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

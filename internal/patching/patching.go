@@ -105,7 +105,8 @@ func (p *Patcher) evict(ctx context.Context, key remediation.Key, pod *unstructu
 	return remediation.Patch{Ending: remediation.Made, UID: uid}, nil
 }
 
-// Reverter returns, as text, which client last wrote what a patch of an object for the verdicts changes.
+// Reverter returns, as text, which client last wrote what a patch of an object for the verdicts changes: its field manager, or "another
+// client" if that is not known.
 func (p *Patcher) Reverter(ctx context.Context, key remediation.Key, due remediation.Due) string {
 	// Cached objects do not have the field managers.
 	if live, err := p.Client.Resource(key.Resource).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}); err == nil {

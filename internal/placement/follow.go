@@ -47,8 +47,8 @@ const ReasonNotChosen = "eligible, but the policy chooses others"
 // Any user can write an owner reference and copy a list, so both count only as far as the stored controller confirms them.
 
 // follow lets the object keep the clusters that it copied from the object that controls it. A policy for which it does so gives neither
-// clusters nor shares; see Verdict.Follows. If the controller can't be read, the policies that would change the copied clusters can't
-// decide.
+// clusters nor shares; see Verdict.Follows. If looking up the controller fails, the policies that would change the copied clusters can't
+// decide. They decide as usual if it does not exist, or if Berth may not read it.
 func (d *Decider) follow(ctx context.Context, r *Request, current *intent, verdicts []*Verdict) {
 	copied, ok := copiedClusters(r, current)
 	if !ok {
@@ -164,8 +164,8 @@ func (d *Decider) followStored(ctx context.Context, r *Request, current *intent,
 
 // copyOf reports whether the object was made from its stored controller and has no content of its own: it is a ReplicaSet with the
 // controller's template and no more pods than the controller gives it, or a revision, from which nothing runs. A ReplicaSet may have the
-// template of an older revision only as long as it keeps its lists, too. forged reports whether it is a ReplicaSet that the controller did
-// not make. copyOf completes a ReplicaSet by the request's Source.
+// template of an older revision only as long as it keeps its lists, too. forged reports whether it is a ReplicaSet that was not made so,
+// although its controller makes ReplicaSets. copyOf completes a ReplicaSet by the request's Source.
 func (d *Decider) copyOf(r *Request, controller *unstructured.Unstructured) (made, forged bool, err error) {
 	if r.Resource.GroupResource() != replicaSets {
 		return HoldsRecordCopies(r.Resource.GroupResource()), false, nil

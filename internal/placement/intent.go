@@ -583,7 +583,7 @@ func intentOf(obj *unstructured.Unstructured, at locations, from sources) intent
 	return out
 }
 
-// apply handles a key that still has a policy's value, according to an entry of a record: the requested value is that of the entry.
+// apply handles a key that still has a policy's value, according to its entry in the record of: the requested value is that of the entry.
 func (i *intent) apply(field, key string, entry overwritten, of *record) {
 	i.applied.put(field, key, entry)
 	if field == fieldAnnotations && key == placementv1.ClustersAnnotation {

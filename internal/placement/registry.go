@@ -64,7 +64,7 @@ type PolicyState struct {
 	// Last is the newest version if the leader must store it as the last one in force everywhere; nil otherwise. See
 	// rollout.ChoiceFacts.Stores.
 	Last *policy.Revision
-	// Numbered are the versions that the leader must store under their numbers.
+	// Numbered are the versions of a policy with spec.rollout that the leader must store under their numbers (policy.NumberedRevisionName).
 	Numbered []*policy.Revision
 }
 
@@ -202,7 +202,7 @@ func NewRegistry() *Registry {
 	return r
 }
 
-// newState returns a state without policies, whose end is set.
+// newState returns a state without policies, with its function end.
 func (r *Registry) newState() *registryState {
 	s := &registryState{index: NewIndex()}
 	s.end = func() {
@@ -342,8 +342,8 @@ func (r *Registry) Published(name string) *PolicyState {
 	return r.Get(name)
 }
 
-// BindingsInForce returns the API groups of the plural names in a generation of a policy; nil if that generation does not decide, or if
-// spec.rollout.revision selects a stored version.
+// BindingsInForce returns the API groups of the plural names that a generation of a policy uses alone; nil if that generation does not
+// decide, or if spec.rollout.revision selects a stored version.
 func (r *Registry) BindingsInForce(name string, uid types.UID, generation int64) policy.Bindings {
 	s := r.Get(name)
 	if s == nil || s.Broken || s.Loaded.UID != uid || s.Policy.Generation != generation || s.Staged != nil && s.Staged.InForce.Revision != 0 {

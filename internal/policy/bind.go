@@ -75,14 +75,15 @@ type Binding struct {
 	// MaxStaleness is for how long the API server may not have confirmed the data before the policy can't decide; 0 means no limit. Bind
 	// does not set it: the caller, which has the spec, does.
 	MaxStaleness time.Duration
-	// Missing are the reads of types that the API server does not serve.
+	// Missing are the types that the Rego reads, or that the policy lists for replication, and that the API server does not serve.
 	Missing []analysis.Read
 	// Bindings are the API groups that references by plural name alone are bound to, including those recorded earlier.
 	// It is nil if there are none.
 	Bindings Bindings
 }
 
-// Covers reports whether b has all fields of replicated objects that other has, and the same remote engine with the same pushed types.
+// Covers reports whether b has all fields that other has, also of what predicates read, and the same remote engine with the same pushed
+// types.
 func (b *Binding) Covers(other *Binding) bool {
 	return coverFields(b.Fields, other.Fields) && coverFields(b.PredicateReads, other.PredicateReads) &&
 		reflect.DeepEqual(b.Remote, other.Remote) && slices.Equal(b.PushedTypes, other.PushedTypes)
@@ -365,7 +366,7 @@ func sorted(resources []Resource) []Resource {
 	return slices.Compact(resources)
 }
 
-// served returns the resource for a type that a policy lists in spec.replicate. If the API server does not serve the type, served adds it
+// served returns the resource for a type that a policy lists for replication. If the API server does not serve the type, served adds it
 // to Missing, and returns false.
 func (b *Binding) served(l placementv1.ReplicatedResource, served ServedTypes) (Resource, bool) {
 	candidates := served.ByPlural(l.Resource)

@@ -50,7 +50,7 @@ type Module struct {
 	Digest string
 	// Compiler holds the compiled Rego and nothing else; nil for a policy with a remote engine.
 	Compiler *ast.Compiler
-	// Package is the package of the Rego, such as data.kubernetes.placement.
+	// Package is the package of the Rego, such as data.kubernetes.placement; nil for a policy with a remote engine.
 	Package ast.Ref
 	// Rules are the contract rules that the Rego defines, in the contract's order.
 	Rules []string
@@ -69,7 +69,8 @@ type Module struct {
 	Tolerant bool
 	// InputBytes is the size limit of an input, in bytes of JSON; 0 means no limit.
 	InputBytes int
-	// Text is the Rego that was compiled: spec.rego, or what spec.rules were rendered to. It is empty for generated modules.
+	// Text is the Rego that was compiled: spec.rego, or what spec.rules were rendered to. It is empty for generated modules,
+	// and for policies with a remote engine.
 	Text string
 	// RegoVersion is the version of the language of Text.
 	RegoVersion placementv1.RegoVersion

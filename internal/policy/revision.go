@@ -48,15 +48,15 @@ func sameRego(a, b placementv1.PlacementPolicySpec) bool {
 		equality.Semantic.DeepEqual(a.Rules, b.Rules)
 }
 
-// RevisionName returns the name of the object that stores a policy's revision. It uses a digest, because a policy's
-// name may have the maximum length already and can't take a prefix.
+// RevisionName returns the name of the ControllerRevision that stores the last version of a policy that was in force everywhere. It uses a
+// digest, because a policy's name may have the maximum length already and can't take a prefix.
 func RevisionName(policy string) string {
 	sum := sha256.Sum256([]byte(policy))
 	return "placementpolicy-" + hex.EncodeToString(sum[:10])
 }
 
-// NumberedRevisionName returns the name of the object that stores a version of a policy that comes into force in stages. number is
-// the generation in which the version first was in the spec.
+// NumberedRevisionName returns the name of the ControllerRevision that stores a version of a policy that comes into force in stages. number
+// is the generation in which the version first was in the spec.
 func NumberedRevisionName(policy string, number int64) string {
 	return RevisionName(policy) + "-" + strconv.FormatInt(number, 10)
 }

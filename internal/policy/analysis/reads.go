@@ -34,7 +34,7 @@ type Read struct {
 	Plural string
 	// GroupVersion is set for references of the form data.resources["<group>/<version>"].<plural>.
 	GroupVersion string
-	// Listed is true only in Binding.Missing, for types that spec.replicate lists.
+	// Listed is true only in Binding.Missing, for types that spec.replicate or spec.remote.replicate lists.
 	Listed bool
 	Group  string // the API group if Listed is true
 	// Clusters reports whether the read is data.clusters, the normal form of every inventory, or
