@@ -109,10 +109,11 @@ func (r *Request) mayHold(verdicts []*Verdict) bool {
 }
 
 // hold marks the verdicts of policies whose keys the update must leave as they are (Verdict.held), and restores these keys. Only policies
-// that also matched the object before the update qualify. A policy with remediation mode Manual or Approved, or with windows or a pace, is
-// held if the update changes no requested value that the policy reads or writes. A policy with mode NewOnly, or with paused remediation, is
-// held if the update changes no requested value that the policy writes. Requested values count, so applying the same manifest again holds
-// the policies, and an update that requests another value has them decide. tolerate handles what a held policy denies.
+// that also matched the object before the update qualify. A policy for which keepsUnread returns true is held if the update changes no
+// requested value that the policy reads or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no
+// requested value that the policy writes. Requested values count, so applying the same manifest again holds the policies, and an update
+// that requests another value has them decide. tolerate handles what a held policy denies. When remediation decides, hold turns denials by
+// policies with mode NewOnly into Verdict.DeniesNew.
 func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id identity, verdicts []*Verdict) error {
 	for _, v := range verdicts {
 		if r.remediates && v.Policy.Remediation == placementv1.RemediationNewOnly {

@@ -92,8 +92,8 @@ type policyAllowances struct {
 	counted []policyAllowance
 	// wanted are the lists that would count if no policy were held.
 	wanted []policyAllowance
-	// moved are the verdicts of policies whose list has changed since the record, and that are not held. differing are those of held
-	// policies whose list has changed.
+	// moved are the verdicts of policies whose list has changed since the record, and that are not held. If there are none, it is the first
+	// one with a list that is not held, for changes by the developer. differing are those of held policies whose list has changed.
 	moved, differing []*Verdict
 	// decided reports whether at least one policy that is not held could decide. Otherwise the object keeps its clusters.
 	decided bool
@@ -535,8 +535,8 @@ func parseClusterNames(text string) ([]string, error) {
 // clustersText returns the value of the clusters annotation for names.
 func clustersText(names []string) string { return clusterlist.ArrayText(names) }
 
-// deny adds an error to the verdicts of the lists. It leaves out verdicts for which excluded returns true, that could not decide, or that
-// already have errors.
+// deny adds an error to the verdicts of the lists, and sets their OwnClusters. It leaves out verdicts for which excluded returns true, that
+// could not decide, or that already have errors.
 func (a askedClusters) deny(lists []policyAllowance, err error, excluded func(*Verdict) bool) {
 	_, anyway := askedClusters{field: a.field}.join(lists)
 	for i, s := range lists {

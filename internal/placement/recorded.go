@@ -57,8 +57,8 @@ type Recorded struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// RecordedIn returns what the record of an object says. podSpec is the path of the object's pod spec; nil if it has none. clusters says
-// where a placement object lists its clusters; nil for other objects.
+// RecordedIn returns what the record of an object says; the zero value if there is no record. podSpec is the path of the object's pod spec;
+// nil if it has none. clusters says where a placement object lists its clusters; nil for other objects.
 func RecordedIn(obj *unstructured.Unstructured, podSpec []string, clusters *clusterlist.Kind) ObjectRecord {
 	if _, there := metadataOf(obj, fieldAnnotations)[placementv1.RequestedAnnotation]; !there {
 		return ObjectRecord{}

@@ -280,12 +280,12 @@ func (r *Registry) change(name string, s *PolicyState) {
 		}
 	}
 	r.current.Store(next)
-	r.earlier = undecided(append(r.earlier, old))
+	r.earlier = stillUsed(append(r.earlier, old))
 	r.changes.Publish(PolicyChange{Name: name, Before: before, After: after})
 }
 
-// undecided returns the states without those whose decisions have all ended. No further decision begins with any of them.
-func undecided(earlier []*registryState) []*registryState {
+// stillUsed returns the earlier states without those whose decisions have all ended. No further decision begins with any of them.
+func stillUsed(earlier []*registryState) []*registryState {
 	return slices.DeleteFunc(earlier, func(s *registryState) bool { return s.decisions.Load() == 0 })
 }
 
@@ -293,7 +293,7 @@ func undecided(earlier []*registryState) []*registryState {
 // ended, and then all current states, as All does. A policy that was removed may be among the former. Subscribers must not call it.
 func (r *Registry) InUse() iter.Seq2[string, *PolicyState] {
 	r.mu.Lock()
-	r.earlier = undecided(r.earlier)
+	r.earlier = stillUsed(r.earlier)
 	all := append(slices.Clone(r.earlier), r.current.Load())
 	r.mu.Unlock()
 	return func(yield func(string, *PolicyState) bool) {

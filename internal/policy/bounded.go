@@ -47,7 +47,7 @@ var ErrBusy = errors.New("too many other policies are being compiled; try again"
 type BoundedCompiler struct {
 	compile  func(name string, spec placementv1.PlacementPolicySpec) (*Module, error) // Compile, or another function in tests
 	deadline time.Duration                                                            // how long a caller waits for one compilation
-	slots    chan struct{}                                                            // has an item for each compilation whose caller waits
+	slots    chan struct{}                                                            // has an item for each caller that waits for its compilation
 
 	mu sync.Mutex
 	// overdue has the sources, by the key of RunBounded, that recently exceeded the deadline.

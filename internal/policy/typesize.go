@@ -141,7 +141,7 @@ func (s *typeSizes) call(operator ast.Ref, terms []*ast.Term) {
 	}
 }
 
-// learn records the size of the variables in terms that have none yet.
+// learn records a size, if it is above 1, for those variables in terms that have no size yet.
 func (s *typeSizes) learn(size int, terms ...*ast.Term) {
 	for _, t := range terms {
 		ast.WalkVars(t, func(name ast.Var) bool {

@@ -68,7 +68,7 @@ func (s *fieldScope) class(v ast.Var) *class {
 	return c.root()
 }
 
-// define adds an equation between a variable and a term that is not a variable.
+// define adds an equation between a variable and a term that is not a variable. definition returns the value of the term.
 func (s *fieldScope) define(v ast.Var, definition func() places) {
 	c := s.class(v)
 	c.equations++

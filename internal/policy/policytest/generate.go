@@ -48,7 +48,7 @@ type Generator struct {
 	closed int
 }
 
-// Pick returns a number from 0 to n-1, and uses up a byte.
+// Pick returns a number from 0 to n-1, and uses up a byte; 0 if no bytes are left.
 func (g *Generator) Pick(n int) int {
 	if len(g.Bytes) == 0 {
 		return 0
@@ -455,7 +455,7 @@ func (g *Generator) name() string {
 	return g.bound(func() string { return g.one(func() string { return `"a"` }, g.variable) })
 }
 
-// kinds returns from how many kinds of rules to choose.
+// kinds returns the number of kinds of rules from which the generator chooses.
 func (g *Generator) kinds() int {
 	if g.Wide && !g.V0 {
 		return 7
@@ -463,7 +463,7 @@ func (g *Generator) kinds() int {
 	return 5
 }
 
-// rule generates a rule with a name, of the kind with a number below kinds.
+// rule generates a rule with a name. kind is the number of its kind, below the result of kinds.
 func (g *Generator) rule(name string, kind int) string {
 	if kind == 4 {
 		return name + g.Of(" := ", " = ") + g.bound(func() string { return g.one(g.place, g.term) })
