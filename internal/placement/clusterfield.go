@@ -33,7 +33,8 @@ import (
 // it is narrowed, restored, held, and undone as the annotation is. The annotation itself means nothing on such an
 // object, and stays.
 
-// clusterField is the field that lists the clusters of a placement object. It is nil for an object of another kind.
+// clusterField is the field that lists the clusters of a placement object. It is nil for an object of another kind, which has the
+// annotation.
 type clusterField struct {
 	kind *clusterlist.Kind // Where objects of this kind list their clusters.
 	// object is the content of the object as it was read, before merging writes another list.

@@ -125,7 +125,7 @@ type analyser struct {
 	// reads are the reads so far, by the read without its position.
 	reads map[Read]Read
 	keyed map[string]KeyedRead // by their texts
-	// documents are the references to other documents, by the name of the document.
+	// documents are the references to top-level documents that Berth does not provide, by the name of the document.
 	documents map[string][]*ast.Location
 	errs      ast.Errors
 }

@@ -34,7 +34,7 @@ type ClusterConstant struct {
 	// Given reports whether the constant is in the value of the rule clusters.
 	Given bool
 	// Field is the path of the field of data.clusters[name] that the policy compares with the constant. If the field is
-	// a collection, its members are compared. Field is empty if the constant is compared with the name.
+	// a collection, its members are compared. Field is empty if the constant is compared with the name, or Given is true.
 	Field []string
 }
 
