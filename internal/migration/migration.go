@@ -175,7 +175,7 @@ type converter struct {
 	options   Options
 	modules   []*module   // those that parse, sorted by source
 	documents []*document // sorted by source
-	packages  moduleSet   // of modules
+	packages  moduleSet   // the packages of modules
 	result    Result
 }
 

@@ -96,7 +96,7 @@ func Check(content map[string]any, typed any) error {
 	return check(content, reflect.TypeOf(typed).Elem(), nil)
 }
 
-// convert converts the content of an object to a typed one. If strict is true, unknown fields are errors.
+// convert converts the content of an object to a typed one, unless Check returns an error. If strict is true, unknown fields are errors.
 func convert(content map[string]any, typed any, strict bool) error {
 	if err := Check(content, typed); err != nil {
 		return err

@@ -58,7 +58,7 @@ func IsGlob(expression string) bool { return globs.MatchString(expression) }
 
 // Excess is the error of a regular expression that exceeds a limit.
 type Excess struct {
-	// Size and Limit are in units of Unit.
+	// Size is what the expression has, and Limit the most that is allowed, both in units of Unit.
 	Size, Limit int
 	Unit        string // A noun in the plural, such as "states".
 	// WithText reports whether the limit concerns the expression together with the text.

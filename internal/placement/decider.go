@@ -157,7 +157,7 @@ type RemoteHealth struct {
 type Policy struct {
 	Name          string
 	Generation    int64
-	Priority      int32 // Of conflicting policies, the one with the highest priority wins.
+	Priority      int32 // Of conflicting policies, the one with the highest priority wins; of equal ones, the first by name.
 	Mode          placementv1.Mode
 	FailurePolicy placementv1.FailurePolicy   // What happens to an object that the policy can't decide.
 	Remediation   placementv1.RemediationMode // What happens to existing objects that differ from the decision.

@@ -78,7 +78,7 @@ type Verdict struct {
 
 // Change is the change of one value of an object, made or proposed.
 type Change struct {
-	// Field is "annotations", "labels", "scheduling", or "clusters" for the list of clusters in a placement object.
+	// Field is the part of the object: "annotations", "labels", "scheduling", or "clusters" for the list of clusters in a placement object.
 	Field string
 	// Key is the key within the field. Package podscheduling describes the keys of scheduling. For "clusters", it is the path of the list,
 	// and From and To are texts of package clusterlist.
@@ -201,8 +201,8 @@ func (c Change) Current(obj *unstructured.Unstructured) *string {
 
 // Conflict is a key to which this policy and another one give different values.
 type Conflict struct {
-	Field string // As in Change.
-	Key   string // As in Change.
+	Field string // The part of the object, as in Change.
+	Key   string // The key in that part, as in Change.
 	// With is the name of the other policy.
 	With string
 	// Won reports whether this policy's value is used.

@@ -43,8 +43,8 @@ type ObjectRecord struct {
 
 // Recorded is a value that a policy set in an object, according to the object's record.
 type Recorded struct {
-	Field string `json:"field"` // As in Change.
-	Key   string `json:"key"`   // As in Change.
+	Field string `json:"field"` // The part of the object, as in Change.
+	Key   string `json:"key"`   // The key in that part, as in Change.
 	// Policy is the name of the policy that set the value; "" if the record does not name it.
 	Policy string `json:"policy,omitempty"`
 	// Current is the value in the object; nil if there is none. For an affinity, it is the policy's addition.

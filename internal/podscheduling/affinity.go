@@ -224,7 +224,7 @@ func withoutTerms(object, requested map[string]any, added []any) map[string]any 
 }
 
 // dropRequirements returns an affinity without those requirements of its required node selector terms for which drops returns true. It also
-// drops a term that is empty after that, and an empty term if empties returns true for its text.
+// drops a term that is empty or equals another one after that, and an empty term if empties returns true for its text.
 func dropRequirements(object map[string]any, drops, empties func(text string) bool) map[string]any {
 	terms, _ := listAt(object, nodeAffinity, required, nodeTerms)
 	var out []any
@@ -273,8 +273,8 @@ func withList(object map[string]any, list []any, path ...string) map[string]any 
 	return out
 }
 
-// andTerms ANDs two lists of ORed terms. It drops terms without requirements, because they match no node. It returns an error if there are
-// more than maxTermPairs pairs of terms, or more than maxTerms terms in the result.
+// andTerms ANDs two lists of ORed terms. It drops terms without requirements, because they match no node; if no other is left, the result
+// still has such terms. It returns an error if there are more than maxTermPairs pairs of terms, or more than maxTerms terms in the result.
 func andTerms(left, right []any) ([]any, error) {
 	some := func(term any) bool { return len(requirementsOf(term)) == 0 }
 	lefts, rights := slices.DeleteFunc(slices.Clone(left), some), slices.DeleteFunc(slices.Clone(right), some)

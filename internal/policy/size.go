@@ -68,7 +68,7 @@ func Unfinished(name string, spec placementv1.PlacementPolicySpec, problem strin
 	return oneError(name+".rego", nil, codeTime, problem)
 }
 
-// IsUnfinished reports whether Unfinished returned an error, which may be wrapped.
+// IsUnfinished reports whether an error is, or wraps, one that Unfinished returned.
 func IsUnfinished(err error) bool {
 	list, ok := errors.AsType[*CompileError](err)
 	return ok && slices.ContainsFunc(list.Diagnostics, func(d Diagnostic) bool { return d.Code == codeTime })
