@@ -69,8 +69,8 @@ type Verdict struct {
 	held bool
 	// tolerant reports whether the policy denies the update only if it would not deny the object before the update.
 	tolerant bool
-	// Released is the verdict as it would be if all policies had the approvals that they need. It is set only by Decider.Assess and
-	// Decider.Remediate, if some policy that matches the object needs an approval.
+	// Released is the verdict as it would be if all policies had the approvals that they need. It is set only if some policy that matches
+	// the object needs an approval, by Decider.Assess, and by Decider.Remediate if permits returned false.
 	Released *Verdict
 	// released is set in a verdict that is to be followed although the policy needs an approval.
 	released bool

@@ -210,8 +210,8 @@ func Implied(existing *string, more string) bool {
 	return err == nil && equalText(a, out)
 }
 
-// Apply returns a copy of a pod spec with the scheduling values next instead of existing, those that it has. It changes only values that
-// differ, and unchanged items of lists keep their positions.
+// Apply returns a copy of a pod spec in which the scheduling values next replace existing, the scheduling values of the spec. It changes
+// only values that differ, and unchanged items of lists keep their positions.
 func Apply(spec map[string]any, existing, next map[string]string) map[string]any {
 	out := maps.Clone(spec)
 	set := func(name string, value any, there bool) {

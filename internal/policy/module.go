@@ -85,7 +85,7 @@ type Module struct {
 
 	// rules are spec.rules.
 	rules    []placementv1.Rule
-	rendered *rules.Module // what rules were rendered to; nil if the policy has none
+	rendered *rules.Module // the Rego that spec.rules were rendered to; nil if the policy has none
 	// expressions keeps the CEL expressions of spec.rules compiled while this module is in use.
 	expressions []*celexpression.Program
 	// unit keeps the shared compilation alive in the weak cache while this module is in use.

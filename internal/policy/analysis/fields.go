@@ -70,7 +70,7 @@ type fieldAnalyser struct {
 
 // ruleGroup is the set of rules that define one document or one function.
 type ruleGroup struct {
-	// path is the constant prefix of the path below `data`.
+	// path has the parts of the reference to the document or function below `data`, up to the first part that is not constant.
 	path  []string
 	rules []*ast.Rule
 	// complete reports whether each rule defines the whole document, and not a member of it.
