@@ -77,12 +77,12 @@ func objectValue(object map[string]any, from *placementv1.ObjectValue) (string, 
 	return value, has
 }
 
-// Names reports whether an expression of the rule's module is the name of a Rego rule with the value.
+// Names reports whether an expression of the rule's module is just the name of one of the two Rego rules whose value is d.Value.
 func (d Demand) Names(expression string) bool {
 	return expression == d.text || expression == d.compared
 }
 
-// In returns an expression of the rule's module with the value in place of the names of the Rego rules that have it.
+// In returns the given expression of the rule's module, in which d.Value replaces the names of the two Rego rules whose value it is.
 func (d Demand) In(expression string) string {
 	value := quote(d.Value)
 	compared := value

@@ -113,11 +113,11 @@ func (r *ruleText) renderNodePreferences() {
 	r.printf("scheduling.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution := array.flatten(%s) if {\n%s\n}\n", list(terms), r.decided())
 }
 
-// anyInteger is a number that all integers of nodes are less than.
+// anyInteger is the greatest int64. As the operand of Lt in a node affinity, it stands for any integer.
 const anyInteger = "9223372036854775807"
 
-// nodeOperator returns how a node affinity, which has only Gt and Lt of the operators of order, compares with n as the operator does. The
-// values of labels are not negative.
+// nodeOperator returns the operator (Gt or Lt) and the number with which a node affinity compares as Gt, Gte, Lt, or Lte does with n.
+// Labels with negative numbers do not count.
 func nodeOperator(operator placementv1.RequirementOperator, n int64) (affinity placementv1.RequirementOperator, number string) {
 	switch {
 	case operator == placementv1.OperatorGte && n == 0:
@@ -135,8 +135,8 @@ func nodeOperator(operator placementv1.RequirementOperator, n int64) (affinity p
 // undefined for a value that no node can have.
 func (q requirement) nodeComparedName() string { return q.name("compared_" + q.suffix) }
 
-// nodeValue returns the regular expression of the values that nodes can have, and what such a value must be, for the message by which an
-// object with another value in its label or annotation is denied.
+// nodeValue returns the regular expression of the values that the requirement can compare nodes with, and what such a value must be, for
+// the message by which an object with another value in its label or annotation is denied.
 func (q requirement) nodeValue() (pattern, form string) {
 	switch {
 	case q.ordered():

@@ -129,7 +129,8 @@ func isEmpty(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// reachable refuses or warns of rules that never decide an object, because an earlier rule applies to each object to which they apply.
+// reachable refuses or warns of rules that never decide an object, because an earlier rule applies to each object to which they apply, and
+// leaves none to the next rule.
 func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
 	for i, rule := range rules {
 		for j, earlier := range rules[:i] {
@@ -215,7 +216,7 @@ func (v *validator) effect(rule placementv1.Rule, path *field.Path, last bool) {
 	}
 }
 
-// nodeTolerations checks the effects of tolerations of pods.
+// nodeTolerations refuses tolerations of pods whose effect Kubernetes does not know.
 func (v *validator) nodeTolerations(tolerations []placementv1.RuleToleration, path *field.Path) {
 	effects := []string{string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute)}
 	for i, t := range tolerations {
@@ -328,7 +329,7 @@ func (v *validator) amount(q placementv1.Requirement, path *field.Path) {
 	}
 }
 
-// versionWord matches the names of versions, and not those of conversions.
+// versionWord matches names of labels, annotations, and properties that are probably of versions, and not those of conversions.
 var versionWord = regexp.MustCompile(`(^|[-_./])version|Version`)
 
 // compared checks the values that Gt, Gte, Lt, or Lte compare with.

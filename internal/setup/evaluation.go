@@ -89,7 +89,7 @@ func newEvaluation(ctx context.Context, base *base) (*evaluation, error) {
 	}, nil
 }
 
-// deviceTimeout is how long one request may take about the pod and the claims that belong to a ResourceClaim.
+// deviceTimeout is the timeout of reading the pod to which a ResourceClaim belongs, and that of listing the claims of the pod.
 const deviceTimeout = 3 * time.Second
 
 // newDevices returns what the measurement of ResourceClaims at admission needs. It reads pods and claims from the API server and not from a

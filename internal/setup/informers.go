@@ -37,8 +37,8 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// watchQuotas keeps quotas and LimitedResources in the cache on every replica, and allows their metrics while they exist. synced reports
-// whether the cache has all of them.
+// watchQuotas keeps quotas and LimitedResources in the cache on every replica, and allows metrics with their names only while they exist.
+// synced reports whether the cache has all of them.
 func watchQuotas(ctx context.Context, base *base, charger *quotacharge.Charger) (synced func() bool, err error) {
 	handlers := toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {

@@ -63,7 +63,7 @@ type Options struct {
 	// serves. StateClusterHost is another cluster, the one of HostKubeconfig. In that case Berth has no namespace of its own in the served
 	// cluster, and a namespace of the same name there is treated like any other.
 	StateCluster string
-	// HostKubeconfig is the path of a kubeconfig for the host cluster. It is empty if Berth is a pod of that cluster.
+	// HostKubeconfig is the path of a kubeconfig for the host cluster, for StateClusterHost. It is empty if Berth is a pod of that cluster.
 	HostKubeconfig string
 	// WebhookURL is the base URL at which the API server reaches the webhooks. If it is empty, the API server uses WebhookService.
 	WebhookURL string
@@ -76,9 +76,9 @@ type Options struct {
 	// installation without OLM. If it is set, the ClusterRoles that OLM created for it own the webhook configurations instead of
 	// OwnerClusterRole.
 	OwnerClusterServiceVersion string
-	// WebhookHost is the address at which the webhooks listen.
+	// WebhookHost is the address at which the webhooks listen. If it is empty, they listen at all addresses.
 	WebhookHost string
-	WebhookPort int // the port at which the webhooks listen
+	WebhookPort int // the port at which the webhooks listen; 0 means 9443
 	// WebhookCertManagement selects what writes the Secret with the webhooks' certificate: Berth for
 	// CertManagementSelf, which is the default for "", or another program for CertManagementExternal.
 	WebhookCertManagement string
@@ -95,13 +95,13 @@ type Options struct {
 	WebhookClientCAFile string
 	// WebhookClientNames are names of which that client certificate must have one. If there are none, any name is accepted.
 	WebhookClientNames []string
-	// MetricsAddress is the address at which metrics are served, or "0" for no metrics.
+	// MetricsAddress is the address at which metrics are served. It is empty or "0" for no metrics.
 	MetricsAddress string
 	// MetricsSecure reports whether metrics are served over HTTPS, and only to clients that the API server authenticates and authorizes.
 	MetricsSecure bool
-	// ProbeAddress is the address at which /healthz and /readyz are served.
+	// ProbeAddress is the address at which /healthz and /readyz are served. If it is empty or "0", they are not served.
 	ProbeAddress string
-	// PprofAddress is the address at which profiles are served, without authentication. It is empty for no profiles.
+	// PprofAddress is the address at which profiles are served, without authentication. It is empty or "0" for no profiles.
 	PprofAddress string
 	// TracingEndpoint is the URL of the trace collector: http://host:port, or https:// for TLS. It is empty for no
 	// traces.
@@ -121,9 +121,10 @@ type Options struct {
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	// ShutdownDelay is how long a manager keeps running after it is told to stop. Meanwhile its clients connect to other replicas.
 	ShutdownDelay time.Duration
-	// EvaluationTimeout is the deadline for the evaluation of one policy on one object.
+	// EvaluationTimeout is the deadline for the evaluation of one policy on one object. It must be positive.
 	EvaluationTimeout time.Duration
-	// EvaluationConcurrency is the maximum number of concurrent evaluations.
+	// EvaluationConcurrency is the maximum number of concurrent evaluations by the embedded engine, of all policies together. It must be
+	// positive.
 	EvaluationConcurrency int
 	// Predicates are the predicates that policies may use, in the order in which they are evaluated. nil means the default list.
 	Predicates []string

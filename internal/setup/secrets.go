@@ -96,10 +96,10 @@ type engineSecrets struct {
 	read map[string]cachedSecret // the last read of each Secret, by name
 }
 
-// cachedSecret is the result of the last read of a Secret.
+// cachedSecret is what is known of a Secret after the last read.
 type cachedSecret struct {
-	at   time.Time         // the time of the read
-	data map[string][]byte // the data of the Secret; nil with err
+	at   time.Time         // the time of the last read, also of one that failed
+	data map[string][]byte // the data of the Secret, of an earlier read if the last one failed; nil with err
 	err  error             // why the Secret could not be read
 }
 
@@ -108,7 +108,8 @@ func newEngineSecrets(reader client.Reader, namespace string, c clock.PassiveClo
 	return &engineSecrets{reader: reader, namespace: namespace, clock: c, read: map[string]cachedSecret{}}
 }
 
-// Secret returns the data of the Secret of a name, from a read that is at most secretMaxAge old. It implements opaclient.Secrets.
+// Secret returns the data of the Secret of a name, from a read that is at most secretMaxAge old or, if the API server is unavailable, from
+// the last read that succeeded. It implements opaclient.Secrets.
 func (s *engineSecrets) Secret(ctx context.Context, name string) (map[string][]byte, error) {
 	if known, ok := s.known(name); ok && s.clock.Since(known.at) < secretMaxAge {
 		return known.data, known.err
@@ -136,7 +137,8 @@ func (s *engineSecrets) known(name string) (cachedSecret, bool) {
 	return out, ok
 }
 
-// refresh reads a Secret. If the API server is unavailable, the result has the data of the last read.
+// refresh reads a Secret, and keeps the result. If the API server is unavailable, the result has the data of the read before, if that had
+// any.
 func (s *engineSecrets) refresh(ctx context.Context, name string) cachedSecret {
 	next, answered := s.get(ctx, name)
 	s.mu.Lock()

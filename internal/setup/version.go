@@ -23,10 +23,12 @@ import (
 	"strings"
 )
 
-// The linker sets these variables in release builds.
+// version, commit, and date are the version, the commit, and the date of the commit of a release build, in which the linker sets them. They
+// are empty in other builds.
 var version, commit, date string
 
-// Version returns the version of this build and, if the Go tool recorded them, its commit and the commit's date.
+// Version returns a text for people with the version of this build, its commit and the commit's date as far as they are known, and the
+// version of Go.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -35,7 +37,8 @@ func Version() string {
 	return versionText(cmp.Or(version, info.Main.Version), info)
 }
 
-// versionText returns a version with what the linker or the Go tool recorded: the commit, its date, and the version of Go.
+// versionText returns a version, followed by what the linker or the Go tool recorded, in parentheses: the commit, its date, and the version
+// of Go.
 func versionText(version string, info *debug.BuildInfo) string {
 	recorded := map[string]string{}
 	for _, s := range info.Settings {

@@ -27,7 +27,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Cached is a cluster of which each list is read only once, so that several simulations see the same state.
+// Cached is a cluster that keeps what was read of another one, so that several simulations see the same state and read each list only once.
 type Cached struct {
 	Cluster
 
@@ -43,7 +43,7 @@ type objectKey struct {
 	namespace, name string
 }
 
-// maxGets is the number of objects that Get keeps.
+// maxGets is the number of objects that a Cached keeps of those that were read one by one, with Get.
 const maxGets = 1000
 
 // cachedList has the objects of a type that were read.

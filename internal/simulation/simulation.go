@@ -60,7 +60,7 @@ type Options struct {
 	ClusterLists *clusterlist.Kinds
 	// Keyring verifies the records of requested values in objects; nil trusts all of them.
 	Keyring *placement.Keyring
-	// OwnNamespace is the namespace that the manager runs in, in which policies match nothing.
+	// OwnNamespace is the manager's namespace in the cluster, in which policies match nothing; "" for none.
 	OwnNamespace string
 	// Identity is the manager's user, as which remediation acts. Match conditions can read it.
 	Identity authenticationv1.UserInfo
@@ -88,7 +88,7 @@ type Simulation struct {
 	revisions map[schema.GroupVersionResource]uint64
 	// revisionObjects are the ControllerRevisions from which versions of policies were read that are in force.
 	revisionObjects []*unstructured.Unstructured
-	// conditional reports whether policies have match conditions, which alone read the admission request of an object.
+	// conditional reports whether a policy has match conditions. Only these read the admission request of an object, so others need none.
 	conditional bool
 }
 
@@ -125,7 +125,7 @@ func (p *Policy) Versions() []*Version {
 	return []*Version{&p.Version, p.Before}
 }
 
-// VersionOf returns the version of p that has the given placement.Policy.
+// VersionOf returns the version of p that has the given placement.Policy, which must be that of one of p.Versions.
 func (p *Policy) VersionOf(of *placement.Policy) *Version {
 	if p.Before != nil && p.Before.Policy == of {
 		return p.Before
@@ -149,7 +149,7 @@ func (p *Policy) Resources() []policy.Resource {
 	return out
 }
 
-// Fields returns the fields of a type's objects that the versions read; nil if they do not read the type.
+// Fields returns the fields that the versions read of the objects of a type, as data; nil if they do not read the type.
 func (p *Policy) Fields(resource schema.GroupVersionResource) *projection.FieldSet {
 	return p.union(resource, func(b *policy.Binding) fieldsByType { return b.Fields })
 }
@@ -386,7 +386,8 @@ func (s *Simulation) PrepareGenerated(ctx context.Context, name string, m *polic
 	return s.engine.PrepareGenerated(ctx, name, m)
 }
 
-// Evaluate evaluates a policy on an input, which it must not change. It is called instead of the policy's own evaluator.
+// Evaluate is a function that evaluates a policy on an input, which it must not change. VerdictsBy calls it instead of the policy's own
+// evaluator.
 type Evaluate = func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error)
 
 // Identity returns the name of the manager's user (Options.Identity).
@@ -733,7 +734,7 @@ func (s *Simulation) Scheduling(resource schema.GroupVersionResource, o *unstruc
 // namespaceLabels has the labels of each namespace, by its name.
 type namespaceLabels map[string]map[string]string
 
-// Labels implements placement.Namespaces.
+// Labels implements placement.Namespaces. A namespace that is missing has only the label with its name, which the API server sets.
 func (n namespaceLabels) Labels(_ context.Context, name string) (map[string]string, error) {
 	if labels, ok := n[name]; ok {
 		return labels, nil

@@ -23,15 +23,16 @@ import (
 	"github.com/berth-dev/berth/internal/typecheck"
 )
 
-// WebhookState is the state in the webhook configuration of the rules of a policy, a quota, or a LimitedResource.
+// WebhookState says whether the webhook configurations have the webhook rules by which the API server calls Berth for a policy, a quota, or
+// a LimitedResource.
 type WebhookState struct {
-	// Generation is the object's generation whose rules were written or refused; 0 if none were.
+	// Generation is the generation of the policy or quota whose webhook rules were last written or refused; 0 if none were.
 	Generation int64
-	// Rejected is the API server's error for the rules of that generation; empty if it accepted them.
+	// Rejected is the API server's error for the webhook rules of that generation; empty if it accepted them.
 	Rejected string
 }
 
-// TypeState is the type checker's result for a policy.
+// TypeState is what the typecheck controller found in a policy: the type checker's result, and other findings.
 type TypeState struct {
 	typecheck.Result
 	// Others are the findings besides those of the type checker: in what the policy matches, names, and leaves open.

@@ -25,8 +25,9 @@ import (
 )
 
 // Nearest returns the candidate with the fewest edits from name; ok is false if none is near enough. It ignores case, and counts two
-// swapped neighbors as one edit. A candidate is near enough if at most a third of the name's characters differ, or one. Among equally near
-// candidates, Nearest returns the one that sorts first. It returns none for a name that is a candidate itself, or is longer than 256 bytes.
+// swapped neighbors as one edit if nothing else differs. A candidate is near enough if at most a third of the name's characters differ, or
+// one. Among equally near candidates, Nearest returns the one that sorts first. It returns none for a name that is empty or a candidate
+// itself, and compares no names of more than maxLength bytes.
 func Nearest(name string, candidates []string) (nearest string, ok bool) {
 	if name == "" || len(name) > maxLength || slices.Contains(candidates, name) {
 		return "", false
@@ -59,5 +60,5 @@ func editsBetween(a, b string) int {
 	return levenshtein.ComputeDistance(a, b)
 }
 
-// maxLength limits the work, which grows with the product of the lengths of two names.
+// maxLength is the maximum length of a name, in bytes, that Nearest compares. The work grows with the product of the lengths of two names.
 const maxLength = 256

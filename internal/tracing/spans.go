@@ -81,7 +81,7 @@ func Detach(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, noop.Span{})
 }
 
-// Join returns ctx with the span of another context, if that span is recorded.
+// Join returns ctx with the span of another context if that span is recorded, and ctx itself otherwise.
 func Join(ctx, other context.Context) context.Context {
 	span := trace.SpanFromContext(other)
 	if !span.IsRecording() {

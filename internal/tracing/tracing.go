@@ -43,7 +43,7 @@ import (
 // scope is the name of the instrumentation scope.
 const scope = "github.com/berth-dev/berth"
 
-// flushTimeout is the maximum time that the process waits at exit for the last spans to be exported.
+// flushTimeout is the maximum time that the process waits at exit for the last spans to be exported, and again for the last log records.
 const flushTimeout = 2 * time.Second
 
 // perMillion is the sampling rate that records every trace.

@@ -47,7 +47,7 @@ type Wait struct {
 	Reason placementv1.WaitingReason
 	// Policy is the name of the policy to whose approval, window, budget, or stage the reason refers.
 	Policy string
-	// Until is when the next window opens, for a window, or when the move fails, for Running; zero for never.
+	// Until is when the next window opens, if Reason is a window, or when the move counts as failed, if it is Running; zero for never.
 	Until time.Time
 	// Group is the name of the group that shares the policy's budget; empty for none.
 	Group string
@@ -57,7 +57,7 @@ type Wait struct {
 	Pause string
 }
 
-// orUpdate follows what an update of the object need not wait for.
+// orUpdate is appended to the words for a wait that an update of the object ends, too.
 const orUpdate = ", or for an update that changes what the policy reads or writes"
 
 // String returns the words that follow "it waits", such as `for an approval of the plan of PlacementPolicy p (kubectl berth approve p)`.

@@ -32,7 +32,8 @@ type Capacity struct {
 	Nodes    *Nodes
 }
 
-// All returns CapacityOf all clusters and nodes.
+// All returns CapacityOf all clusters and nodes, without the clusters or the nodes if they are so many that Clusters.All or Nodes.All
+// returns none.
 func (c *Capacity) All(ctx context.Context) (corev1.ResourceList, error) {
 	clusters, _, err := c.Clusters.All(ctx)
 	if err != nil {
@@ -46,7 +47,7 @@ func (c *Capacity) All(ctx context.Context) (corev1.ResourceList, error) {
 }
 
 // CapacityOf returns the CPU and memory that clusters and nodes have together for pods, according to their field allocatable. A resource
-// that is not known of each of them is missing.
+// that one of them lacks, or whose amount is invalid there, is missing.
 func CapacityOf(members []map[string]any) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

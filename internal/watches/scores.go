@@ -35,7 +35,7 @@ type Scores struct {
 	Catalog *Catalog
 }
 
-// maxScores is how many AddOnPlacementScores are read.
+// maxScores is the number of AddOnPlacementScores above which All returns an error.
 const maxScores = 5 * maxClusters
 
 // All returns the scores of each cluster that are valid now, by the names that rules use (see replication.Scores). It returns nil if the
