@@ -35,7 +35,8 @@ type Plan struct {
 	// Digest identifies the moves, as in the status of the policy; "" if there are no moves.
 	Digest string `json:"digest,omitempty"`
 	Moves  []Move `json:"moves"`
-	// Waits says what the objects wait for before they are patched, in the words of the policy's status; "" if they do not wait.
+	// Waits says what the objects wait for before they are patched, in the words of the policy's status; "" if they do not wait, or the
+	// policy is not in the mode Enforce and they are not patched.
 	Waits string `json:"waits,omitempty"`
 	// Causes are the changes that made the plan necessary, from the status of the policy, if the plan there has the same digest.
 	Causes    []string `json:"causes,omitempty"`

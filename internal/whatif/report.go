@@ -62,7 +62,7 @@ func Transitions() []Transition {
 	return []Transition{Denied, Undecidable, Allowed, Moved, Changed, Pending, Replanned, Kept, Matched, Unmatched, Unenforced, Waiting}
 }
 
-// MaxStillWaiting limits the number of objects in Report.StillWaiting, of which there may be as many as objects in the cluster.
+// MaxStillWaiting is the maximum number of objects in Report.StillWaiting. As many may wait as there are in the cluster.
 const MaxStillWaiting = 1000
 
 // Report says what changes would do, without making them.
@@ -89,8 +89,8 @@ type Report struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Moves returns the number of objects that get another label, annotation, scheduling field, or list of clusters at once, and not only after
-// an approval or at an update.
+// Moves returns the number of objects that get another label, annotation, scheduling field, or list of clusters without an approval and
+// without another update, although they may wait, for example for a window.
 func (r *Report) Moves() int {
 	out := 0
 	for _, o := range r.Objects {

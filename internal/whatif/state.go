@@ -36,8 +36,8 @@ type state struct {
 	matched []string // the names of the policies that match it
 	// denials are the messages of policies that deny the object, and failures those of policies that can't decide it.
 	denials, failures []reason
-	// blocked reports whether requests for the object are denied, also because a policy can't decide it. held reports it for the requests of
-	// remediation, so that the object keeps its values.
+	// blocked reports whether a request for the object is denied, also because a policy can't decide it. held reports whether a patch by
+	// remediation would be, so that the object keeps its values.
 	blocked, held bool
 	// wanted has the values for which policies decide another one.
 	wanted map[valueKey]*wanted
@@ -71,9 +71,10 @@ type valueKey struct{ field, key string }
 
 // wanted has the new value that policies decide for one valueKey.
 type wanted struct {
-	// Change is the change that is made at once, or the pending one if there is none.
+	// Change is the change to due or, if that is nil, to pending.
 	placement.Change
-	// due is the value that the object gets at once, and pending the one that it may get at its next update; nil if there is none.
+	// due is the value that the request or Automatic remediation gives the object, possibly after a wait (target.waits). pending is the one
+	// that it gets only after an approval, or at its next update. Each is nil if there is none.
 	due, pending *target
 }
 
@@ -83,7 +84,7 @@ type target struct {
 	policy, waits string  // the policy that decides it, and what an object waits for
 }
 
-// add adds the change that a policy makes, at once (due) or at the next update.
+// add adds the change that a policy makes: as due or, if due is false, as pending. waits is that of target.
 func (w *wanted) add(c placement.Change, policy, waits string, due bool) {
 	if w.due == nil {
 		w.Change = c
@@ -95,7 +96,7 @@ func (w *wanted) add(c placement.Change, policy, waits string, due bool) {
 	}
 }
 
-// target returns due or, if it is nil, pending.
+// target returns due or, if it is nil, pending. One of the two must not be nil.
 func (w *wanted) target() target { return *cmp.Or(w.due, w.pending) }
 
 // value returns the value that the object has, or that it gets without waiting; nil for none.
@@ -238,7 +239,7 @@ func reasons(verdicts []*placement.Verdict) (denials, failures []reason) {
 	return denials, failures
 }
 
-// add adds the change that a policy makes, at once (due) or at the next update. waits says what the object waits for.
+// add adds the change that a policy makes, as wanted.add does. waits says what the object waits for before; "" for nothing.
 func (s *state) add(c placement.Change, policy, waits string, due bool) {
 	if s.wanted == nil {
 		s.wanted = map[valueKey]*wanted{}
@@ -300,7 +301,7 @@ func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, 
 	return decisions{verdicts: verdicts, answers: answers}, err
 }
 
-// leavesExisting reports whether an enforced policy does not change existing objects before their next update.
+// leavesExisting reports whether a policy is enforced and does not change existing objects of itself: any remediation.mode but Automatic.
 func leavesExisting(p *simulation.Policy) bool {
 	return p.Mode == placementv1.ModeEnforce && p.Remediation != placementv1.RemediationAutomatic
 }
@@ -378,7 +379,7 @@ func (s *state) failed(r reason) bool {
 	return slices.ContainsFunc(s.failures, func(known reason) bool { return known.policy == r.policy })
 }
 
-// moves reports whether a value determines where the object runs, and changes at once.
+// moves reports whether a value determines where the object runs, and is not pending.
 func moves(v Value) bool {
 	if v.Pending {
 		return false

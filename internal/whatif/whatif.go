@@ -438,12 +438,12 @@ func (q *question) matchesByPlace(ctx context.Context, p *simulation.Policy) ([]
 	return out, nil
 }
 
-// affected reports whether the changes alter a policy, or something that it reads.
+// affected reports whether the changes alter a policy, or an object of a type that it reads.
 func (q *question) affected(p *simulation.Policy) bool {
 	return q.changesPolicy(p.Name) || q.rereads(p)
 }
 
-// rereads reports whether the changes alter something that a policy reads.
+// rereads reports whether the changes alter an object of a type that a policy reads or, if the policy needs them, Namespaces.
 func (q *question) rereads(p *simulation.Policy) bool {
 	for _, resources := range []map[schema.GroupVersionResource]map[types.NamespacedName]change{q.changed.changed, q.recounted} {
 		for resource := range resources {
@@ -491,7 +491,7 @@ type pair struct {
 	simulation.Object
 	// original is the object before the changes, if they alter or delete it.
 	original *unstructured.Unstructured
-	before   *state // what policies decided before the changes
+	before   *state // what policies decided before the changes; never nil, and empty for a new object
 }
 
 // pairs returns the marked objects, and those in others.

@@ -138,10 +138,12 @@ const (
 // epoch is when comparisons of windows start. Any time will do. A fixed one has the same results each time.
 var epoch = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// maxClosed is how long windows that never close may be closed in maxPeriod, because clocks are set back: a day then has 25 hours.
+// maxClosed is how long windows may be closed in maxPeriod in all, and NeverClose still returns true: when clocks are set back, a day has
+// 25 hours.
 const maxClosed = 2 * time.Hour
 
-// NeverClose reports whether a window is always open, except for the hour by which clocks are set back.
+// NeverClose reports whether at each time one of the windows is open, except for the hour by which clocks are set back. It returns false if
+// there are no windows.
 func (w Windows) NeverClose() bool {
 	start := w.next(epoch)
 	if start.IsZero() {
@@ -165,7 +167,8 @@ func (w Windows) NeverClose() bool {
 	return true
 }
 
-// StayClosed reports whether there is a time of about ten months or more in which no window opens, as with one that opens once a year.
+// StayClosed reports whether there is a time of about ten months or more in which no window opens, as with one that opens once a year. It
+// returns false if there are no windows, so that objects may always be moved.
 func (w Windows) StayClosed() bool {
 	const (
 		month = 30 * 24 * time.Hour
@@ -197,7 +200,7 @@ func (w Windows) Redundant() (indexes []int) {
 	return indexes
 }
 
-// cover reports whether the windows are open all the time that another one is.
+// cover reports whether one of the windows is open at each time at which another one is. It returns false if that one is never open.
 func (w Windows) cover(other Window) bool {
 	if len(w) == 0 || other.schedule == nil {
 		return false

@@ -49,8 +49,8 @@ const (
 	Never
 )
 
-// PresenceOf says which objects of a built-in type of workloads have the field at a path. It knows nothing of the items of lists, and of
-// other types.
+// PresenceOf says which objects of a built-in type of workloads have the field at a path. It returns Unknown for fields of the items of
+// lists, and for other types.
 func PresenceOf(resource schema.GroupVersionResource, path []string) Presence {
 	least, known := leastObjects()[resource]
 	if !known {

@@ -61,8 +61,8 @@ type Handler struct {
 	Clock   clock.PassiveClock
 	// Decisions is the log of decisions. It may be nil.
 	Decisions *decisionlog.Log
-	// FailurePolicy is what the API server does if this webhook does not respond. The handler treats a request that
-	// can't be decided the same way.
+	// FailurePolicy is what the API server does if this webhook does not respond. The handler does the same with a request that fails
+	// before any policy decides it. If a policy can't decide, that policy's own failurePolicy counts.
 	FailurePolicy placementv1.FailurePolicy
 	// Remediation reports in ok whether a request is a patch by Berth's own remediation. permits reports whether the patch may make the
 	// changes of verdicts, at least one of which needs an approval; if it is nil, the patch may make no change that needs one.
@@ -75,7 +75,8 @@ type Handler struct {
 	// Confirm returns an error if this replica's policies are not up to date with the API server. It is called for requests that no policy
 	// matches. If it is nil, these are admitted.
 	Confirm func(context.Context) error
-	// LiveNamespaces reads the labels of namespaces from the API server, for requests that no policy matches.
+	// LiveNamespaces reads the labels of namespaces from the API server, to decide requests again that no policy matches. It is used after
+	// Confirm.
 	LiveNamespaces placement.Namespaces
 }
 

@@ -76,8 +76,8 @@ func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv
 	return warnings, errs, nil
 }
 
-// lenient returns the spec, with strict set to false if an update does not change what the type checker checks: a schema that changed since
-// must not prevent a change of the policy's mode or labels. old is nil for a new policy.
+// lenient returns the spec, with strict set to false if the policy was strict before, too, and the update does not change what the type
+// checker checks: a schema that changed since must not prevent a change of the policy's mode or labels. old is nil for a new policy.
 func lenient(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
 	if old == nil {
 		return spec

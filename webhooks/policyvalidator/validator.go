@@ -78,9 +78,9 @@ type Validator struct {
 	Catalog findings.Catalog
 	Checker Checker
 	Scales  findings.Scales
-	// Types is nil if types are not checked.
+	// Types checks the types in policies that compile. If it is nil, types are not checked.
 	Types Types
-	// Prober queries the engines of policies that are created or whose spec.remote changes. It may be nil.
+	// Prober queries the engines of policies that are created or whose spec.remote changes. If it is nil, no engine is queried.
 	Prober Prober
 	// Bound returns the API groups to which a generation of a policy binds the types that it reads, or nil if that generation is not in force.
 	// If Bound is nil, no policy is treated as bound.
@@ -202,8 +202,8 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	return warnings, nil
 }
 
-// matchedBefore returns how many existing objects a policy matches, as its status before an update has it; 0 if that is not known. old is
-// nil for a new policy.
+// matchedBefore returns how many existing objects a policy matches, as its status before an update has it; 0 if that is not known, or if
+// the update changes spec.match. old is nil for a new policy.
 func matchedBefore(old, obj *placementv1.PlacementPolicy) int {
 	if old == nil || old.Status.Matched == nil || !equality.Semantic.DeepEqual(old.Spec.Match, obj.Spec.Match) {
 		return 0

@@ -158,8 +158,8 @@ func (q *holding) in(namespace string, of map[string]string) []placementv1.Quota
 	return out
 }
 
-// holding returns all quotas, but ScopedQuotas only of the namespace of the applied object, if that has one. If that is a quota, it
-// replaces its stored version.
+// holding returns all quotas, but ScopedQuotas only of the namespace of the applied object, if that has one. If the applied object is a
+// quota itself, it replaces its stored version.
 func (h *Handler) holding(ctx context.Context, applied client.Object) (*holding, error) {
 	scoped, cluster := &placementv1.ScopedQuotaList{}, &placementv1.ClusterScopedQuotaList{}
 	if err := h.list(ctx, scoped, client.InNamespace(applied.GetNamespace())); err != nil {

@@ -74,7 +74,7 @@ func (h *Handler) WarningsOfExisting(ctx context.Context, object client.Object) 
 		h.warnOfUsage(q, h.usageBySiblings(ctx, q)), h.warnOfUnreached(ctx, q))
 }
 
-// warnOfUnreached warns of amounts that other quotas keep the usage from reaching.
+// warnOfUnreached warns of amounts in spec.hard that the usage can't reach, because other quotas for the same objects admit less.
 func (h *Handler) warnOfUnreached(ctx context.Context, q placementv1.Quota) []string {
 	if h.Namespaces == nil {
 		return nil
@@ -114,7 +114,8 @@ func (h *Handler) warnOfUsage(q placementv1.Quota, used corev1.ResourceList) []s
 }
 
 // usageBySiblings returns what is used now by what a new quota counts, as far as the status of other quotas says: those in the same
-// namespace, or with the same selector, that count the same objects.
+// namespace, or with the same selector, that count the same objects. It returns nil if the quota's own status has the usage, with which
+// Warnings compares.
 func (h *Handler) usageBySiblings(ctx context.Context, q placementv1.Quota) corev1.ResourceList {
 	if len(q.QuotaStatus().Used) > 0 {
 		// Warnings compares with it.

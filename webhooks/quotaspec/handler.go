@@ -192,7 +192,8 @@ func (h *Handler) Warnings(ctx context.Context, object client.Object) []string {
 	}
 }
 
-// warnOfQuota warns about names in spec.hard that can't be counted, and about implausible amounts.
+// warnOfQuota warns about an empty spec.hard, names in it that can't be counted or that nothing in the cluster has, implausible amounts,
+// and scopes with which nothing is counted.
 func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	if len(spec.Hard) == 0 {
 		return []string{"spec.hard is empty: the quota limits nothing. Write what it limits, such as hard: {pods: \"10\"}"}
@@ -402,5 +403,5 @@ func others(existing []string) string {
 	return "; there are " + strings.Join(existing[:min(len(existing), maxNamed)], ", ")
 }
 
-// maxNamed is how many resources a warning names.
+// maxNamed is how many existing resources a warning names at most.
 const maxNamed = 8
