@@ -157,7 +157,7 @@ func (l *abandonedLease) podExists(ctx context.Context, name string) (bool, erro
 	return err == nil, client.IgnoreNotFound(err)
 }
 
-// expired reports whether the holder of a lease should have renewed it before now.
+// expired reports whether the holder of a lease should have renewed it before now, or the lease does not say when.
 func expired(lease *coordinationv1.Lease, now time.Time) bool {
 	if lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return true

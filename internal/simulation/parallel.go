@@ -23,7 +23,8 @@ import (
 	"sync/atomic"
 )
 
-// Parallel calls f for each number from 0 to n-1, on all processors. It returns the error of one call, if any failed.
+// Parallel calls f for each number from 0 to n-1, on all processors. If a call fails, it leaves out some of the remaining numbers, and
+// returns the error of one failed call.
 func Parallel(n int, f func(i int) error) error {
 	workers := runtime.GOMAXPROCS(0)
 	errs := make([]error, workers)

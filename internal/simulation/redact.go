@@ -70,8 +70,8 @@ func (s *Simulation) isRevision(obj *unstructured.Unstructured) bool {
 // hashLength is the length of a hash in hexadecimal digits. It is long enough that the names of all objects differ.
 const hashLength = 24
 
-// redact replaces the name, and the values of labels and annotations, of one object of a type in place, as far as no policy reads them.
-// hash returns the replacement of a text.
+// redact replaces the name, and the values of labels and annotations, of one object of a type in place, as far as no policy reads them and
+// their keys are not Berth's own. hash returns the replacement of a text.
 func (s *Simulation) redact(obj *unstructured.Unstructured, resource schema.GroupVersionResource, hash func(string) string) {
 	reads := s.reader(resource)
 	if !reads("metadata", "name") {

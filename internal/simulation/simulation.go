@@ -60,7 +60,8 @@ type Options struct {
 	ClusterLists *clusterlist.Kinds
 	// Keyring verifies the records of requested values in objects; nil trusts all of them.
 	Keyring *placement.Keyring
-	// OwnNamespace is the manager's namespace in the cluster, in which policies match nothing; "" for none.
+	// OwnNamespace is the manager's namespace in the cluster, which has the stored revisions of policies, and in which policies match
+	// nothing. It is "" for none.
 	OwnNamespace string
 	// Identity is the manager's user, as which remediation acts. Match conditions can read it.
 	Identity authenticationv1.UserInfo
@@ -110,9 +111,9 @@ type Version struct {
 	*placement.Policy
 	// Spec is the spec of the version, with defaults. Its remediation and rollout are those of the newest version.
 	Spec placementv1.PlacementPolicySpec
-	// Module is nil if the version does not compile.
+	// Module is nil if the version can't be read, does not compile, or reads a type whose name is ambiguous.
 	Module  *policy.Module
-	Binding *policy.Binding // nil if the version does not compile
+	Binding *policy.Binding // nil if Module is
 	// Err says why the version can't decide any object; nil if it can.
 	Err error
 }

@@ -53,8 +53,8 @@ func (s *Simulation) compile(ctx context.Context, obj *placementv1.PlacementPoli
 	return out, err
 }
 
-// version returns the version of a policy that has a revision. It decides in the namespaces, by name and labels, for which within returns
-// true. An error means that the cluster could not be read.
+// version returns the version of a policy that revision refers to: a stored one, or the newest. It decides in the namespaces, by name and
+// labels, for which within returns true. An error means that the cluster could not be read.
 func (s *Simulation) version(ctx context.Context, obj *placementv1.PlacementPolicy, revision rollout.Ref,
 	within func(string, map[string]string) bool) (*Version, error) {
 	newest := obj.Spec.WithDefaults()

@@ -57,7 +57,8 @@ var (
 // Options configure a Provider. In addition, the standard environment variables of OpenTelemetry's SDK apply:
 // OTEL_EXPORTER_OTLP_*, OTEL_BSP_*, OTEL_SERVICE_NAME, and OTEL_RESOURCE_ATTRIBUTES.
 type Options struct {
-	// Endpoint is the address at which the collector receives OTLP over gRPC: http://host:port, or https:// for TLS.
+	// Endpoint is the address at which the collector receives OTLP over gRPC: http://host:port, or https:// for TLS. It is empty for no
+	// traces.
 	Endpoint string
 	// SamplingPerMillion is how many of a million traces that begin in Berth are recorded. Traces that begin in the API server are recorded
 	// if the API server records them.

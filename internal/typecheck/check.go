@@ -105,10 +105,9 @@ const MaxFindings = 10
 // textFile is the file name of the policy's Rego in the compilation.
 const textFile = "policy.rego"
 
-// Check returns the findings in a policy. It reports errors of OPA's type checker, comparisons of values of different
-// types, comparisons of quantities and numbers as text, kinds for which the policy can never produce a result, and the findings of
-// the compilation. The policy must compile without types. If its types take too much work to check, the result has no
-// findings.
+// Check returns the findings in a policy. It reports errors of OPA's type checker, comparisons of values of different types, comparisons of
+// quantities and numbers as text, kinds for which the policy can never produce a result, and the findings of the compilation. The policy
+// must compile without types. If its types take too much work to check, the result has Unchecked and no findings.
 func Check(in Input) Result {
 	source, err := policy.ParseRego(textFile, in.Spec.Rego, in.Spec.RegoVersion)
 	if err != nil {

@@ -68,9 +68,9 @@ func ReplaceByPacking(p Packer, resource schema.GroupVersionResource, fields *pr
 type State struct {
 	// Synced reports whether the sink has all objects of the type.
 	Synced bool
-	// Err is the error of the last request that failed since the last list of the type; nil if none did.
+	// Err is the error of the last request, to list or watch, that failed since the sink last got a list of the type; nil if none did.
 	Err error
-	// Failures is the number of requests that failed since the last list of the type.
+	// Failures is the number of requests that failed since the sink last got a list of the type.
 	Failures int
 }
 
@@ -192,7 +192,8 @@ func (c *Consumer) StateOfFields(resource schema.GroupVersionResource, fields *p
 	return state, true
 }
 
-// LastConfirmed returns when the API server last sent a change of a type's objects or confirmed that there is none; zero if it never did.
+// LastConfirmed returns when the API server last sent a change of a type's objects or confirmed that there is none; zero if it never did,
+// or the consumer does not want the type.
 func (c *Consumer) LastConfirmed(resource schema.GroupVersionResource) time.Time {
 	v := c.view(resource)
 	if v == nil {

@@ -177,7 +177,7 @@ func (t *typeWatch) run(ctx context.Context, previous *typeWatch) {
 	}
 }
 
-// list lists the type, and returns cutObjects.
+// list lists the type, and returns a list of cutObjects, one for each object.
 func (t *typeWatch) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if t.relist.Swap(false) || t.consistent && o.ResourceVersion == "0" {
 		o.ResourceVersion = ""

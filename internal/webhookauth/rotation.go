@@ -96,9 +96,10 @@ type schedule struct{ lifetime, settle, overlap time.Duration }
 // rotation returns how long it takes from the introduction of a token until it is the only one.
 func (s schedule) rotation() time.Duration { return s.settle + s.overlap }
 
-// next returns what the Secret must have at the time now, the token for the webhook configurations, and the time until the next step. have
-// is what the Secret has, and used are the tokens in the webhook configurations. A token is introduced before the lifetime of the last one
-// ends if rotate is set, or if a user may have seen the last one, but not before the last rotation has ended.
+// next returns what the Secret must have at the time now, the token for the webhook configurations ("" if next has a new token, until the
+// Secret has it), and the time until the next step. have is what the Secret has, and used are the tokens in the webhook configurations. A
+// token is introduced before the lifetime of the last one ends if rotate is set, or if a user may have seen the last one, but not before
+// the last rotation has ended.
 func (s schedule) next(have stored, used []string, now time.Time, rotate bool) (next stored, current string, after time.Duration) {
 	age := now.Sub(have.introduced)
 	rotate = rotate || have.exposed.After(have.introduced)

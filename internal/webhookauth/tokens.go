@@ -65,7 +65,8 @@ const (
 	exposedKey    = "exposed"
 )
 
-// maxLength is the maximum length of a token that is checked, in bytes. Berth's own tokens are shorter.
+// maxLength is the maximum length of a token that a client sends, in bytes. A longer one is refused unchecked. Berth's own tokens are
+// shorter.
 const maxLength = 128
 
 // Options configure Tokens. A token is a secret in the paths of the webhooks by which the API server authenticates.
@@ -138,7 +139,7 @@ func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Tokens, error)
 	return t, nil
 }
 
-// newTokens returns tokens that accept none yet.
+// newTokens returns a Tokens that accepts no token before its first Reconcile.
 func newTokens(o Options, c client.Client, clock clock.PassiveClock) *Tokens {
 	return &Tokens{
 		options: o, schedule: schedule{lifetime: o.Lifetime, settle: o.Settle, overlap: o.Overlap}, client: c, clock: clock,
@@ -226,7 +227,7 @@ func (t *Tokens) accepts(token string) bool {
 	return found == 1
 }
 
-// Known reports whether this replica knows any token. Until then it refuses every request to a webhook.
+// Known reports whether this replica accepts any token. Otherwise it refuses every request to a webhook.
 func (t *Tokens) Known() bool { return t.accepted.Load() != nil }
 
 // Current returns the token for the webhook configurations. ok is false while this replica is not the leader or has not
@@ -250,7 +251,7 @@ func (t *Tokens) setCurrent(token string) {
 // Changes signals to a single receiver that the result of Current has changed.
 func (t *Tokens) Changes() <-chan struct{} { return t.changes }
 
-// Path returns the path of a webhook that contains a token.
+// Path returns the path at which the API server calls a webhook: the webhook's own path, followed by a token.
 func Path(path, token string) string { return path + "/" + token }
 
 // TokenIn returns the token in the path of a configured webhook, which has the form PATH/TOKEN with one of the given paths. ok is false if
