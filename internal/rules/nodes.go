@@ -148,7 +148,7 @@ func (q requirement) nodeValue() (pattern, form string) {
 	}
 }
 
-// renderNodeValue renders the Rego rules with the object's value.
+// renderNodeValue renders the Rego rules with the object's value, if the requirement compares with one.
 func (q requirement) renderNodeValue() {
 	if !q.fromObject() {
 		return

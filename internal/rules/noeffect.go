@@ -237,8 +237,8 @@ func (v *validator) unitsOfBytes(q placementv1.Requirement, path *field.Path) {
 	}
 }
 
-// unlikelyValues warns of values that In and NotIn compare with, and that fields and labels of clusters never have: patterns,
-// placeholders, and parts of versions.
+// unlikelyValues warns of values that clusters never have: amounts whose unit is probably missing or wrong and, for In and NotIn with
+// fields and labels, patterns, placeholders, and parts of versions.
 func (v *validator) unlikelyValues(q placementv1.Requirement, path *field.Path) {
 	v.fewerBytes(q, path)
 	v.unitsOfBytes(q, path)

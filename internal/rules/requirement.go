@@ -218,7 +218,8 @@ func valueType(q placementv1.Requirement) placementv1.ValueType {
 // valueName is the name of the Rego rule with the value of the object that valueFrom names, as a text.
 func (q requirement) valueName() string { return q.name("value_" + q.suffix) }
 
-// comparedName is the name of the Rego rule with the value of the object, converted to the type that is compared.
+// comparedName is the name of the Rego rule with the value of the object as it is compared: as a text for In and NotIn, and converted for
+// Gt, Gte, Lt, and Lte.
 func (q requirement) comparedName() string {
 	if !q.ordered() {
 		return q.valueName()
@@ -226,7 +227,7 @@ func (q requirement) comparedName() string {
 	return q.name("compared_" + q.suffix)
 }
 
-// renderValue renders the Rego rules with the object's value.
+// renderValue renders the Rego rules with the object's value, if the requirement compares with one.
 func (q requirement) renderValue() {
 	if !q.fromObject() {
 		return
@@ -244,7 +245,7 @@ func (q requirement) renderValue() {
 // readsObject reports whether the requirement reads a value of the object as a number, a quantity, or a version.
 func (q requirement) readsObject() bool { return q.fromObject() && q.ordered() }
 
-// renderUnreadable renders the error for an object whose value can't be read as the type that is compared.
+// renderUnreadable renders the error for an object whose value can't be read as the type that is compared, if the requirement reads one so.
 func (q requirement) renderUnreadable() {
 	if !q.readsObject() {
 		return
@@ -383,7 +384,8 @@ func (q requirement) isOneOf() string {
 	return ref + " in " + values
 }
 
-// constants returns the values as Rego terms.
+// constants returns the values of In and NotIn as Rego terms: as texts and, if the cluster's value may be a number or a boolean, also as
+// what they stand for.
 func (q requirement) constants() []string {
 	var out []string
 	for _, value := range q.Values {

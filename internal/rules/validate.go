@@ -197,7 +197,7 @@ func decidesBesides(rule placementv1.Rule) bool {
 		rule.Candidates != ""
 }
 
-// effect refuses rules that decide nothing, and fields that have no effect in a rule.
+// effect refuses the last rule if it decides nothing (an earlier one may exempt objects), and fields that have no effect in a rule.
 func (v *validator) effect(rule placementv1.Rule, path *field.Path, last bool) {
 	decides := selects(rule) || rule.Set != nil || rule.Warn != "" || rule.Deny != ""
 	forClusters := rule.Otherwise != "" || rule.Message != ""

@@ -139,8 +139,8 @@ func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, f
 	return valid(resource, objects), err
 }
 
-// valid returns objects of a live cluster without what is no longer valid now (replication.Valid). Other clusters do not use it, because
-// their objects are from another time.
+// valid returns objects of a live cluster without what is no longer valid now, such as old scores (replication.Valid). Other clusters do
+// not use it, because their objects are from another time.
 func valid(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	if _, ok := replication.ValidityFields(resource); !ok {
 		return objects

@@ -74,7 +74,7 @@ func Unknown(reason, message string) *metav1.Condition {
 	return &metav1.Condition{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
 
-// ReasonOf returns the reason of a condition for an error in reading a type.
+// ReasonOf returns the reason of a condition for an error in listing or watching a resource type: Forbidden, NotServed, or WatchFailed.
 func ReasonOf(err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -86,7 +86,8 @@ func ReasonOf(err error) string {
 	}
 }
 
-// Explain describes an error in reading a type. If permissions are missing, it names the rule to grant.
+// Explain returns a message about an error in reading the objects of a resource type. If permissions are missing, it names the rule to
+// grant.
 func Explain(r schema.GroupResource, err error) string {
 	if apierrors.IsForbidden(err) {
 		return Grant("read", r, "get, list, watch", err)

@@ -37,7 +37,7 @@ type objects struct {
 
 var _ placement.Source = (*objects)(nil)
 
-// decode decodes the objects of a request. If whole is true, it decodes all of their fields.
+// decode decodes the objects of a request. If whole is true, it decodes all of their fields that can be decoded.
 func decode(req admission.Request, whole bool) (*objects, error) {
 	out := &objects{old: &partial{}}
 	var err error
@@ -85,7 +85,7 @@ func (o *objects) Complete() error {
 type partial struct {
 	object  *unstructured.Unstructured // The decoded fields; none if the request has no such object.
 	rest    map[string]json.RawMessage // The encoded fields that are not decoded yet, by name.
-	managed json.RawMessage            // The encoded metadata.managedFields until they are decoded; nil then.
+	managed json.RawMessage            // The encoded metadata.managedFields; nil if there are none, and after they are decoded.
 }
 
 const (
