@@ -227,7 +227,8 @@ func (c *Checker) matched(report *Report, index Index, m placementv1.Match) ([]t
 	return out, nil
 }
 
-// typeOf returns the type of a kind; nil if the API server publishes no schema of it. It records the used document in the report.
+// typeOf returns the type of a kind; nil if it is not known, because the API server publishes no schema of it or, for a static checker, it
+// is no kind of Kubernetes itself. It records the used document in the report.
 func (c *Checker) typeOf(report *Report, index Index, kind schema.GroupVersionKind) (types.Type, error) {
 	if c.static {
 		return typeOfKubernetes(kind), nil

@@ -14,6 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package watches provides list-watches on resource types that are known only at run time, and a catalog of the types
-// that the API server serves.
+// Package watches provides list-watches on resource types that are known only at run time (Hub), a catalog of the types that the API server
+// serves (Catalog), and readers of the nodes, clusters, quotas, and other objects with which policies and quotas are compared to find
+// mistakes.
 package watches

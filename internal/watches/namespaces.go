@@ -40,7 +40,7 @@ type Namespaces struct {
 	Live client.Reader
 }
 
-// Labels returns the labels of a namespace. It implements placement.Namespaces.
+// Labels returns the labels of a namespace, or an error if it does not exist. It implements placement.Namespaces.
 func (n *Namespaces) Labels(ctx context.Context, name string) (map[string]string, error) {
 	namespace := NewNamespace()
 	err := n.Cached.Get(ctx, client.ObjectKey{Name: name}, namespace)

@@ -167,7 +167,7 @@ func (o *overlay) apply(ctx context.Context, obj *unstructured.Unstructured) err
 	return nil
 }
 
-// merge returns what an existing object is after a manifest was applied. It changes the manifest.
+// merge returns what an existing object is after a manifest was applied, whose status does not count. It changes the manifest.
 func merge(existing, manifest *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	// Its controller writes the status.
 	delete(manifest.Object, "status")
@@ -245,7 +245,7 @@ func (o *overlay) set(ctx context.Context, s Assignment) error {
 	return nil
 }
 
-// Policies implements simulation.Cluster.
+// Policies implements simulation.Cluster. If a change of a policy starts a rollout, the policy is as after the last stage.
 func (o *overlay) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
 	before, err := o.Cluster.Policies(ctx)
 	if err != nil {

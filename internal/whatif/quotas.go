@@ -84,8 +84,8 @@ func describeQuota(obj placementv1.Quota) string {
 	return "ScopedQuota " + obj.GetNamespace() + "/" + obj.GetName()
 }
 
-// quotas returns the quotas that change and, if namespaces change and usage is recounted (Session.Recount), all ClusterScopedQuotas,
-// because these may then select other namespaces.
+// quotas returns the quotas that change and still exist and, if namespaces change and usage is recounted (Session.Recount), all
+// ClusterScopedQuotas, because these may then select other namespaces.
 func (q *question) quotas(ctx context.Context) ([]placementv1.Quota, error) {
 	var objects []*unstructured.Unstructured
 	for _, c := range q.changed.changed[scopedQuotas] {

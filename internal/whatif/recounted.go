@@ -138,7 +138,7 @@ func (q *question) recountedFor(resource schema.GroupVersionResource) bool {
 	return false
 }
 
-// count counts the objects in a cluster, and returns the quotas whose status would differ.
+// count counts the objects in a cluster, and returns those of the quotas whose status would differ from what it is.
 func (q *question) count(ctx context.Context, quotas []placementv1.Quota, from simulation.Cluster) (recounted, error) {
 	used, err := q.usage(ctx, quotas, from)
 	if err != nil {
