@@ -23,7 +23,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// shared are the Rego functions and rules that several rules use, in the order of the module.
+// shared are the Rego functions and rules that several rules may use, in the order in which a module has those that it uses.
 var shared = []struct{ name, text string }{
 	{"namespace_labels", `
 # The labels of the object's namespace. A Namespace is matched by its own labels.

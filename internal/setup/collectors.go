@@ -93,12 +93,14 @@ func clusterCounts(counts []census.ClusterCount) []metrics.ClusterCount {
 // remoteMetrics adapts the metrics of remote engines to remote.Observer and push.Observer.
 type remoteMetrics struct{ *metrics.Remote }
 
-// Requested implements remote.Observer.
+// Requested counts a request to the remote engine at an endpoint, and its duration. fault is "" if it succeeded. It implements
+// remote.Observer.
 func (m remoteMetrics) Requested(endpoint string, fault engine.Fault, took time.Duration) {
 	m.Remote.Requested(endpoint, string(fault), took)
 }
 
-// Pushed implements push.Observer.
+// Pushed counts a request that writes data or a module to the remote engine at an endpoint. fault is "" if it succeeded. It implements
+// push.Observer.
 func (m remoteMetrics) Pushed(endpoint string, fault engine.Fault) {
 	m.Remote.Pushed(endpoint, string(fault))
 }

@@ -69,7 +69,7 @@ func compareObjects(restores *restore.Detector, before, after any) {
 	}
 }
 
-// hostPollInterval is the interval of the lists in the host cluster.
+// hostPollInterval is the time between two lists of the ControllerRevisions in the host cluster.
 const hostPollInterval = 5 * time.Second
 
 // hostPoll lists ControllerRevisions in the host cluster at intervals, and passes the resource versions of the lists to a detector.

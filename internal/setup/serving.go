@@ -91,7 +91,8 @@ func serverTLS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 }
 
-// newCertificate returns the source of the webhook server's certificate, which is in the Secret certs.SecretName.
+// newCertificate returns the source of the webhook server's certificate, which is in the Secret certs.SecretName, and adds its controllers
+// to the manager.
 func newCertificate(base *base) (*certs.Source, error) {
 	hosts, err := base.options.hosts()
 	if err != nil {
@@ -117,7 +118,7 @@ func newCertificate(base *base) (*certs.Source, error) {
 	})
 }
 
-// newTokens returns the tokens in the webhooks' paths that authenticate the API server.
+// newTokens returns the tokens in the webhooks' paths that authenticate the API server, and adds their controllers to the manager.
 func newTokens(base *base) (*webhookauth.Tokens, error) {
 	if o := base.options; o.WebhookTokenLifetime != 0 && o.WebhookTokenLifetime < cmp.Or(o.WebhookTokenSettle, time.Minute) {
 		return nil, fmt.Errorf("--webhook-token-lifetime %s: must be at least a minute, since replicas and API servers take a while to learn a token",

@@ -91,7 +91,7 @@ func (l *Live) TypeChecker() *schemas.Checker { return l.types }
 // Catalog implements Cluster.
 func (l *Live) Catalog() *watches.Catalog { return l.catalog }
 
-// Resource implements Cluster.
+// Resource implements Cluster. It finds the type in the result of discovery.
 func (l *Live) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) {
 	mapping, err := l.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) {
@@ -104,7 +104,7 @@ func (l *Live) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) {
 	return policy.Resource{GroupVersionResource: mapping.Resource, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace}, nil
 }
 
-// Policies implements Cluster.
+// Policies implements Cluster. It lists them each time.
 func (l *Live) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
 	return policiesOf(l.List(ctx, placementPolicies, nil))
 }
@@ -210,7 +210,7 @@ func IdentityFields() *projection.FieldSet {
 	return own.Seal()
 }
 
-// Get implements Cluster.
+// Get implements Cluster. It reads the object from the API server each time.
 func (l *Live) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	obj, err := l.client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

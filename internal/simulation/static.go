@@ -196,7 +196,7 @@ func (s *Static) Policies(context.Context) ([]placementv1.PlacementPolicy, error
 	return s.policies, nil
 }
 
-// Resource implements Cluster.
+// Resource implements Cluster. It knows the kinds of the discovered types, of CustomResourceDefinitions, and of the objects.
 func (s *Static) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) {
 	if r, ok := s.resources[gvk]; ok {
 		return r, nil

@@ -189,7 +189,7 @@ func names(values []ast.Value) []string {
 	return out
 }
 
-// sourceOf returns the first line of an expression as its author wrote it.
+// sourceOf returns the first line of an expression as its author wrote it, shortened to 80 characters; "the expression" if it is not known.
 func sourceOf(at *ast.Location) string {
 	if at == nil {
 		return "the expression"

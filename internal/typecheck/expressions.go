@@ -106,7 +106,7 @@ func meantBy(t types.Type, fields, path []string, i int) []string {
 	return slices.Concat(path[:i], []string{near}, path[i+1:])
 }
 
-// fieldsOf returns the sorted names of the known fields of a type of objects; nil for another type.
+// fieldsOf returns the sorted names of the known fields of a type of objects, which may allow null, too; nil for another type.
 func fieldsOf(t types.Type) []string {
 	var out []string
 	switch t := t.(type) {

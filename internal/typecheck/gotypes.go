@@ -33,7 +33,7 @@ func TypeOf(t reflect.Type) types.Type {
 	return (&goTypes{done: map[reflect.Type]types.Type{}, open: map[reflect.Type]bool{}}).of(t)
 }
 
-// goTypes converts Go types, which share their parts.
+// goTypes converts Go types to types of Rego values, each struct once.
 type goTypes struct {
 	done map[reflect.Type]types.Type
 	// open has the structs that enclose the current type.

@@ -72,7 +72,7 @@ type openAPISchema struct {
 	Kinds           []schema.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
 }
 
-// converter converts the schemas of one document. The types share their parts.
+// converter converts the schemas of one document to types of Rego values, each component once.
 type converter struct {
 	schemas map[string]*openAPISchema // By the name of the component.
 	done    map[string]types.Type     // The types of the components that are converted.

@@ -68,7 +68,7 @@ func (w Wait) String() string {
 	return w.phrase()
 }
 
-// passes reports whether an update that changes what the policy reads or writes moves the object at once.
+// passes reports whether an update of the object that changes what the policy reads or writes need not wait, so that it moves the object.
 func (w Wait) passes() bool {
 	return slices.Contains([]placementv1.WaitingReason{placementv1.WaitingForApproval, placementv1.WaitingForWindow, placementv1.WaitingForBudget}, w.Reason)
 }

@@ -99,7 +99,7 @@ func (d *DeviceClasses) Settled() bool {
 	return !d.served() || state.Settled()
 }
 
-// stateChanged tells subscribers that the state of the watch changed, and logs if DeviceClasses are unavailable.
+// stateChanged tells subscribers that the state of the watch on DeviceClasses (r) changed, and logs an error if they are unavailable.
 func (d *DeviceClasses) stateChanged(r schema.GroupVersionResource) {
 	if state, _ := d.consumer.State(r); unavailable(state.Err) {
 		classesLog.Error(state.Err, "Failed to read DeviceClasses; meanwhile, quotas of extended resources do not count ResourceClaims")
@@ -107,7 +107,7 @@ func (d *DeviceClasses) stateChanged(r schema.GroupVersionResource) {
 	d.changes.Publish(struct{}{})
 }
 
-// Replace implements Sink.
+// Replace implements Sink. It replaces the content of Cache.
 func (d *DeviceClasses) Replace(_ schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	d.mu.Lock()
 	gone := map[string]bool{}
@@ -125,7 +125,7 @@ func (d *DeviceClasses) Replace(_ schema.GroupVersionResource, _ *projection.Fie
 	d.changes.Publish(struct{}{})
 }
 
-// Put implements Sink.
+// Put implements Sink. It adds or replaces a class in Cache.
 func (d *DeviceClasses) Put(_ schema.GroupVersionResource, o *unstructured.Unstructured) {
 	d.mu.Lock()
 	d.put(o)
@@ -133,7 +133,7 @@ func (d *DeviceClasses) Put(_ schema.GroupVersionResource, o *unstructured.Unstr
 	d.changes.Publish(struct{}{})
 }
 
-// Delete implements Sink.
+// Delete implements Sink. It removes a class from Cache.
 func (d *DeviceClasses) Delete(_ schema.GroupVersionResource, _, name string) {
 	d.mu.Lock()
 	d.remove(name)
@@ -141,7 +141,7 @@ func (d *DeviceClasses) Delete(_ schema.GroupVersionResource, _, name string) {
 	d.changes.Publish(struct{}{})
 }
 
-// Drop implements Sink.
+// Drop implements Sink. It removes all classes from Cache.
 func (d *DeviceClasses) Drop(r schema.GroupVersionResource) { d.Replace(r, nil, nil) }
 
 // put adds or replaces a class. The caller holds mu.

@@ -302,10 +302,10 @@ func (s sinkStore) Transformer() cache.TransformFunc {
 	}
 }
 
-// Add implements cache.ReflectorStore.
+// Add implements cache.ReflectorStore. It passes a new object to the sinks.
 func (s sinkStore) Add(obj any) error { return s.put(obj) }
 
-// Update implements cache.ReflectorStore.
+// Update implements cache.ReflectorStore. It passes a changed object to the sinks.
 func (s sinkStore) Update(obj any) error { return s.put(obj) }
 
 // put cuts an object that was added or changed, and passes it to the sinks.
@@ -321,7 +321,7 @@ func (s sinkStore) put(obj any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore.
+// Delete implements cache.ReflectorStore. It tells the sinks that an object was deleted.
 func (s sinkStore) Delete(obj any) error {
 	o, err := as[*unstructured.Unstructured](obj)
 	if err != nil {

@@ -72,7 +72,7 @@ func (s *validSink) begin(resource schema.GroupVersionResource) (end func()) {
 	return s.mu.Unlock
 }
 
-// Replace implements Sink.
+// Replace implements Sink. It passes on what is valid of the objects.
 func (s *validSink) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
 	if end := s.begin(resource); end != nil {
 		defer end()
@@ -86,7 +86,7 @@ func (s *validSink) Replace(resource schema.GroupVersionResource, fields *projec
 	s.Sink.Replace(resource, fields, objects)
 }
 
-// Put implements Sink.
+// Put implements Sink. It passes on what is valid of the object.
 func (s *validSink) Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) {
 	if end := s.begin(resource); end != nil {
 		defer end()
@@ -95,7 +95,7 @@ func (s *validSink) Put(resource schema.GroupVersionResource, object *unstructur
 	s.Sink.Put(resource, object)
 }
 
-// Delete implements Sink.
+// Delete implements Sink. It also stops the timer of the object.
 func (s *validSink) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	if end := s.begin(resource); end != nil {
 		defer end()
@@ -104,7 +104,7 @@ func (s *validSink) Delete(resource schema.GroupVersionResource, namespace, name
 	s.Sink.Delete(resource, namespace, name)
 }
 
-// Drop implements Sink.
+// Drop implements Sink. It also stops the timers of all objects of the type.
 func (s *validSink) Drop(resource schema.GroupVersionResource) {
 	if end := s.begin(resource); end != nil {
 		defer end()
@@ -113,7 +113,8 @@ func (s *validSink) Drop(resource schema.GroupVersionResource) {
 	s.Sink.Drop(resource)
 }
 
-// follow returns what is valid of an object now, and starts the timer that puts what is valid later. The caller holds mu.
+// follow returns what is valid of an object now, and starts a timer that, when a part of that stops being valid, passes the rest to the
+// other sink. The caller holds mu.
 func (s *validSink) follow(resource schema.GroupVersionResource, object *unstructured.Unstructured) *unstructured.Unstructured {
 	key := validKey{resource, types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}}
 	s.stop(key)

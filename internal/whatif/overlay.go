@@ -275,7 +275,7 @@ func (o *overlay) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, 
 	return out, nil
 }
 
-// List implements simulation.Cluster.
+// List implements simulation.Cluster. It returns an error if a change has another version of the type.
 func (o *overlay) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	for other := range o.changed {
 		if other != resource && other.GroupResource() == resource.GroupResource() {

@@ -57,7 +57,7 @@ type kind struct {
 	// template is the path of the pod template. It is empty for pods, and for a bare template.
 	template []string
 	isPod    bool // whether the objects are pods themselves
-	// owner is the path of the object that has the number of pods and their selector. It is nil if the kind has neither.
+	// owner is the path of the member, such as spec, that has the number of pods and their selector. It is nil if the kind has neither.
 	owner       []string
 	counts      []string // the fields in owner with numbers of pods, of which the minimum counts
 	mapSelector bool     // whether the selector is a map of labels, and not a LabelSelector

@@ -56,7 +56,7 @@ func decode(req admission.Request, whole bool) (*objects, error) {
 	return out, nil
 }
 
-// Fill implements placement.Source.
+// Fill implements placement.Source. It decodes the fields at the top level of the new object that contain the given ones.
 func (o *objects) Fill(fields *projection.FieldSet) error {
 	names, ok := fields.MemberNames()
 	if !ok {
@@ -70,7 +70,7 @@ func (o *objects) Fill(fields *projection.FieldSet) error {
 	return nil
 }
 
-// Complete implements placement.Source.
+// Complete implements placement.Source. It decodes all fields of the new and the old object.
 func (o *objects) Complete() error {
 	if err := o.obj.complete(); err != nil {
 		return fmt.Errorf("decoding object: %w", err)
