@@ -101,7 +101,7 @@ func (d Demand) In(expression string) string {
 	})
 }
 
-// identifiers matches the names in an expression.
+// identifiers matches the names in a Rego expression.
 var identifiers = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 
 // Unusable returns why the requirement can compare no cluster with the value: the object does not have it, or it can't be read. It is for

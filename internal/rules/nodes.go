@@ -26,7 +26,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// metadataName is the only field that node affinities can match.
+// metadataName is the only field of nodes that node affinities can match, besides labels.
 const metadataName = "metadata.name"
 
 // nodeLabel returns the key of the label of nodes that a subject stands for; "" for the name of a node.
@@ -210,7 +210,7 @@ func (q requirement) nodeExpression() string {
 	return fmt.Sprintf("{\"key\": %s, \"operator\": %s, \"values\": [%s]}", quote(key), quote(string(operator)), strings.Join(values, ", "))
 }
 
-// renderNodeTolerations renders the tolerations of the pods.
+// renderNodeTolerations renders the tolerations that pods get by tolerate of a rule for nodes.
 func (r *ruleText) renderNodeTolerations() {
 	if len(r.rule.Tolerate) == 0 {
 		return
@@ -233,7 +233,7 @@ func (r *ruleText) renderNodeTolerations() {
 	r.printf("scheduling.tolerations := %s if {\n%s\n}\n", list(out), r.decided())
 }
 
-// renderNodeSpread renders the topology spread constraint of the pods.
+// renderNodeSpread renders the topology spread constraint that pods get by spread of a rule for nodes.
 func (r *ruleText) renderNodeSpread() {
 	s := r.rule.Spread
 	if s == nil {

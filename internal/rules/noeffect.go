@@ -189,7 +189,7 @@ func (v *validator) listed(q placementv1.Requirement, path *field.Path) {
 // bytesOf are the resources of clusters that are measured in bytes, beside huge pages.
 var bytesOf = []string{string(corev1.ResourceMemory), string(corev1.ResourceStorage), string(corev1.ResourceEphemeralStorage)}
 
-// fewBytes is less than any cluster has.
+// fewBytes is an amount of memory or storage that every cluster exceeds.
 var fewBytes = resource.MustParse("1Mi")
 
 // fewerBytes warns of an amount of bytes that is so small that its unit is probably missing.
@@ -205,7 +205,7 @@ func (v *validator) fewerBytes(q placementv1.Requirement, path *field.Path) {
 	}
 }
 
-// manyCPUs is more than any cluster has.
+// manyCPUs is a number of CPUs, 10 million, that no cluster has.
 var manyCPUs = resource.MustParse("10M")
 
 // kibi is the least number that a unit of bytes, such as Ki, stands for.

@@ -33,7 +33,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Package is the package of rendered modules.
+// Package is the Rego package of rendered modules.
 const Package = "rules"
 
 // maxText limits the length of the text, in bytes before it is formatted, so that it compiles in the time of a request. 32 rules with
@@ -42,7 +42,7 @@ const maxText = 3 << 19
 
 // Module is the Rego that rules are compiled to.
 type Module struct {
-	// Text is the Rego.
+	// Text is the formatted Rego.
 	Text string
 	// ChoosesLast reports whether only the clusters of a decision, and no other part of it, depend on which of the eligible clusters a rule
 	// chooses.

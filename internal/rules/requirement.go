@@ -41,13 +41,13 @@ const (
 	functionScore    = "add_on_score"
 )
 
-// functionTaintParts is the Rego function that returns the key, the effect, and the value of a taint.
+// functionTaintParts is the name of the Rego function that returns the key, the effect, and the value of a taint.
 const functionTaintParts = "taint_parts"
 
-// functionLackText is the Rego function that words what a cluster lacks.
+// functionLackText is the name of the Rego function that returns the text about what a cluster lacks.
 const functionLackText = "lack_text"
 
-// functionInvalid is the Rego function that words errors of values of objects.
+// functionInvalid is the name of the Rego function that returns the error about a value of the object that can't be used.
 const functionInvalid = "invalid"
 
 // operand is a value of a cluster that is compared.

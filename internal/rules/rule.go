@@ -56,7 +56,7 @@ func selects(rule placementv1.Rule) bool {
 	return len(rule.Require) > 0 || len(rule.Tolerate) > 0 || len(rule.Prefer) > 0 || rule.Spread != nil || rule.Limit > 0
 }
 
-// GivesClusters reports whether a rule gives clusters.
+// GivesClusters reports whether a rule decides clusters: it has a field that selects some, and is not for nodes.
 func GivesClusters(rule placementv1.Rule) bool {
 	return rule.Candidates != placementv1.RuleCandidatesNodes && selects(rule)
 }

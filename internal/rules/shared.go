@@ -242,7 +242,7 @@ reasons(lacks, clusters) := text if {
 `},
 }
 
-// dependsOn lists what the shared functions and rules use of each other.
+// dependsOn has, for each of shared that uses others, the names of these.
 var dependsOn = map[string][]string{
 	"namespace_labels":      {"has_namespace_labels"},
 	language.RuleObjectPath: {"object_namespace", "object_name"},

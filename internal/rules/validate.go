@@ -119,12 +119,12 @@ func (v *validator) warn(path *field.Path, format string, args ...any) {
 	v.warnings = append(v.warnings, fmt.Sprintf("%s: %s", path, fmt.Sprintf(format, args...)))
 }
 
-// appliesToAll reports whether a condition matches all objects.
+// appliesToAll reports whether a condition matches all objects, as nil does.
 func appliesToAll(w *placementv1.RuleCondition) bool {
 	return w == nil || len(w.Annotations) == 0 && w.Expression == "" && isEmpty(w.ObjectSelector) && isEmpty(w.NamespaceSelector)
 }
 
-// isEmpty reports whether a selector selects everything.
+// isEmpty reports whether a selector selects everything, as nil does.
 func isEmpty(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }

@@ -374,7 +374,7 @@ func (s *Simulation) Claims(ctx context.Context) (replication.Claims, error) {
 	return out, nil
 }
 
-// Ambiguous returns, sorted, the names of clusters that are ambiguous for the policy with a binding.
+// Ambiguous returns, sorted by name, the cluster names that several objects have in the inventories which the policy with a binding reads.
 func (s *Simulation) Ambiguous(b *policy.Binding) []replication.Ambiguity {
 	return s.data.Ambiguous(b.Clusters)
 }

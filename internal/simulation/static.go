@@ -119,7 +119,7 @@ func Describe(obj *unstructured.Unstructured) string {
 	return strings.TrimSpace(obj.GetKind() + " " + name)
 }
 
-// add adds an object.
+// add adds an object, in place of an earlier one with the same name. An error says why it can't be an object of the cluster.
 func (s *Static) add(obj *unstructured.Unstructured) error {
 	if obj.GetKind() == "" || obj.GetAPIVersion() == "" {
 		return errors.New("apiVersion and kind are required")

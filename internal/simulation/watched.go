@@ -73,7 +73,7 @@ type watchedList struct {
 	sorted []*unstructured.Unstructured
 	// outdated reports whether the API server no longer has the changes after the version.
 	outdated bool
-	// polled reports whether the type is listed again at intervals, because it can't be watched.
+	// polled reports whether the type is listed again at intervals, because the user may not watch it, or the API server can't.
 	polled bool
 	// stop ends the goroutine that follows changes; nil if there was none.
 	stop context.CancelFunc

@@ -60,7 +60,7 @@ const (
 	Read  = attribute.Key("berth.quota.read")
 )
 
-// prefix is the prefix of the attributes that are named like audit annotations.
+// prefix precedes the key of an audit annotation in the name of the span attribute that has the same value.
 const prefix = "berth."
 
 // Start starts a child of the span in ctx. The caller must end it. If ctx has no recorded span, Start returns ctx and a

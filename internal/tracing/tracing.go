@@ -40,7 +40,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// scope is the name of the instrumentation scope.
+// scope is the name of the instrumentation scope of all spans and log records.
 const scope = "github.com/berth-dev/berth"
 
 // flushTimeout is the maximum time that the process waits at exit for the last spans to be exported, and again for the last log records.
@@ -129,7 +129,7 @@ func describe(ctx context.Context, version string) (*resource.Resource, error) {
 	return about, nil
 }
 
-// newProvider returns a provider that exports by the given one of the SDK.
+// newProvider returns a provider that creates and exports spans by a provider of OpenTelemetry's SDK.
 func newProvider(spans *sdktrace.TracerProvider) *Provider {
 	return &Provider{spans: spans, root: spans.Tracer(scope)}
 }

@@ -48,7 +48,7 @@ type Input struct {
 
 	// optional has the positions of references to fields that a policy may read although they do not exist; see optionalReads.
 	optional map[lint.Position]bool
-	// comparisons are those of the policy, as they are written.
+	// comparisons has the comparisons in the policy's Rego as they are written, by position.
 	comparisons map[lint.Position]written
 }
 
@@ -88,7 +88,7 @@ func (f Finding) samePosition(other Finding) bool {
 	return f.Position == other.Position
 }
 
-// Result is the result of a check.
+// Result is the result of a check of one policy.
 type Result struct {
 	// Findings are sorted by position, without duplicates, and limited to MaxFindings.
 	Findings []Finding

@@ -164,7 +164,7 @@ func (c *converter) combined(s *openAPISchema) types.Type {
 	return out
 }
 
-// object converts a schema of objects.
+// object returns the type of the objects that a schema describes.
 func (c *converter) object(s *openAPISchema) types.Type {
 	var static []*types.StaticProperty
 	for name, property := range s.Properties {

@@ -104,7 +104,7 @@ func (c *Catalog) Invalidate() { c.stale.Notify() }
 // NeedLeaderElection returns false: every replica needs the served types.
 func (*Catalog) NeedLeaderElection() bool { return false }
 
-// Start refreshes the catalog until ctx ends.
+// Start refreshes the catalog at intervals, and soon after each call of Invalidate, until ctx ends.
 func (c *Catalog) Start(ctx context.Context) error {
 	log := ctrllog.FromContext(ctx).WithName("catalog")
 	var due []time.Duration

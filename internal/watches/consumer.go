@@ -226,7 +226,7 @@ type view struct {
 	fields *projection.FieldSet
 	// current is the subscription that may call the sink; nil if none may. It changes only under the lock of the hub.
 	current atomic.Pointer[subscription]
-	// calls is held during each call of the sink.
+	// calls is held during each call of the sink for the type, so that these do not overlap.
 	calls sync.Mutex
 
 	mu    sync.Mutex

@@ -54,7 +54,7 @@ type Move struct {
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
 	Evict     bool      `json:"evict,omitempty"` // whether a Pod is evicted, instead of patched
-	Changes   []Value   `json:"changes"`         // the values that the patch sets
+	Changes   []Value   `json:"changes"`         // the values that the patch sets, or for which the Pod is evicted
 }
 
 // PlanOf returns the plan of the policy of a name, with its moves by type, namespace, and name. A remediation.Ledger computes the plan, as

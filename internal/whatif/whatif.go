@@ -254,7 +254,7 @@ type question struct {
 	// contents are Session.objects with the fields that policies read after the changes. An object that was missing when its type was read
 	// again has no Content, because it no longer exists.
 	contents []simulation.Object
-	// others are the objects that policies may match only after the changes.
+	// others are the objects that policies may match only after the changes, such as those that these create.
 	others []simulation.Object
 	// missing are the types that the user may not list and that policies may match before or after the changes.
 	missing []string

@@ -59,7 +59,7 @@ type Handler struct {
 	Events  *events.Recorder
 	Metrics *metrics.Metrics
 	Clock   clock.PassiveClock
-	// Decisions is the log of decisions. It may be nil.
+	// Decisions is the log of decisions; nil for none.
 	Decisions *decisionlog.Log
 	// FailurePolicy is what the API server does if this webhook does not respond. The handler does the same with a request that fails
 	// before any policy decides it. If a policy can't decide, that policy's own failurePolicy counts.
@@ -192,7 +192,7 @@ func changing(verdicts []*placement.Verdict, changes []decisionlog.Change) []*pl
 	})
 }
 
-// decideFunc decides a request by a Decider, as its method Decide does.
+// decideFunc decides a request by a Decider, as its methods Decide and Remediate do.
 type decideFunc func(*placement.Decider, context.Context, placement.Request) (*placement.Outcome, error)
 
 // decideCurrent decides a request. If a version of a policy fails that is no longer in force, because a remote engine already has what the

@@ -87,7 +87,7 @@ type Validator struct {
 	Bound func(name string, uid types.UID, generation int64) policy.Bindings
 	// Secrets reads Secrets in Namespace. If it is nil, it is not checked whether Secrets exist.
 	Secrets   Secrets
-	Namespace string // The manager's own namespace.
+	Namespace string // The manager's own namespace, which may be in another cluster than the policies.
 	// Namespaces reads the labels of all namespaces. If it is nil, selectors are not compared with them.
 	Namespaces findings.Namespaces
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched. It is empty if there is
@@ -211,7 +211,7 @@ func matchedBefore(old, obj *placementv1.PlacementPolicy) int {
 	return int(*old.Status.Matched)
 }
 
-// annotationsOfUsers are the annotations of a policy that users set.
+// annotationsOfUsers are the annotations of a policy by which users tell Berth something. Others with Berth's prefix have no effect.
 var annotationsOfUsers = []string{
 	placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ReleaseBlastRadiusAnnotation, placementv1.ResumeAfterFailuresAnnotation,
 }

@@ -85,7 +85,7 @@ var _ admission.Handler = (*Handler)(nil)
 type Handler struct {
 	Catalog    Catalog
 	Evaluators *quota.Evaluators
-	// Namespaces reads the labels of all namespaces. If it is nil, selectors are not compared with them.
+	// Namespaces reads the labels of all namespaces. If it is nil, nothing is checked that depends on them, such as selectors.
 	Namespaces Namespaces
 	// Classes lists the PriorityClasses. If it is nil, it is not checked whether they exist.
 	Classes Classes
@@ -259,7 +259,8 @@ func (h *Handler) warnOfType(ctx context.Context, t schema.GroupResource, field,
 	return []string{fmt.Sprintf("%sthe API server serves no %s in namespaces%s: %s", field, t, meant(t, h.Catalog.Served()), consequence)}
 }
 
-// warnOfClasses warns about classes in scope requirements that do not exist.
+// warnOfClasses warns about priority classes and volume attributes classes in scope requirements that do not exist, and about requirements
+// that match pods without a priority class although each pod gets the default one.
 func (h *Handler) warnOfClasses(ctx context.Context, requirements []placementv1.ScopeRequirement, field string) []string {
 	unknown := func(scope corev1.ResourceQuotaScope) func([]string) []string {
 		return func(known []string) []string { return quota.UnknownClasses(scope, requirements, known) }
