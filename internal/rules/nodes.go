@@ -113,7 +113,7 @@ func (r *ruleText) renderNodePreferences() {
 	r.printf("scheduling.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution := array.flatten(%s) if {\n%s\n}\n", list(terms), r.decided())
 }
 
-// anyInteger is the greatest int64. As the operand of Lt in a node affinity, it stands for any integer.
+// anyInteger is the greatest int64. With Lt and this value, a node affinity matches any integer.
 const anyInteger = "9223372036854775807"
 
 // nodeOperator returns the operator (Gt or Lt) and the number with which a node affinity compares as Gt, Gte, Lt, or Lte does with n.

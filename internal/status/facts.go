@@ -23,10 +23,10 @@ import (
 	"github.com/berth-dev/berth/internal/typecheck"
 )
 
-// WebhookState says whether the webhook configurations have the webhook rules by which the API server calls Berth for a policy, a quota, or
-// a LimitedResource.
+// WebhookState is the state, in the webhook configurations, of the webhook rules by which the API server calls Berth for a policy, a quota,
+// or a LimitedResource.
 type WebhookState struct {
-	// Generation is the generation of the policy or quota whose webhook rules were last written or refused; 0 if none were.
+	// Generation is the generation of that object whose webhook rules were last written or refused; 0 if none were.
 	Generation int64
 	// Rejected is the API server's error for the webhook rules of that generation; empty if it accepted them.
 	Rejected string

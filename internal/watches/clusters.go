@@ -34,7 +34,7 @@ type Clusters struct {
 }
 
 const (
-	// maxClusters is how many objects of an inventory are read.
+	// maxClusters is the number of objects of an inventory above which All returns no clusters.
 	maxClusters = 1000
 	// clustersTimeout is the timeout of the read, because the client that applies a policy waits for it.
 	clustersTimeout = 2 * time.Second

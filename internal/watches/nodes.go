@@ -32,7 +32,7 @@ import (
 // is safe for concurrent use.
 type Nodes struct{ Client dynamic.Interface }
 
-// maxNodes is the number of nodes above which none is read.
+// maxNodes is the number of nodes above which All returns none.
 const maxNodes = 1000
 
 // All returns the NodeValues of each node. It returns none if there are more than maxNodes nodes.

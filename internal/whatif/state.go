@@ -301,7 +301,8 @@ func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, 
 	return decisions{verdicts: verdicts, answers: answers}, err
 }
 
-// leavesExisting reports whether a policy is enforced and does not change existing objects of itself: any remediation.mode but Automatic.
+// leavesExisting reports whether a policy is enforced and has another remediation.mode than Automatic, so that it does not change existing
+// objects without an approval or an update.
 func leavesExisting(p *simulation.Policy) bool {
 	return p.Mode == placementv1.ModeEnforce && p.Remediation != placementv1.RemediationAutomatic
 }

@@ -162,8 +162,8 @@ func (k kind) fill(w *Workload, object map[string]any) error {
 	return nil
 }
 
-// replicas returns the minimum of the fields k.counts in the owner, and at least 1. If the first of them is missing, it counts as 1; the
-// others do not count then.
+// replicas returns the minimum of those of the fields k.counts that the owner has, and at least 1. It returns 1 if the owner lacks the
+// first one, whose default is 1.
 func (k kind) replicas(owner map[string]any) (int, error) {
 	out := 1
 	for i, name := range k.counts {

@@ -211,7 +211,8 @@ func matchedBefore(old, obj *placementv1.PlacementPolicy) int {
 	return int(*old.Status.Matched)
 }
 
-// annotationsOfUsers are the annotations of a policy by which users tell Berth something. Others with Berth's prefix have no effect.
+// annotationsOfUsers are the annotations of a policy by which users tell Berth something. Others with Berth's prefix have no effect if
+// users set them.
 var annotationsOfUsers = []string{
 	placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ReleaseBlastRadiusAnnotation, placementv1.ResumeAfterFailuresAnnotation,
 }
