@@ -108,8 +108,8 @@ func checkDistinctClusters(ctx context.Context, host, served client.Reader, name
 	return nil
 }
 
-// ownState returns cache options for the ControllerRevisions in Berth's own namespace, because Berth may not read others. For Secrets, see
-// newNamedSecret.
+// ownState returns cache options that limit the cache to the ControllerRevisions in Berth's own namespace, because Berth may not read
+// others. For Secrets, see newNamedSecret.
 func ownState(namespace string) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}}},

@@ -333,7 +333,7 @@ func (w *Watched) apply(ctx context.Context, list *watchedList, kind watch.Event
 	w.changed()
 }
 
-// lose marks a list as outdated, so that the type is listed again.
+// lose marks a list as outdated, so that the next List lists the type again, and counts a change.
 func (w *Watched) lose(list *watchedList) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

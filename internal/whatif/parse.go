@@ -78,7 +78,8 @@ func namespaceOf(ctx context.Context, cluster simulation.Cluster, resource polic
 	return "", fmt.Errorf("the namespaces %s have an object %q of %s: write TYPE/NAMESPACE/NAME", strings.Join(namespaces, ", "), name, resource.GroupResource())
 }
 
-// ParseAssignment parses TYPE/[NAMESPACE/]NAME:PATH=VALUE, where VALUE is YAML. Without =VALUE, the assignment removes the field.
+// ParseAssignment parses TYPE/[NAMESPACE/]NAME:PATH=VALUE, where VALUE is YAML or, for a label or an annotation, text. Without =VALUE, the
+// assignment removes the field.
 func ParseAssignment(ctx context.Context, cluster simulation.Cluster, text string) (Assignment, error) {
 	name, assignment, ok := strings.Cut(text, ":")
 	path, value, hasValue := strings.Cut(assignment, "=")

@@ -347,7 +347,8 @@ func (h *Handler) warnOfSelector(ctx context.Context, s *placementv1.NamespaceSe
 	return out
 }
 
-// warnOfExtended warns about extended resources in spec.hard that no node has. If there are no nodes, it knows the common ones.
+// warnOfExtended warns about extended resources in spec.hard that no node has. If the nodes are not known, it warns about those that are
+// probably a misspelt common one.
 func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	names := h.Evaluators.Extended(spec)
 	existing, known, err := h.extendedOfNodes(ctx, len(names) > 0)
@@ -368,8 +369,8 @@ func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpe
 	return out
 }
 
-// warnOfExtendedParts warns about names of extended resources in spec.matchContains that are part of no resource that a node has. If there
-// are no nodes, it knows the common ones.
+// warnOfExtendedParts warns about names of extended resources in spec.matchContains that are part of no resource that a node has. If the
+// nodes are not known, it warns about those that are probably a misspelt common one.
 func (h *Handler) warnOfExtendedParts(ctx context.Context, spec *placementv1.LimitedResourceSpec) []string {
 	parts := h.Evaluators.ExtendedParts(spec)
 	existing, known, err := h.extendedOfNodes(ctx, slices.ContainsFunc(parts, func(part string) bool { return part != "" }))
