@@ -24,8 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// WithDefaults returns the spec with the default of every absent field that has one. The defaults are those that the
-// API server sets from the schema. Use it for specs that did not pass through the API server.
+// WithDefaults returns the spec with the default of every absent field that has one. An absent struct, such as
+// spec.remediation.budget, stays absent. The defaults are those that the API server sets from the schema. Use it for specs
+// that did not pass through the API server.
 func (s PlacementPolicySpec) WithDefaults() PlacementPolicySpec {
 	s.RegoVersion = cmp.Or(s.RegoVersion, RegoV1)
 	s.Mode = cmp.Or(s.Mode, ModeEnforce)
@@ -123,7 +124,8 @@ func (l *Limits) MaxInputBytes() int64 {
 	return cmp.Or(l.InputBytes, DefaultInputBytes)
 }
 
-// WithDefaults returns the rule with the default of each field that is not set. For nil, it returns the defaults.
+// WithDefaults returns the rule with the default of each field that is not set and that has one: all but leaveUnreadyAfter. For nil, it
+// returns the defaults.
 func (c *ClustersRule) WithDefaults() ClustersRule {
 	var out ClustersRule
 	if c != nil {

@@ -89,7 +89,8 @@ func (a *afterApply) add(ctx context.Context, obj *unstructured.Unstructured) {
 	a.objects[resource.GroupVersionResource][types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}] = obj
 }
 
-// Policies implements simulation.Cluster. A cluster that does not serve policies has those of the manifests alone.
+// Policies implements simulation.Cluster: the policies of the cluster, with those of the manifests added, or in place of theirs. A cluster
+// that does not serve policies has those of the manifests alone.
 func (a *afterApply) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
 	all := map[string]placementv1.PlacementPolicy{}
 	if _, served := a.Catalog().Exact(placementv1.GroupVersion.WithResource("placementpolicies")); served {
@@ -109,7 +110,7 @@ func (a *afterApply) Policies(ctx context.Context) ([]placementv1.PlacementPolic
 	return out, nil
 }
 
-// List implements simulation.Cluster.
+// List implements simulation.Cluster: the objects of the cluster, with those of the manifests added, or in place of theirs.
 func (a *afterApply) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	existing, err := a.Cluster.List(ctx, resource, fields)
 	applied := a.objects[resource]
@@ -127,7 +128,7 @@ func (a *afterApply) List(ctx context.Context, resource schema.GroupVersionResou
 	return out, nil
 }
 
-// Get implements simulation.Cluster.
+// Get implements simulation.Cluster: the manifest of the object if there is one, or else the object of the cluster.
 func (a *afterApply) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	if obj := a.objects[resource][types.NamespacedName{Namespace: namespace, Name: name}]; obj != nil {
 		return obj, nil

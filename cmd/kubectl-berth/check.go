@@ -216,7 +216,7 @@ func (c *checker) check(ctx context.Context, obj *unstructured.Unstructured) che
 	}
 }
 
-// newValidator returns the validator of the webhook for a cluster of which only the types are known.
+// newValidator returns the webhook's validator of policies. Of the cluster, it knows only the types that are served, and no objects.
 func newValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	files, isStatic := cluster.(*simulation.Static)
 	return &policyvalidator.Validator{
@@ -226,7 +226,8 @@ func newValidator(cluster simulation.Cluster, options simulation.Options) *polic
 	}
 }
 
-// typesOf returns the checker of the types in policies for a cluster. It knows schemas of kinds if the cluster is the one of an API server.
+// typesOf returns the type checker of policies, which knows the schemas of a cluster's kinds: those that its API server publishes, or, for
+// files other than a snapshot, those of Kubernetes itself. It returns nil if the cluster is neither.
 func typesOf(cluster simulation.Cluster) whatif.Types {
 	if c, ok := cluster.(interface{ TypeChecker() *schemas.Checker }); ok {
 		return c.TypeChecker()
@@ -234,7 +235,7 @@ func typesOf(cluster simulation.Cluster) whatif.Types {
 	return nil
 }
 
-// completeValidator returns the validator of the webhook for a cluster that has all its objects.
+// completeValidator returns the webhook's validator of policies, which also compares them with the objects of the cluster.
 func completeValidator(ctx context.Context, cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	out := newValidator(cluster, options)
 	compareWith(ctx, out, cluster)
@@ -250,7 +251,8 @@ func completeValidator(ctx context.Context, cluster simulation.Cluster, options 
 	return out
 }
 
-// compareWith has a validator compare policies with the objects of a cluster.
+// compareWith has a validator of policies compare them with what exists in a cluster: namespaces, clusters and their scores, nodes,
+// priority classes, other policies, and quotas.
 func compareWith(ctx context.Context, v *policyvalidator.Validator, cluster simulation.Cluster) {
 	if namespaces := (namespacesOf{cluster}); namespaces.known(ctx) {
 		v.Namespaces = namespaces
@@ -394,7 +396,7 @@ func printChecked(p *printer, results []checked) {
 	}
 }
 
-// clustersOf implements policyvalidator.Clusters.
+// clustersOf reads the clusters that the inventories of a cluster list. It implements policyvalidator.Clusters.
 type clustersOf struct{ simulation.Cluster }
 
 // All returns the clusters of the inventories in their normal form. idle are messages about configured sources that select no cluster.
@@ -419,7 +421,7 @@ func (c clustersOf) All(ctx context.Context) (clusters []map[string]any, idle []
 	return clusters, idle, nil
 }
 
-// scoresOf implements findings.Scores.
+// scoresOf reads the scores in the AddOnPlacementScores of a cluster. It implements findings.Scores.
 type scoresOf struct{ simulation.Cluster }
 
 // All returns the scores of clusters, by the name of the cluster and that of the score; nil if the cluster does not serve scores.
@@ -431,7 +433,7 @@ func (s scoresOf) All(ctx context.Context) (map[string]map[string]any, error) {
 	return replication.Scores(objects), err
 }
 
-// namespacesOf implements policyvalidator.Namespaces.
+// namespacesOf reads the namespaces of a cluster. It implements policyvalidator.Namespaces.
 type namespacesOf struct{ simulation.Cluster }
 
 // All yields the name and labels of each namespace. Of files, these are also the namespaces of objects, which the API server needs to store
@@ -466,7 +468,8 @@ func (n namespacesOf) All(ctx context.Context) (iter.Seq2[string, map[string]str
 	}, nil
 }
 
-// known reports whether the namespaces are known. They are not if there are none, as in files that have only clusters.
+// known reports whether the namespaces are known. They are not if there are none, as in files that have only clusters. It also returns true
+// if reading them fails, which the checks then report.
 func (n namespacesOf) known(ctx context.Context) bool {
 	all, err := n.All(ctx)
 	if err != nil {
@@ -479,7 +482,7 @@ func (n namespacesOf) known(ctx context.Context) bool {
 	return false
 }
 
-// nodesOf implements policyvalidator.Nodes and quotaspec.Nodes.
+// nodesOf reads the nodes of a cluster. It implements policyvalidator.Nodes and quotaspec.Nodes.
 type nodesOf struct{ simulation.Cluster }
 
 // All returns the name, the labels, the taints, and the allocatable resources of each node.
@@ -498,10 +501,11 @@ func (n nodesOf) ExtendedResources(ctx context.Context) (names []string, ok bool
 	return watches.ExtendedResourcesOf(nodes), len(nodes) > 0, err
 }
 
-// capacityOf implements quotaspec.Capacity.
+// capacityOf adds up what pods can request in a cluster. It implements quotaspec.Capacity.
 type capacityOf struct{ simulation.Cluster }
 
-// All returns the CPU and memory that all clusters and nodes have together.
+// All returns the allocatable CPU and memory of all clusters of the inventories and all nodes together. One that is not known of each of
+// them is missing.
 func (c capacityOf) All(ctx context.Context) (corev1.ResourceList, error) {
 	clusters, _, err := clustersOf(c).All(ctx)
 	if err != nil {
@@ -511,7 +515,7 @@ func (c capacityOf) All(ctx context.Context) (corev1.ResourceList, error) {
 	return watches.CapacityOf(slices.Concat(clusters, nodes)), err
 }
 
-// scalesOf implements policyvalidator.Scales.
+// scalesOf reads the scale subresources of the types of a cluster. It implements policyvalidator.Scales.
 type scalesOf struct{ simulation.Cluster }
 
 // ReplicasPath returns the path of the field that the scale subresource of a type sets; ok is false if the type has no such subresource.

@@ -43,14 +43,15 @@ import (
 	"github.com/berth-dev/berth/webhooks/quotaspec"
 )
 
-// newQuotaSpecs returns the code of the webhook for quotas and LimitedResources, for a cluster of which only the types are known.
+// newQuotaSpecs returns the handler of the webhook that checks quotas and LimitedResources. Of the cluster, it knows only the types that
+// are served, and no objects.
 func newQuotaSpecs(cluster simulation.Cluster, options simulation.Options) *quotaspec.Handler {
 	unknown := quota.Devices{Settled: func() bool { return false }}
 	return &quotaspec.Handler{Catalog: cluster.Catalog(), OwnNamespace: options.OwnNamespace, Evaluators: quota.NewEvaluators(clock.RealClock{}, unknown)}
 }
 
-// completeQuotaSpecs returns the code of the webhook for quotas and LimitedResources, for a cluster that has all its objects. It does not
-// compare with DeviceClasses that can't be read.
+// completeQuotaSpecs returns the handler of the webhook that checks quotas and LimitedResources, which also compares them with the objects
+// of the cluster. It does not compare with DeviceClasses if these can't be read.
 func completeQuotaSpecs(ctx context.Context, cluster simulation.Cluster, options simulation.Options) *quotaspec.Handler {
 	out := newQuotaSpecs(cluster, options)
 	if classes, err := whatif.DeviceClasses(ctx, cluster); err == nil {
@@ -144,7 +145,7 @@ func priorityClassesOf(cluster simulation.Cluster) namesOf {
 	return namesOf{cluster, schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"), []string{"system-cluster-critical", "system-node-critical"}}
 }
 
-// Names returns the names of all objects.
+// Names returns the names of all objects of the type, and those in always.
 func (n namesOf) Names(ctx context.Context) ([]string, error) {
 	objects, err := n.cluster.List(ctx, n.resource, nil)
 	out := n.always

@@ -106,7 +106,8 @@ func (o *historyOptions) run(object string) error {
 	return p.err
 }
 
-// shortNames are the short names of types of Kubernetes. The log has no others.
+// shortNames has the plural names of Kubernetes' own types by their short names. Those of other types are unknown, because the log does not
+// have short names.
 var shortNames = map[string]string{
 	"cj": "cronjobs", "cm": "configmaps", "deploy": "deployments", "ds": "daemonsets", "ns": "namespaces", "po": "pods", "pvc": "persistentvolumeclaims",
 	"rc": "replicationcontrollers", "rs": "replicasets", "sts": "statefulsets", "svc": "services",

@@ -64,7 +64,7 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	return root
 }
 
-// release is the version that make sets through the linker.
+// release is the version that make sets through the linker; "" if the plugin was built in another way.
 var release string
 
 // version returns the version of the plugin: release if make has set it, or that of the main module in the build information.

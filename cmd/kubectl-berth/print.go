@@ -100,7 +100,7 @@ func printableJSON(text []byte) string {
 	}))
 }
 
-// longCharacters matches the characters that JSON escapes as two.
+// longCharacters matches the characters that JSON escapes as two, a surrogate pair.
 var longCharacters = regexp.MustCompile(`[\x{10000}-\x{10ffff}]`)
 
 // encodeYAML returns a value as YAML.

@@ -89,7 +89,7 @@ type limitedAmount struct {
 	Used     string           `json:"used,omitempty"`     // by all namespaces of the quota
 	UsedHere string           `json:"usedHere,omitempty"` // by this namespace
 	Hard     string           `json:"hard"`               // the limit
-	Left     string           `json:"left,omitempty"`     // Hard minus Used
+	Left     string           `json:"left,omitempty"`     // Hard minus Used; negative if more is used
 }
 
 func (o *quotasOptions) run(ctx context.Context) error {

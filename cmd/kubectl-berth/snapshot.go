@@ -49,7 +49,7 @@ const snapshotExample = `  # Record the cluster, compressed
 type snapshotOptions struct {
 	simulationFlags
 	output string // the path of the file to write; - for the standard output
-	redact bool   // replaces names, labels, and annotations of matched objects by hashes
+	redact bool   // replaces by hashes what no policy needs of the names, labels, and annotations of matched objects
 }
 
 func newSnapshot(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {

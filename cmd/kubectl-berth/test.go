@@ -53,7 +53,7 @@ type testOptions struct {
 	simulationFlags
 	// run is a regular expression that the names of the cases to run match; empty for all.
 	run, output string
-	coverage    bool    // prints the coverage of policies
+	coverage    bool    // prints the coverage: what percentage of the lines with expressions in policies the cases evaluate
 	watch       bool    // runs the cases again after each change of a file
 	coverageMin float64 // the least coverage, in percent, with which the command succeeds
 }

@@ -84,7 +84,8 @@ func newViolations(flags *genericclioptions.ConfigFlags, streams genericiooption
 	})
 }
 
-// violations prints the objects that differ from what a policy decides, or from what any decides if policy is "".
+// violations prints the objects that differ from what a policy decides, or that the policy denies or can't decide; those of all policies if
+// policy is "".
 func (o *listOptions) violations(ctx context.Context, policy string) error {
 	if err := o.checkOutput(); err != nil {
 		return err
@@ -117,7 +118,7 @@ func (o *listOptions) violations(ctx context.Context, policy string) error {
 	return p.err
 }
 
-// printViolations lists the violations, and then the objects that wait.
+// printViolations lists the violations about which something has to be done, and then those that only wait for a patch by Berth.
 func printViolations(p *printer, violations []whatif.Violation) {
 	waiting := 0
 	for _, v := range violations {

@@ -65,10 +65,10 @@ const whatifExample = `  # A new version of a policy
 type whatifOptions struct {
 	simulationFlags
 	files       resource.FilenameOptions // objects that are created or replaced
-	deleted     []string                 // the values of --delete
-	assignments []string                 // the values of --set
+	deleted     []string                 // objects that are deleted, as TYPE/[NAMESPACE/]NAME
+	assignments []string                 // fields that are set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE
 	output      string
-	maxMoves    int  // how many objects may get other values at once for the exit code 0
+	maxMoves    int  // how many objects may get other values without an approval or a client's update; with more, the exit code is 3
 	limitMoves  bool // whether maxMoves is given
 }
 
@@ -245,7 +245,8 @@ func printObject(p *printer, o whatif.Object) {
 	}
 }
 
-// printPlanned prints what an object waits for without the changes, instead of a value.
+// printPlanned prints that an object waits for a patch of the value without the changes, too, and what then differs; nothing if it does
+// not wait.
 func printPlanned(p *printer, v whatif.Value) {
 	if v.Planned == nil {
 		return
