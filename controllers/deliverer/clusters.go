@@ -118,7 +118,8 @@ func (c *clusters) leaving(inventory schema.GroupResource, names []string) []str
 	return out
 }
 
-// read returns the identity of a prepared object, without a manager, and what the object says of the cluster that it represents.
+// read returns the identity of an inventory's object, without a manager, and what the object, which is in its normal form, says of the
+// cluster that it represents.
 func read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (replication.Claim, member) {
 	_, normal := replication.Parts(o.Object)
 	var out member

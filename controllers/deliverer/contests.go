@@ -30,7 +30,7 @@ import (
 const (
 	// maxContest bounds the delay of writes to an object that another client changes back each time.
 	minContest, maxContest = time.Second, time.Minute
-	// tolerated is the delay up to which such an object is only written later, and is no failure.
+	// tolerated is the delay up to which such an object is still written at once, and is no failure.
 	tolerated = 4 * time.Second
 )
 
@@ -50,8 +50,8 @@ func newContests(c clock.Clock) *contests {
 	return &contests{clock: c, backoff: backoff, statuses: map[delivery.Key]any{}}
 }
 
-// wait returns how long to wait before Berth writes an object again that another client changed. It returns 0 if Berth may write now, and
-// then counts the write.
+// wait returns how long to wait before Berth writes an object again that another client changed back. It returns 0 if Berth may write now,
+// because the object's delay is at most tolerated, or is over, and then counts the write.
 func (c *contests) wait(id name) time.Duration {
 	key, now := id.String()+"/"+id.namespace+"/"+id.name, c.clock.Now()
 	if c.backoff.Get(key) > tolerated && c.backoff.IsInBackOffSinceUpdate(key, now) {

@@ -228,7 +228,7 @@ func (c *Controller) awaitRewatch(ctx context.Context, again bool) bool {
 }
 
 // wanted returns the types to watch, with the fields to read: in placed those whose objects policies deliver, and in delivered those of
-// the objects that Berth writes for them.
+// the objects that Berth writes for them, or has written before.
 func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource]*projection.FieldSet) {
 	placed, delivered = map[schema.GroupVersionResource]*projection.FieldSet{}, map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {
@@ -357,7 +357,8 @@ func (c *Controller) ObjectDecided(resource schema.GroupVersionResource, namespa
 	}
 }
 
-// policyChanged enqueues the objects that a policy delivers or delivered, and has watch compute the watched types again.
+// policyChanged enqueues the placed objects of the types that a policy may deliver now or may have delivered before, and has watch compute
+// the watched types again.
 func (c *Controller) policyChanged(change placement.PolicyChange) {
 	versions := slices.DeleteFunc(slices.Concat(change.Before, change.After), func(p *placement.Policy) bool { return !delivery.MayDeliver(p) })
 	if len(versions) == 0 {
@@ -374,14 +375,15 @@ func (c *Controller) NamespaceChanged(name string) {
 	c.enqueue(c.placed.keys(func(_ schema.GroupVersionResource, key delivery.Key) bool { return key.Namespace == name })...)
 }
 
-// servedChanged enqueues all objects because the API server serves other types than before.
+// servedChanged enqueues all placed objects, and has watch compute the watched types again, because the API server serves other types than
+// before.
 func (c *Controller) servedChanged() {
 	c.rewatch.Notify()
 	c.enqueue(c.placed.keys(func(schema.GroupVersionResource, delivery.Key) bool { return true })...)
 }
 
-// placedWatchChanged enqueues all objects because the state of the watch on a type of placed objects changed. Once all objects of the type
-// are known, this deletes what was delivered for objects that no longer exist.
+// placedWatchChanged enqueues all placed objects, also those that may no longer exist, because the state of the watch on a type of placed
+// objects changed. Once all objects of the type are known, this deletes what was delivered for those that no longer exist.
 func (c *Controller) placedWatchChanged(resource schema.GroupVersionResource) {
 	c.enqueueAll()
 	c.enqueue(c.Account.Keys()...)

@@ -665,8 +665,9 @@ func (n *need) keep(system delivery.System) {
 	}
 }
 
-// converge writes the objects that have to exist for a placed object, and deletes the other existing ones, except for those of n.kept.
-// object is nil if the placed object does not exist any more.
+// converge writes the objects that have to exist for a placed object, and deletes the other ones that Berth delivered for it, except for
+// those of n.kept, of types for which delivery.Stays, and without Berth's label. object is nil if the placed object does not exist any
+// more.
 func (c *Controller) converge(ctx context.Context, object *unstructured.Unstructured, n *need) error {
 	existing := n.existing
 	var errs []error
@@ -830,7 +831,7 @@ func (c *Controller) awaitsDecision(object *unstructured.Unstructured, n *need) 
 }
 
 // applyStatus applies the decision to the status of the placed object itself, if it differs and may be applied now. written is false if
-// that failed, or has to wait because another client changes the status back.
+// that failed, or has to wait because another client changes the status back; it is true if nothing is to be applied now.
 func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstructured.Unstructured, n *need) (written bool, err error) {
 	if covers(object.Object["status"], want.Object.Object["status"]) || !want.MayApplyStatus(object) {
 		return true, nil
@@ -1008,8 +1009,9 @@ func advice(system delivery.System) string {
 	return fmt.Sprintf("; apply the ClusterRole %s, which has the rights that delivery to %s needs", system.ClusterRole, system.Title)
 }
 
-// findLeftBehind moves the types of which an earlier leader delivered objects from unsearched to leftBehind, so that objects which no
-// policy needs any more are deleted. again reports whether a type could not be listed and has to be listed later.
+// findLeftBehind searches the types of unsearched for objects that an earlier leader delivered. It removes the types that it could list,
+// and adds to leftBehind those with such objects, so that objects which no policy needs any more are deleted. again reports whether a type
+// could not be listed and has to be listed later.
 func (c *Controller) findLeftBehind(ctx context.Context) (again bool) {
 	for resource := range c.unsearched {
 		if c.Catalog.Kind(resource) == "" {

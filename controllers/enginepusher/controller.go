@@ -62,11 +62,11 @@ type Controller struct {
 	// changes publishes the policies for which the result of State or Failure may have changed.
 	changes notify.Topic[string]
 
-	// leading is nil while this replica is not the leader.
+	// leading is nil unless this replica is the leader and all policies are loaded.
 	leading atomic.Pointer[leading]
 }
 
-// leading is what the leader pushes with.
+// leading has what the leader pushes with: the pusher, and the watches whose objects it pushes.
 type leading struct {
 	pusher  *push.Pusher
 	watches *watches.Consumer // Watches the types that are pushed.
@@ -131,7 +131,7 @@ func (c *Controller) notify(policies ...string) {
 }
 
 // State returns the state of the push of a type to a policy's engine, and the number of objects there. The state is
-// synced once the engine has all objects.
+// synced once the engine has all objects. Both are zero on a replica that is not the leader.
 func (c *Controller) State(policy string, resource schema.GroupVersionResource) (watches.State, int) {
 	now := c.leading.Load()
 	if now == nil {
@@ -144,7 +144,7 @@ func (c *Controller) State(policy string, resource schema.GroupVersionResource) 
 }
 
 // Failure returns the reason why data or modules of a policy can't be pushed to its engine, or nil if no failure is
-// known.
+// known, as on a replica that is not the leader.
 func (c *Controller) Failure(policy string) error {
 	now := c.leading.Load()
 	if now == nil {
@@ -153,7 +153,8 @@ func (c *Controller) Failure(policy string) error {
 	return now.pusher.Failure(policy)
 }
 
-// Ambiguous returns the names of clusters that more than one object has, in the inventories among the types, sorted.
+// Ambiguous returns the names of clusters that more than one object has, in the inventories among the types, sorted; none on a replica that
+// is not the leader.
 func (c *Controller) Ambiguous(types []policy.Resource) []replication.Ambiguity {
 	now := c.leading.Load()
 	if now == nil {

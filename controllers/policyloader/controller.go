@@ -153,7 +153,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// positionChanged passes updates that change how far a policy is rolled out, or replace it by another one of the same name.
+// positionChanged passes, of updates, only those that change how far a policy is rolled out, or replace it by another one of the same name.
 var positionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*placementv1.PlacementPolicy), e.ObjectNew.(*placementv1.PlacementPolicy)
 	return before.UID != after.UID || rollout.PositionOf(before.Status.Rollout) != rollout.PositionOf(after.Status.Rollout)
@@ -213,7 +213,8 @@ func (c *Controller) entryOf(name string) (out entry) {
 	return out
 }
 
-// Loaded reports whether every policy that existed when this replica started has been processed.
+// Loaded reports whether every policy that existed when this replica started has been processed, also one that does not compile. Once true,
+// it stays true.
 func (c *Controller) Loaded(ctx context.Context) bool {
 	list, unknown := &placementv1.PlacementPolicyList{}, func(p placementv1.PlacementPolicy) bool { return c.entryOf(p.Name).uid == "" }
 	if !c.loaded.Load() && c.Policies.List(ctx, list) == nil && !slices.ContainsFunc(list.Items, unknown) {
@@ -222,14 +223,14 @@ func (c *Controller) Loaded(ctx context.Context) bool {
 	return c.loaded.Load()
 }
 
-// version is a compiled version of a policy. Its spec has the default values.
+// version is a compiled version of a policy. Absent fields of its spec have their defaults.
 type version struct {
 	policy.Revision
 	module    *policy.Module
 	matcher   *match.Matcher
 	binding   *policy.Binding     // Nil before prepare, and if the version is lost.
 	evaluator placement.Evaluator // Nil before prepare.
-	stored    bool                // Whether the version was read from a numbered revision.
+	stored    bool                // Whether the version was read from a revision that is stored under its generation.
 	lost      error               // Why the version that this one stands for can't be loaded; nil if it is loaded.
 }
 
@@ -258,7 +259,7 @@ type loading struct {
 	versions map[rollout.Ref]*version // The versions that this load has found and prepared.
 }
 
-// newLoading returns a load of a policy with the facts that need no version.
+// newLoading returns a load of a policy with the facts that are known before any version is loaded.
 func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
 	l := &loading{Controller: c, entry: c.entryOf(obj.Name), obj: obj, versions: map[rollout.Ref]*version{}}
 	if l.uid != obj.UID {
@@ -427,7 +428,7 @@ func (l *loading) read(ctx context.Context, name string) (policy.Revision, error
 	return revision, nil
 }
 
-// prepare binds a version to the types that the API server serves, and prepares its evaluator, unless the version is prepared already.
+// prepare binds a version to the types that the API server serves now, and prepares its evaluator, unless it is already bound to the same.
 func (l *loading) prepare(ctx context.Context, v *version) error {
 	if err := l.Engine.Check(v.module); err != nil {
 		return err

@@ -74,8 +74,8 @@ type RevisionStore struct {
 // Subscribe registers f, which is called with each policy whose numbered revisions may have changed.
 func (s *RevisionStore) Subscribe(f func(policy string)) { s.changed.Subscribe(f) }
 
-// Numbered returns the stored revisions of a policy that have numbers, the newest first, and the version that was last in force everywhere;
-// the zero value if there is none.
+// Numbered returns the stored revisions of a policy that have numbers, their generations, the newest first, and the version that was last
+// in force everywhere; the zero value if there is none.
 func (s *RevisionStore) Numbered(ctx context.Context, obj *placementv1.PlacementPolicy) (numbered []rollout.Revision, last rollout.Revision, err error) {
 	stored, err := s.stored(ctx, obj.Name)
 	for _, r := range stored {

@@ -421,7 +421,8 @@ func (c *Controller) forget(policy string) {
 
 var matchPath = field.NewPath("spec", "match")
 
-// coverage adds to the facts of the policy with a name which of the types that it names are served, and whether it selects a namespace.
+// coverage adds to the facts of the policy with a name which of the types that it matches are served, suggestions for types that it reads
+// and that are not served, and whether it selects a namespace.
 func (c *Controller) coverage(ctx context.Context, name string, f *Facts) error {
 	if f.State == nil {
 		return nil

@@ -31,7 +31,8 @@ import (
 // modeReasons are the reasons of conditions of policies that are not enforced.
 var modeReasons = map[placementv1.Mode]string{placementv1.ModeWarn: placementv1.ReasonWarnMode, placementv1.ModeDryRun: placementv1.ReasonDryRunMode}
 
-// delivers reports whether the policy has spec.delivery, or objects of it are delivered to their own systems, as placement objects are.
+// delivers reports whether the policy has spec.delivery, or decides objects that Berth delivers without it: objects of a multi-cluster
+// system, which get their clusters themselves.
 func (f Facts) delivers() bool { return f.State.Policy.Delivery != nil || f.Delivery.Placed > 0 }
 
 // delivered returns status.delivery; nil if the policy delivers nothing.

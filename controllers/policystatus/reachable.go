@@ -54,8 +54,8 @@ func (f Facts) unreachable(old placementv1.PlacementPolicyStatus, data *metav1.C
 	return status.False(reason, message+fmt.Sprint(f.Health.Err))
 }
 
-// lacks reports whether the remote engine does not decide because it lacks what Berth pushes. reason is that of the condition which says
-// why the push is not complete.
+// lacks reports whether the remote engine does not decide because it lacks what Berth pushes. reason is the reason of the condition that
+// Facts.data returns, which says why the push is not complete.
 func (f Facts) lacks(reason string) bool {
 	fault, ok := errors.AsType[*engine.RemoteError](f.Health.Err)
 	if !ok || f.Health.BreakerOpen {

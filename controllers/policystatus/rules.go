@@ -36,7 +36,7 @@ const (
 )
 
 // decided sets status.matched and status.rules: how many existing objects the policy matches and each rule decides. Until the leader has
-// decided all of them, it keeps the numbers of the old status.
+// decided all of them, it keeps the numbers of the old status. Both are absent if the policy does not decide existing objects.
 func (s *setter) decided(old placementv1.PlacementPolicyStatus, f Facts) {
 	switch {
 	case !f.State.Policy.RemediatesExisting():

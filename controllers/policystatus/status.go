@@ -611,7 +611,8 @@ func CarriedOut(p *placementv1.RemediationPlan) (moves, done int) {
 	return int(p.Moves), int(number(p.Done))
 }
 
-// counts sets the numbers of objects in the status. before is the number of undecided objects in the old status; nil if it has none.
+// counts sets the numbers of objects in the status; only remediated if the policy does not decide existing objects. before is the number
+// of undecided objects in the old status; nil if it has none.
 func (s *setter) counts(f Facts, before *int32) {
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
 	if !f.State.Policy.RemediatesExisting() {

@@ -122,7 +122,7 @@ type Controller struct {
 	written map[quota.Key]time.Time
 	// resources are the extended resources of nodes, as they were last read.
 	resources recent[nodeResources]
-	// capacity is what clusters and nodes had when they were last read.
+	// capacity is the allocatable CPU and memory of all clusters and nodes together, as they were last read.
 	capacity recent[corev1.ResourceList]
 }
 
@@ -279,7 +279,7 @@ func (c *Controller) listClusterQuotas(ctx context.Context) ([]placementv1.Quota
 // recount.
 const recountDelay = 50 * time.Millisecond
 
-// enqueue has a quota or a LimitedResource reconciled after recountDelay.
+// enqueue has a quota or a LimitedResource reconciled after recountDelay. It does nothing while this replica is not the leader.
 func (c *Controller) enqueue(key quota.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -387,7 +387,7 @@ var conflictBackoff = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Fa
 
 // recount computes the usage of a quota and writes it to the status. It reads the quota by from. keepExpired has the results of
 // lookUpExpired from earlier attempts, and gets those of this one. recount returns when the quota has to be counted again; zero if
-// fullRecount is enough.
+// fullRecount is enough. While a counted type is not read yet, the status that an earlier leader wrote for the generation stays.
 func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, keepExpired map[string]bool) (time.Time, error) {
 	q := newQuota(key)
 	if err := from.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, q); err != nil {
@@ -549,7 +549,7 @@ func (c *Controller) forget(key quota.Key) {
 }
 
 // Unsettled returns those of a quota's reservations whose objects are not counted yet, or all if this replica is not the leader. A webhook
-// that writes a charge writes these, which saves the controller a write that removes the others.
+// that writes a charge to the status keeps only these there, which saves the controller a write that removes the others.
 func (c *Controller) Unsettled(q placementv1.Quota) []placementv1.Reservation {
 	all := q.QuotaStatus().Reservations
 	if !c.isLeader() {
@@ -593,7 +593,8 @@ func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, sel
 	}
 }
 
-// changeMayExist reports whether the change for which a reservation was made is stored in the API server, or may be.
+// changeMayExist reports whether the change for which a reservation was made is stored in the API server, or may be. It returns false if
+// the type is not served, or Berth may not get its objects.
 func (c *Controller) changeMayExist(ctx context.Context, r placementv1.Reservation) bool {
 	served, ok := c.served(schema.ParseGroupResource(r.Resource))
 	if !ok || r.Name == "" {
@@ -661,7 +662,8 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected sets.Set
 }
 
 // settleDelay returns how long to delay a write that changes neither the usage, the limits in force, nor the conditions: until
-// settleInterval after the last write of this controller. It returns 0 or less for no delay.
+// settleInterval after the last write of this controller. It returns 0 or less for no delay, as for any other write, and while the
+// reservations are crowded.
 func (c *Controller) settleDelay(key quota.Key, before, after placementv1.Quota) time.Duration {
 	was, is := before.QuotaStatus(), after.QuotaStatus()
 	same := was.ObservedGeneration == is.ObservedGeneration && equality.Semantic.DeepEqual(was.Used, is.Used) &&

@@ -29,19 +29,19 @@ import (
 	"github.com/berth-dev/berth/internal/quota"
 )
 
-// resourcesPeriod is how old the known extended resources of nodes may be. Quotas are counted again with each change of what they count,
-// and nodes hardly ever get other resources.
+// resourcesPeriod is how old the known resources of nodes and clusters may be before they are read again. Quotas are counted again with
+// each change of what they count, and nodes hardly ever get other resources.
 const resourcesPeriod = time.Minute
 
-// recent is something that was last read at most resourcesPeriod ago. It is safe for concurrent use.
+// recent caches a value, which its method get reads again once it is resourcesPeriod old. It is safe for concurrent use.
 type recent[T any] struct {
 	mu    sync.Mutex
 	value T
 	read  time.Time // When it was last read; zero for never.
 }
 
-// get returns the value, and reads it again if it is too old. After an error, what was known stays: it only explains a condition. what
-// names the value in the log.
+// get returns the value, and reads it first if it was never read, or resourcesPeriod ago. After an error, what was known, or the zero
+// value, stays: it only explains a condition. what names the value in the log.
 func (r *recent[T]) get(ctx context.Context, now clock.PassiveClock, what string, read func(context.Context) (T, error)) T {
 	r.mu.Lock()
 	defer r.mu.Unlock()

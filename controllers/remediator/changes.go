@@ -100,9 +100,9 @@ func (b *backlog) take(n int) changes {
 	return out
 }
 
-// concern reports whether a version of a policy must be decided again because of the changes, and returns the names of the data that
-// changed. A change of nodes or pods requires that only after predicateSettle. A policy with a remote engine is decided again only after
-// remoteRevision or all is set.
+// concern reports whether a version of a policy, some of whose data has changed, must be decided again now, and returns the names of the
+// data among the changes; datacauses.Unknown if there is none. A change of nodes or pods requires that only after predicateSettle. A policy
+// with a remote engine is decided again only after remoteRevision or all is set.
 func (b *changes) concern(p *placement.Policy, state *placement.PolicyState) (names []string, concerned bool) {
 	binding, data := state.BindingOf(p), sets.New[string]()
 	if binding != nil {
@@ -207,7 +207,7 @@ func (c *Controller) follow(ctx context.Context) {
 	onSignal(ctx, c.backlog.due, c.catchUp)
 }
 
-// onSignal calls do after each notification of a signal, and settle after the last call at the earliest, until ctx ends.
+// onSignal calls do after each notification of a signal until ctx ends. At least the duration settle passes between two calls.
 func onSignal(ctx context.Context, signal notify.Signal, do func(context.Context)) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		select {
@@ -229,7 +229,8 @@ func (c *Controller) catchUp(ctx context.Context) {
 	c.causes.Swept(state)
 }
 
-// policiesChanged enqueues the objects that the policies match or may have matched.
+// policiesChanged enqueues the objects that the versions of policies may match, by their types, namespaces, and labels. It also lets
+// objects of these types be patched again that did not settle before.
 func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.Policy) {
 	if len(policies) == 0 {
 		return

@@ -64,7 +64,8 @@ func movedNote(action string, reasons remediation.Reasons) string {
 	return printable.Truncate(action, maxAction) + "; cause: " + causeNote(reasons)
 }
 
-// logMove writes to the log of decisions and the trace that an object was patched or evicted. began counts if the cause has no known time.
+// logMove writes to the log of decisions and the trace that an object was patched or evicted. The duration in the log is that since the
+// cause, or since began if the time of the cause is not known.
 func (c *Controller) logMove(ctx context.Context, s *scope, outcome string, began time.Time, reasons remediation.Reasons) {
 	trace.SpanFromContext(ctx).SetAttributes(tracing.Cause.StringSlice(reasons.Causes))
 	if !reasons.Since.IsZero() {

@@ -117,7 +117,8 @@ func (c *Controller) restore(ctx context.Context) (left []string, err error) {
 	return left, nil
 }
 
-// Resuming reports whether this replica does not know yet which policies an earlier leader paused.
+// Resuming reports whether this replica does not know yet which policies an earlier leader paused. It returns true before this replica is
+// the leader.
 func (c *Controller) Resuming() bool {
 	select {
 	case <-c.resumed:

@@ -44,7 +44,8 @@ import (
 // another client changed. A watch usually enqueues it before that.
 const retryDelay = time.Second
 
-// gather gets the newest version of the object from the cache. It reports whether the object can be decided now.
+// gather gets the newest version of the object from the cache. It reports whether the object can be decided now. It can't if it no longer
+// exists, so that gather drops all records of it, or while fields that decisions need are not fetched.
 func (c *Controller) gather(ctx context.Context, s *scope) bool {
 	read := c.objects.Take
 	if s.task != nil {

@@ -237,7 +237,7 @@ func (r *remoteQueue) forget(key remediation.Key) {
 	delete(r.tasks, key)
 }
 
-// Recovered enqueues the objects that a policy could not decide because its remote engine did not respond. The engine responds again.
+// Recovered enqueues the objects that a policy could not decide for a temporary reason, because the policy's remote engine responds again.
 func (c *Controller) Recovered(policy string) {
 	r := c.remoteQueue
 	r.mu.Lock()

@@ -27,10 +27,11 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// maxGrace is the maximum time that the API server gets to confirm data that is older than its policy allows.
+// maxGrace is the maximum of graceOf.
 const maxGrace = 5 * time.Second
 
-// graceOf returns how long the API server gets to confirm data that is older than bound: a quarter of bound, but at most maxGrace.
+// graceOf returns a grace for data that the API server has not confirmed for longer than bound: after one grace, Berth reopens the watch,
+// and after a second one, the data is too old. It is a quarter of bound, but at most maxGrace.
 func graceOf(bound time.Duration) time.Duration { return min(bound/4, maxGrace) }
 
 // stalenessInterval is the interval at which the controller checks the age of data, which grows without any event.
@@ -56,8 +57,8 @@ func (s *staleness) of(p *placement.Policy) *engine.StaleError {
 	return s.policies[p.Name]
 }
 
-// Stale returns a *engine.StaleError while data that a version of a policy reads is older than its spec.maxStaleness and a grace allow. It
-// takes no lock.
+// Stale returns a *engine.StaleError while the API server has not confirmed data that a version of a policy reads for longer than its
+// spec.maxStaleness and twice graceOf that; nil otherwise. It takes no lock.
 func (c *Controller) Stale(p *placement.Policy) error {
 	if err := c.stale.Load().of(p); err != nil {
 		return err
