@@ -130,7 +130,7 @@ func read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (r
 	return replication.Claim{Resource: resource.GroupResource(), Namespace: o.GetNamespace(), Name: o.GetName()}, out
 }
 
-// Replace implements watches.Sink.
+// Replace implements watches.Sink: objects are all of an inventory, in place of those before.
 func (c *clusters) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	next := map[replication.Claim]member{}
 	for _, o := range objects {
@@ -144,13 +144,13 @@ func (c *clusters) Replace(resource schema.GroupVersionResource, _ *projection.F
 	c.unlock(differs)
 }
 
-// Put implements watches.Sink.
+// Put implements watches.Sink: it records which cluster an object of an inventory represents.
 func (c *clusters) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	claim, represented := read(resource, o)
 	c.set(resource, claim, represented)
 }
 
-// Delete implements watches.Sink.
+// Delete implements watches.Sink: a deleted object of an inventory represents no cluster any more.
 func (c *clusters) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	c.set(resource, replication.Claim{Resource: resource.GroupResource(), Namespace: namespace, Name: name}, member{})
 }
@@ -170,7 +170,7 @@ func (c *clusters) set(resource schema.GroupVersionResource, claim replication.C
 	c.unlock(differs)
 }
 
-// Drop implements watches.Sink.
+// Drop implements watches.Sink: it drops all objects of an inventory that is no longer watched or available.
 func (c *clusters) Drop(resource schema.GroupVersionResource) {
 	c.mu.Lock()
 	differs := len(c.tables[resource]) > 0

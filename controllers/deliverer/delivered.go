@@ -114,7 +114,7 @@ func dropManagedFields(_ schema.GroupVersionResource, o *unstructured.Unstructur
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 }
 
-// Replace implements watches.Sink.
+// Replace implements watches.Sink: of objects, all that exist of a type, it keeps those that Berth delivered.
 func (d *deliveredObjects) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	d.mu.Lock()
 	before := maps.Clone(d.tables[resource])
@@ -129,14 +129,14 @@ func (d *deliveredObjects) Replace(resource schema.GroupVersionResource, _ *proj
 	d.changed(slices.Collect(maps.Keys(touched))...)
 }
 
-// Put implements watches.Sink.
+// Put implements watches.Sink: it keeps an object that was added or changed if Berth delivered it.
 func (d *deliveredObjects) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	if owners := d.put(resource, o); len(owners) > 0 {
 		d.changed(owners...)
 	}
 }
 
-// Delete implements watches.Sink.
+// Delete implements watches.Sink: it drops a deleted object, or tells foreign of the deletion of another client's.
 func (d *deliveredObjects) Delete(resource schema.GroupVersionResource, namespace, objectName string) {
 	id := name{resource, namespace, objectName}
 	d.mu.Lock()
@@ -150,7 +150,7 @@ func (d *deliveredObjects) Delete(resource schema.GroupVersionResource, namespac
 	}
 }
 
-// Drop implements watches.Sink.
+// Drop implements watches.Sink: it drops the objects of a type that is no longer watched or available.
 func (d *deliveredObjects) Drop(resource schema.GroupVersionResource) {
 	d.mu.Lock()
 	touched := d.clear(resource)

@@ -98,7 +98,7 @@ func keyOf(o *unstructured.Unstructured) delivery.Key {
 	return delivery.Key{GroupKind: o.GroupVersionKind().GroupKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// Replace implements watches.Sink.
+// Replace implements watches.Sink: objects are all of a type, in place of those before. Those that are new have not been reconciled yet.
 func (p *placedObjects) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
 	next := newPlacedTable(fields, len(objects))
 	p.mu.Lock()
@@ -129,7 +129,7 @@ func (p *placedObjects) Replace(resource schema.GroupVersionResource, fields *pr
 	}
 }
 
-// Put implements watches.Sink.
+// Put implements watches.Sink: it adds or replaces an object of a type whose other objects are known.
 func (p *placedObjects) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	key := keyOf(o)
 	keys := []delivery.Key{key}
@@ -156,7 +156,7 @@ func (p *placedObjects) controlledBy(controller delivery.Key) []delivery.Key {
 	return out
 }
 
-// Delete implements watches.Sink.
+// Delete implements watches.Sink: it removes an object, which then need not be reconciled for the type to settle.
 func (p *placedObjects) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	p.mu.Lock()
 	key, known, settled := delivery.Key{}, false, false
@@ -181,7 +181,7 @@ func (p *placedObjects) Delete(resource schema.GroupVersionResource, namespace, 
 	}
 }
 
-// Drop implements watches.Sink.
+// Drop implements watches.Sink: it drops the objects of a type that is no longer watched or available.
 func (p *placedObjects) Drop(resource schema.GroupVersionResource) {
 	p.mu.Lock()
 	old := p.tables[resource]

@@ -81,7 +81,7 @@ func (r *reports) of(resource schema.GroupVersionResource, key delivery.Key) *de
 	return nil
 }
 
-// Replace implements watches.Sink.
+// Replace implements watches.Sink: objects are all of a type in which a system reports, in place of those before.
 func (r *reports) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	next := r.newTable(resource)
 	for _, o := range objects {
@@ -95,7 +95,7 @@ func (r *reports) Replace(resource schema.GroupVersionResource, _ *projection.Fi
 	r.changed(touched...)
 }
 
-// Put implements watches.Sink.
+// Put implements watches.Sink: it keeps what an object reports, in place of what it reported before.
 func (r *reports) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	key, ok := delivery.ReportedBy(o)
 	id := name{resource, o.GetNamespace(), o.GetName()}
@@ -116,7 +116,7 @@ func (r *reports) Put(resource schema.GroupVersionResource, o *unstructured.Unst
 	r.changed(touched...)
 }
 
-// Delete implements watches.Sink.
+// Delete implements watches.Sink: it drops what a deleted object reported.
 func (r *reports) Delete(resource schema.GroupVersionResource, namespace, objectName string) {
 	id := name{resource, namespace, objectName}
 	var touched []delivery.Key
@@ -128,7 +128,7 @@ func (r *reports) Delete(resource schema.GroupVersionResource, namespace, object
 	r.changed(touched...)
 }
 
-// Drop implements watches.Sink.
+// Drop implements watches.Sink: it drops the reports of a type that is no longer watched or available.
 func (r *reports) Drop(resource schema.GroupVersionResource) {
 	r.mu.Lock()
 	touched := r.swap(resource, nil)

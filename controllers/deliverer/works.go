@@ -110,7 +110,7 @@ func (w *works) forget(reader delivery.Key) {
 	}
 }
 
-// Replace implements watches.Sink.
+// Replace implements watches.Sink: objects are all works of a type, in place of those before.
 func (w *works) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	w.mu.Lock()
 	touched := w.clear(resource)
@@ -124,7 +124,7 @@ func (w *works) Replace(resource schema.GroupVersionResource, _ *projection.Fiel
 	w.changed(touched...)
 }
 
-// Put implements watches.Sink.
+// Put implements watches.Sink: it records what a work carries now.
 func (w *works) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	var next *delivery.Carried
 	if read, ok := w.systems[resource].CarriedBy(o); ok {
@@ -136,7 +136,7 @@ func (w *works) Put(resource schema.GroupVersionResource, o *unstructured.Unstru
 	w.changed(touched...)
 }
 
-// Delete implements watches.Sink.
+// Delete implements watches.Sink: a deleted work carries nothing any more.
 func (w *works) Delete(resource schema.GroupVersionResource, namespace, objectName string) {
 	w.mu.Lock()
 	touched := w.set(name{resource, namespace, objectName}, nil)
@@ -144,7 +144,7 @@ func (w *works) Delete(resource schema.GroupVersionResource, namespace, objectNa
 	w.changed(touched...)
 }
 
-// Drop implements watches.Sink.
+// Drop implements watches.Sink: it drops the works of a type that is no longer watched or available.
 func (w *works) Drop(resource schema.GroupVersionResource) {
 	w.mu.Lock()
 	touched := w.clear(resource)

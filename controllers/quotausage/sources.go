@@ -107,13 +107,13 @@ type sink struct {
 
 var _ watches.Sink = (*sink)(nil)
 
-// Replace implements watches.Sink.
+// Replace implements watches.Sink: the meter measures objects in place of all that it has of the type.
 func (s *sink) Replace(r schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	s.report(s.meter.Replace(r.GroupResource(), objects))
 	s.changed(r.GroupResource(), "")
 }
 
-// Put implements watches.Sink.
+// Put implements watches.Sink: the meter measures an object that was added or changed.
 func (s *sink) Put(r schema.GroupVersionResource, o *unstructured.Unstructured) {
 	matters, err := s.meter.Put(r.GroupResource(), o)
 	s.report(err)
@@ -122,14 +122,14 @@ func (s *sink) Put(r schema.GroupVersionResource, o *unstructured.Unstructured) 
 	}
 }
 
-// Delete implements watches.Sink.
+// Delete implements watches.Sink: the meter removes the object.
 func (s *sink) Delete(r schema.GroupVersionResource, namespace, name string) {
 	if s.meter.Delete(r.GroupResource(), namespace, name) {
 		s.changed(r.GroupResource(), namespace)
 	}
 }
 
-// Drop implements watches.Sink.
+// Drop implements watches.Sink: the meter drops the objects of a type that is no longer watched or available.
 func (s *sink) Drop(r schema.GroupVersionResource) {
 	s.meter.Drop(r.GroupResource())
 	s.changed(r.GroupResource(), "")

@@ -131,22 +131,22 @@ type sink struct{ *feed }
 
 var _ watches.Sink = sink{}
 
-// Replace implements watches.Sink.
+// Replace implements watches.Sink: the store gets objects in place of all that it has of the type.
 func (s sink) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
 	s.tell(resource, s.store.Load(resource, fields, objects))
 }
 
-// Put implements watches.Sink.
+// Put implements watches.Sink: the store adds or replaces the object.
 func (s sink) Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) {
 	s.tell(resource, s.store.Put(resource, object))
 }
 
-// Delete implements watches.Sink.
+// Delete implements watches.Sink: the store removes the object.
 func (s sink) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	s.tell(resource, s.store.Delete(resource, namespace, name))
 }
 
-// Drop implements watches.Sink.
+// Drop implements watches.Sink: the store removes all objects of a type that is no longer watched or available.
 func (s sink) Drop(resource schema.GroupVersionResource) {
 	s.tell(resource, s.store.Drop(resource))
 }
