@@ -262,7 +262,7 @@ func compareWith(ctx context.Context, v *policyvalidator.Validator, cluster simu
 	v.Scores, v.Policies, v.Quotas = scoresOf{cluster}, cluster.Policies, &watches.Quotas{Cache: quotas, Live: quotas}
 }
 
-// checkPolicy checks a policy.
+// checkPolicy returns what the API server and Berth's webhook would say if a policy was applied, and what the policy reads.
 func checkPolicy(ctx context.Context, cluster simulation.Cluster, v *policyvalidator.Validator, obj *unstructured.Unstructured) checked {
 	out := checked{Policy: obj.GetName()}
 	p, mistakes := decodePolicy(ctx, obj)

@@ -65,7 +65,7 @@ type dependency struct {
 	Policy   string   `json:"policy"`
 	Resource string   `json:"resource"`
 	Fields   []string `json:"fields"`
-	// Objects is the number of objects of the type.
+	// Objects is the number of existing objects of the type.
 	Objects int `json:"objects"`
 	// Bytes estimates the memory that a replica needs for the fields of these objects that any policy reads.
 	Bytes int64 `json:"bytes"`

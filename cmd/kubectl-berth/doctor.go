@@ -156,7 +156,7 @@ func (r *examiner) readClock(ctx context.Context, config *rest.Config, c clock.P
 	return nil
 }
 
-// readInstallation reads the objects of Berth itself.
+// readInstallation reads Berth's Deployment, Lease, certificate, and webhook configurations.
 func (r *examiner) readInstallation(ctx context.Context) {
 	d, err := r.typed.AppsV1().Deployments(r.namespace).Get(ctx, "berth-controller-manager", metav1.GetOptions{})
 	if r.note(doctor.ObjectDeployment, err) {
@@ -214,7 +214,7 @@ func objectOf(obj *unstructured.Unstructured) doctor.Object {
 	return out
 }
 
-// rightsTimeout bounds the questions about rights.
+// rightsTimeout bounds the time of all requests of readRights together.
 const rightsTimeout = 20 * time.Second
 
 // readRights asks the API server whether the manager may list and watch the types that the policies read.

@@ -402,7 +402,7 @@ func (c *Controller) delivering(resource schema.GroupVersionResource) []*placeme
 	return slices.DeleteFunc(c.Registry.Selecting(resource), func(p *placement.Policy) bool { return !delivery.MayDeliver(p) })
 }
 
-// Report returns the account of a policy's deliveries.
+// Report returns how many of the existing objects that a policy delivers are delivered, failed, and run, with an example of each fault.
 func (c *Controller) Report(policy string) delivery.Report { return c.Account.Report(policy) }
 
 // Settled reports whether the existing objects that versions of a policy deliver have been reconciled since the controller began to

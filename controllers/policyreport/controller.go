@@ -58,7 +58,7 @@ type Catalog interface {
 
 // Deps holds the dependencies of a Controller.
 type Deps struct {
-	// Format is the API of the reports.
+	// Format is the API of the reports: that of openreports.io or of wgpolicyk8s.io.
 	Format policyreport.Format
 	// Client writes reports, and lists them without their content, which may be large.
 	Client  metadata.Interface

@@ -85,7 +85,7 @@ type Facts struct {
 	RemediatedBefore int64
 	Rollout          *placementv1.RolloutStatus // The next status of the policy's rollout; nil if it has none.
 	RolloutPending   bool                       // Whether the rollout of the newest version can't begin yet because a revision is not stored.
-	Delivery         delivery.Report            // The account of the policy's deliveries.
+	Delivery         delivery.Report            // How many of the policy's objects are delivered, failed, and run, with an example of each fault.
 	DeliverySettled  bool                       // Whether Delivery has the result of each existing object.
 	// Health is what the leader knows of the remote engine; nil if the policy has none.
 	Health *placement.RemoteHealth
@@ -94,7 +94,7 @@ type Facts struct {
 // Replica is the state in which Berth has the data of one type, and the number of its objects.
 type Replica struct {
 	watches.State
-	Objects int // The number of objects of the type.
+	Objects int // The number of objects of the type that Berth has, or that are in the remote engine.
 }
 
 // Limits on texts and lists in a status. They are lower than the schema's limits.

@@ -58,15 +58,15 @@ type quotaReach struct {
 	Impossible string
 	// NoNamespaces reports whether the selector selects no existing namespace.
 	NoNamespaces bool
-	// UnknownClasses are priority classes that do not exist.
+	// UnknownClasses are the priority classes that the quota names and that do not exist.
 	UnknownClasses []string
-	// UnknownStorageClasses are storage classes that do not exist.
+	// UnknownStorageClasses are the storage classes that the quota names and that do not exist.
 	UnknownStorageClasses []string
-	// UnknownDeviceClasses are device classes that do not exist.
+	// UnknownDeviceClasses are the device classes that the quota names and that do not exist.
 	UnknownDeviceClasses []string
 	Unserved             []schema.GroupResource // The counted types that the API server does not serve as namespaced types.
 	Served               bool                   // Whether the API server serves at least one of the counted types as a namespaced type.
-	// AbsentResources are extended resources that no node has.
+	// AbsentResources are the extended resources that the quota names and that no node has; none if the nodes are not known.
 	AbsentResources []string
 	// Doubts are messages about names and amounts that are probably mistakes, with the path of the field.
 	Doubts []string

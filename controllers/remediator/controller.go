@@ -104,12 +104,12 @@ type Deps struct {
 // Controller patches existing objects that differ from what the policies decide for them. Create it with New.
 type Controller struct {
 	Deps
-	objects *objectcache.Cache // The existing objects that policies match.
+	objects *objectcache.Cache // The existing objects of the types that policies remediate.
 	watches *watches.Consumer  // The watches that fill objects.
 	// rollouts passes the readiness of matched objects to the Scheduler, for the policies that watch rollouts.
 	rollouts    *watches.Consumer
 	types       *typeCache        // The types that are watched, with the fields.
-	groups      *decisions.Groups // The groups of objects with equal decisions.
+	groups      *decisions.Groups // The groups of objects with the same projection for a policy, which are decided once.
 	remoteQueue *remoteQueue
 	backlog     *backlog        // The changes of policies and data that follow has to process.
 	limiter     *events.Limiter // Bounds the Events on objects.
@@ -181,7 +181,7 @@ type scope struct {
 	// mu protects decisions and responses, because policies are evaluated concurrently.
 	mu        sync.Mutex
 	decisions []*decisions.PolicyDecision // What the verdicts are based on, one for each policy. decide sets them.
-	due       remediation.Due             // The verdicts that require a patch. record sets it.
+	due       remediation.Due             // The verdicts that require a patch, as far as its plan may be carried out. record sets it.
 	// task is the task of the remoteQueue that runs the phases; nil if a worker of the controller does.
 	task      *remoteTask
 	responses map[*placement.Policy]*decisions.PolicyDecision // The responses of remote engines to the task, by policy.

@@ -94,7 +94,7 @@ type remoteQueue struct {
 	undecided map[remediation.Key][]string
 }
 
-// taskQueue is a queue that has waiting or running tasks.
+// taskQueue has the tasks of the objects that one set of remote engines decides.
 type taskQueue struct {
 	waiting []*remoteTask // The tasks that have not begun to run, the oldest first. Some may have been dropped.
 	running int           // The number of goroutines that run tasks of the queue.

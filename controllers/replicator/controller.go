@@ -93,7 +93,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-// feeds returns both feeds.
+// feeds returns the feed of data that policies read, and that of what predicates read.
 func (c *Controller) feeds() []*feed { return []*feed{c.data, c.predicates} }
 
 // State returns the watch state of some fields of a type that policies read, and the number of its replicated objects.

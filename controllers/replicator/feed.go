@@ -168,7 +168,7 @@ func (w predicateData) Load(resource schema.GroupVersionResource, _ *projection.
 	return w.NodeCache.Load(resource, objects)
 }
 
-// Size implements Store.
+// Size implements Store. It returns 0 bytes, because the size is not known. ok is false while not all objects of the type are known.
 func (w predicateData) Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool) {
 	objects, ok = w.NodeCache.Size(resource)
 	return objects, 0, ok
