@@ -76,7 +76,7 @@ type cleanupOptions struct {
 	// force runs the command although Berth's webhook is registered. unverified trusts all records, and dropUntrusted removes those that are
 	// not signed by Berth's key, and leaves the current values.
 	allNamespaces, dryRun, yes, force, unverified, dropUntrusted bool
-	// berthNamespace is Berth's own namespace, which has the key. config is the path of the manager's configuration file.
+	// berthNamespace is Berth's own namespace, which has the key. config is the path of the manager's configuration file; "" for none.
 	berthNamespace, config string
 }
 

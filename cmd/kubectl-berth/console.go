@@ -70,7 +70,7 @@ type consoleOptions struct {
 	noBrowser bool
 	logs      []string // paths of files with the log of decisions
 	listen    string   // the address at which to serve other users; "" to serve only the user of the command
-	// certificate and key are the paths of the certificate for listen and of its key.
+	// certificate and key are the paths of the certificate for listen and of its key; "" for one that the command signs itself.
 	certificate, key string
 	// open opens a link in the browser of the user.
 	open func(ctx context.Context, link string) error

@@ -175,7 +175,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // scope holds what is known of one object while it passes the phases gather, decide, record, and act.
 type scope struct {
 	key     remediation.Key            // Identifies the object. Reconcile sets it.
-	object  *unstructured.Unstructured // The newest version of the object. gather sets it.
+	object  *unstructured.Unstructured // The newest version of the object; nil if it does not exist. gather sets it.
 	fields  *projection.FieldSet       // The field set to which object is cut. gather sets it.
 	outcome *placement.Outcome         // The verdicts of all policies that match the object. decide sets it.
 	// mu protects decisions and responses, because policies are evaluated concurrently.
@@ -184,13 +184,13 @@ type scope struct {
 	due       remediation.Due             // The verdicts that require a patch, as far as its plan may be carried out. record sets it.
 	// task is the task of the remoteQueue that runs the phases; nil if a worker of the controller does.
 	task      *remoteTask
-	responses map[*placement.Policy]*decisions.PolicyDecision // The responses of remote engines to the task, by policy.
+	responses map[*placement.Policy]*decisions.PolicyDecision // The responses of remote engines to the task, by policy; nil without a task.
 	// waits is set if this pass leaves the decision to a task of the remoteQueue, or to a later one. decide sets it. asked is set once act
 	// has asked the Scheduler for a patch.
 	waits, asked bool
 	// delay is the delay after which the object must be decided again even if nothing changes; 0 for never. Every phase may set it.
 	delay time.Duration
-	err   error // The error for which the object could not be decided. decide sets it.
+	err   error // The error for which the object could not be decided; nil if it could. decide sets it.
 }
 
 // retryWithin lowers delay to the given one, so that the object is decided again by then. It ignores 0.

@@ -124,7 +124,7 @@ type typeCache struct {
 	byPolicy  map[*placement.Policy][]schema.GroupVersionResource  // Caches what the method matched returns.
 }
 
-// matched returns the types whose objects a policy remediates and that the API server serves.
+// matched returns the served types that a policy matches; none if the policy does not remediate existing objects.
 func (t *typeCache) matched(p *placement.Policy) []schema.GroupVersionResource {
 	if !p.RemediatesExisting() {
 		return nil
@@ -141,7 +141,7 @@ func (t *typeCache) matched(p *placement.Policy) []schema.GroupVersionResource {
 	return out
 }
 
-// fields returns the sealed set of those fields of a type that the policies in force need.
+// fields returns the set of those fields of a type that decisions by the policies in force need. The caller must not change it.
 func (t *typeCache) fields(resource schema.GroupVersionResource) *projection.FieldSet {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -196,7 +196,8 @@ func (t *typeCache) compute(resource schema.GroupVersionResource) *projection.Fi
 
 var _ watches.Packer = rollouts{}
 
-// rollouts passes the progress of rollouts to the scheduler. It keeps no objects: the scheduler remembers those that are not ready.
+// rollouts passes the progress of rollouts to the scheduler, except for objects of which a multi-cluster system reports where they run. It
+// keeps no objects: the scheduler remembers those that are not ready.
 type rollouts struct{ *Controller }
 
 // Replace passes the progress of all objects of a type to the scheduler. It implements watches.Sink, as the other methods do.
@@ -210,12 +211,12 @@ type listedRollout struct {
 	rollout remediation.Rollout
 }
 
-// Pack implements watches.Packer.
+// Pack implements watches.Packer: it returns a listedRollout.
 func (rollouts) Pack(resource schema.GroupVersionResource, _ *projection.FieldSet, o *unstructured.Unstructured) any {
 	return listedRollout{keyOf(resource, o), remediation.RolloutOf(o)}
 }
 
-// ReplacePacked implements watches.Packer.
+// ReplacePacked implements watches.Packer: it does what Replace does, with objects that Pack returned.
 func (r rollouts) ReplacePacked(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []any) {
 	all := make(map[remediation.Key]remediation.Rollout, len(objects))
 	for _, o := range objects {
@@ -226,7 +227,7 @@ func (r rollouts) ReplacePacked(resource schema.GroupVersionResource, _ *project
 	r.Scheduler.ObserveAll(r.Clock.Now(), resource, all)
 }
 
-// Put passes the progress of one object to the scheduler.
+// Put passes the progress of one object to the scheduler, unless a multi-cluster system reports where it runs.
 func (r rollouts) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	if key := keyOf(resource, o); !r.carrierOf(key).Reports {
 		r.Scheduler.Observe(r.Clock.Now(), key, remediation.RolloutOf(o))
@@ -238,7 +239,7 @@ func (r rollouts) Delete(resource schema.GroupVersionResource, namespace, name s
 	r.Scheduler.Unobserve(remediation.Key{Resource: resource, Namespace: namespace, Name: name}, false)
 }
 
-// Drop tells the scheduler that a type's objects are no longer watched.
+// Drop tells the scheduler that a type's objects are no longer watched, so that it is not known which are ready.
 func (r rollouts) Drop(resource schema.GroupVersionResource) {
 	r.Scheduler.Unsettle()
 	r.Scheduler.ObserveAll(r.Clock.Now(), resource, nil)
