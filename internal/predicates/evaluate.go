@@ -149,11 +149,12 @@ type evaluation struct {
 	// all.
 	named       []sets.Set[string]
 	narrowing   sets.Set[string]   // The names of the plugins that restricted the search.
-	podCopy     *framework.PodInfo // The pod as a pod that is already on a node.
+	podCopy     *framework.PodInfo // The evaluated pod as NodeInfos hold it. Copies of it are added to count replicas.
 	maxReplicas int                // The maximum replica count to try on one candidate.
 }
 
-// report evaluates the candidates of the report's query and sets the report's verdicts.
+// report evaluates the candidates of the report's query and sets the report's verdicts. It reuses those of the earlier report before that
+// are valid; nil for none.
 func (j *evaluation) report(ctx context.Context, r *Report, before *priorReport) error {
 	if err := j.prepare(ctx); err != nil {
 		return err
@@ -188,7 +189,7 @@ func unexpected(name string, status *fwk.Status) error {
 	return &PluginError{Predicate: name, Err: err}
 }
 
-// prepare runs PreFilter of each plugin that implements it, and sets the fields from state to narrowing.
+// prepare runs PreFilter of each plugin that implements it, and sets the evaluation's fields from state to narrowing by the results.
 func (j *evaluation) prepare(ctx context.Context) error {
 	j.state = framework.NewCycleState()
 	j.skipped = make([]bool, len(j.plugins))
@@ -317,9 +318,9 @@ func (j *evaluation) candidates(q Query, before *priorReport) (verdicts []Verdic
 	return verdicts, open
 }
 
-// candidate is a candidate to evaluate.
+// candidate is a node or a cluster that still must be evaluated.
 type candidate struct {
-	at   int // The index of its verdict.
+	at   int // The index of its verdict in the list of verdicts.
 	info fwk.NodeInfo
 }
 

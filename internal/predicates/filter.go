@@ -130,7 +130,8 @@ func sorted(reasons []string) []string {
 	return slices.Sorted(slices.Values(reasons))
 }
 
-// applies reports whether the i-th plugin evaluates a candidate.
+// applies reports whether the i-th plugin evaluates a candidate: it applies to the pod, and does not need resources of the candidate that
+// are unknown.
 func (j *evaluation) applies(i int, info fwk.NodeInfo) bool {
 	if j.skipped[i] {
 		return false
@@ -138,7 +139,7 @@ func (j *evaluation) applies(i int, info fwk.NodeInfo) bool {
 	return !j.plugins[i].needsResources || !j.world.hasUnlimitedResources(info.Node().Name)
 }
 
-// filter runs each plugin until one rejects the candidate. It returns the name and status of that plugin.
+// filter runs each plugin until one rejects the candidate. It returns the name and status of that plugin; "" and nil if none rejects it.
 func (j *evaluation) filter(
 	ctx context.Context, state fwk.CycleState, info fwk.NodeInfo,
 ) (objecting string, status *fwk.Status, err error) {

@@ -71,7 +71,8 @@ type NodeCache struct {
 // host is a node, or the name of an unknown node that pods are bound to.
 type host struct {
 	info *framework.NodeInfo
-	// epoch is the epoch in which info was made.
+	// epoch is NodeCache.epoch when info was made. If it is not the present one, a snapshot may have info, so info must be copied before a
+	// change.
 	epoch uint64
 	// key is the digest of the node's projection, while the node is known.
 	key digest

@@ -50,7 +50,7 @@ type shape struct {
 
 // shapes shares the common parts of pods.
 type shapes struct {
-	shapes weakcache.Cache[shape]             // By the digest of what a pod has of it.
+	shapes weakcache.Cache[shape]             // By the digest of the parts of a pod that are in its shape.
 	labels weakcache.Cache[map[string]string] // By the digest of the labels.
 }
 

@@ -17,5 +17,5 @@ limitations under the License.
 // Package projection cuts documents down to a set of fields. If only those fields matter, the cut replaces the whole
 // document: as the value in an evaluation, and as the key in a cache.
 //
-// Collect the fields in a Fields and call Seal. Then call Project, Value, Size, or AppendKey for each document.
+// Collect the fields in a FieldSet and call Seal. Then call Project, Value, Size, or AppendKey for each document.
 package projection

@@ -88,7 +88,7 @@ func (a *Account) Settle(unsettled func(placementv1.Quota) []placementv1.Reserva
 	a.quota.QuotaStatus().Reservations = unsettled(a.quota)
 }
 
-// mode returns the quota's mode. It returns the default for a quota that the API server did not default.
+// mode returns the quota's mode; Enforce, the default, if it is not set.
 func (a *Account) mode() placementv1.Mode {
 	if mode := a.quota.QuotaSpec().Mode; mode != "" {
 		return mode

@@ -54,7 +54,8 @@ type Verdict struct {
 	// Warned are the reasons of quotas in mode Warn, and Audited those of quotas in mode DryRun. Neither deny the
 	// request.
 	Warned, Audited []string
-	// Charged are the quotas that the request is charged to: the enforced quotas that count what the request changes.
+	// Charged are the quotas that the request is charged to: the enforced quotas of which it increases the usage. It is empty for a request
+	// that is not allowed, and for a dry run.
 	Charged []Key
 	// Uncovered reports whether a limit denies the request because no known quota covers it. A quota that is not known yet may do so.
 	Uncovered bool

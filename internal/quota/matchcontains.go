@@ -67,8 +67,8 @@ func (e *Evaluators) CheckMatchContains(spec *placementv1.LimitedResourceSpec) M
 	return out
 }
 
-// explainMatchContains returns a message about an entry that is part of none of the names. possible reports whether a name that users
-// choose may contain it.
+// explainMatchContains returns a message about an entry of matchContains, part, that is part of none of names, the resource names under
+// which objects of type t are charged. possible reports whether a name that users choose, such as one with a storage class, may contain it.
 func explainMatchContains(t schema.GroupResource, part string, names []string, possible bool) string {
 	switch {
 	case strings.ContainsAny(part, "*?"):
@@ -83,7 +83,8 @@ func explainMatchContains(t schema.GroupResource, part string, names []string, p
 	}
 }
 
-// minSuggested is the length of the shortest entry that is compared with names that differ from it by some characters.
+// minSuggested is the length, in bytes, of the shortest entry of matchContains that is compared with resource names that differ from it by
+// some characters.
 const minSuggested = 6
 
 // suggestMatchContains returns a question that suggests what is probably meant by an entry that no resource name of the
@@ -116,7 +117,7 @@ func containedIn(names []string, part string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, part) })
 }
 
-// exampleClass stands for the name of any storage class or device class. No entry can contain it.
+// exampleClass stands for the name of any storage class or device class. No entry of matchContains can contain it.
 const exampleClass = "\x00"
 
 // chargedNames returns the resource names under which objects of a type are charged, sorted. It measures the object

@@ -243,7 +243,7 @@ func digest(text string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// header returns a comment with the origin of a module.
+// header returns the Rego comment at the head of a module: it names the quota or LimitedResource that the module is generated from.
 func header(k Key) string {
 	name := k.Name
 	if k.Namespace != "" {

@@ -27,7 +27,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// exclusive are pairs of scopes. Every object has exactly one of each pair.
+// exclusive are pairs of scopes. Every pod matches exactly one scope of each pair. Objects of other types have none of them.
 var exclusive = [][2]corev1.ResourceQuotaScope{
 	{corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating},
 	{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort},
@@ -42,7 +42,8 @@ type ScopeProblems struct {
 	CountsNothing string
 }
 
-// CheckScopes returns the names in a quota's hard that the quota's scopes prevent it from counting, whatever objects exist.
+// CheckScopes returns messages about the names in a quota's hard that its scopes prevent it from counting, whatever objects exist. The
+// result is zero if there are none.
 func (e *Evaluators) CheckScopes(spec *placementv1.QuotaSpec) ScopeProblems {
 	scopes := requirements(spec)
 	if len(scopes) == 0 {

@@ -42,11 +42,11 @@ type batch struct {
 	*Charger
 	queue   string // The key of the queue.
 	waiters []*waiter
-	// charges holds the IDs of the charges of the waiters.
+	// charges holds the IDs of the charges of the waiters. Stored charges with these IDs are reverted before a decision.
 	charges map[string]bool
 }
 
-// grow adds the requests that arrived meanwhile, up to maxBatch.
+// grow moves requests that wait in the queue to the batch, until the batch has maxBatch.
 func (b *batch) grow() {
 	for _, w := range b.dequeue(b.queue, maxBatch-len(b.waiters)) {
 		b.waiters = append(b.waiters, w)
@@ -110,8 +110,8 @@ func (b *batch) charge(ctx context.Context) (stored bool, err error) {
 	}
 }
 
-// decide decides every request of a batch. It returns how fresh the data must be for the decisions to be valid: if fresher than that of the
-// round, the caller must decide again. A stale cache must not cause a denial, and must not admit a request because it lacks a quota or a
+// decide decides every request of a batch. It returns how fresh the data must be for the decisions to be valid: if fresher than what r
+// has read, the caller must decide again. A stale cache must not cause a denial, and must not admit a request because it lacks a quota or a
 // limit.
 func (b *batch) decide(ctx context.Context, r *round) (needed freshness) {
 	expires := b.Clock.Now().Add(b.ReservationTTL)

@@ -37,7 +37,7 @@ import (
 // errContended is returned if a charge could not be stored in time because of concurrent charges.
 var errContended = errors.New("too many other requests are changing the quota")
 
-// errUnreachable marks errors outside of Berth.
+// errUnreachable marks an error of reading or writing quotas, such as one of the API server. A later attempt may succeed; see Transient.
 var errUnreachable = errors.New("quotas can't be read or charged now")
 
 // errModule marks a module that does not compile. No spec that the schema admits leads to it.
@@ -73,7 +73,7 @@ type Charger struct {
 	Cached client.Reader
 	// Live reads from the API server.
 	Live client.Reader
-	// Writer writes status.
+	// Writer writes the status of quotas.
 	Writer client.StatusWriter
 	// Namespaces reads the labels of namespaces from a cache, LiveNamespaces from the API server.
 	Namespaces, LiveNamespaces Namespaces

@@ -130,7 +130,7 @@ func (r *round) limits(ctx context.Context, namespace string, resource schema.Gr
 	return out, nil
 }
 
-// selects reports whether a selector matches a namespace.
+// selects reports whether a selector matches a namespace, by its labels. A nil selector and an empty one match all namespaces.
 func (r *round) selects(ctx context.Context, selector *placementv1.NamespaceSelector, namespace string) (bool, error) {
 	parsed, err := quota.NamespaceSelector(selector)
 	if err != nil {

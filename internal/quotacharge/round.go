@@ -31,7 +31,7 @@ import (
 	"github.com/berth-dev/berth/internal/quota"
 )
 
-// round holds the quotas and limits of one round of decisions. Each is read at most once, on first use. Each quota has
+// round is one attempt to decide a batch, with the quotas and limits that it reads. Each is read at most once, on first use. Each quota has
 // one working copy, also if several namespaces share it. A round belongs to one goroutine.
 type round struct {
 	*Charger
@@ -52,8 +52,8 @@ type limitKey struct {
 	resource  schema.GroupResource
 }
 
-// beginRound begins a round, which reads as freshly as f says. In its working copies of the quotas, the charges with the IDs in released
-// are reverted.
+// beginRound begins an attempt to decide a batch, which reads as freshly as f says. In its working copies of the quotas, the charges with
+// the IDs in released are reverted.
 func (c *Charger) beginRound(f freshness, released map[string]bool) *round {
 	return &round{
 		Charger: c, freshness: f, released: released,

@@ -46,7 +46,7 @@ type domainChanges struct {
 	of map[string]string
 	// members are the changes of the candidates of each domain whose own level is the same as before.
 	members map[string]*Changes
-	// sizes are the numbers of candidates of these domains: the smaller one of before and after.
+	// sizes are the numbers of candidates of the domains in members: the smaller one of before and after.
 	sizes map[string]int
 }
 
@@ -107,7 +107,8 @@ func (c *Changes) Concern(object string, chosen []string) bool {
 		slices.ContainsFunc(used, func(domain string) bool { return c.domains.concern(domain, object, chosen, len(used)) })
 }
 
-// concern reports the same about candidates or domains, of which at most limit are chosen, without regard to changes within domains.
+// concern reports whether the changes may lead to another choice, for an object, of candidates or of domains, of which at most limit are
+// chosen. chosen are those that were chosen before. Changes within domains do not count.
 func (c *Changes) concern(object string, chosen []string, limit int) bool {
 	switch {
 	case len(chosen) == 0 || slices.ContainsFunc(chosen, func(name string) bool { return c.changed[name] }):

@@ -242,9 +242,9 @@ type ranker struct {
 	// prefix is the length of the part of text that belongs to the object. length is that of text without the padding; -1 before the first
 	// candidate.
 	prefix, length int
-	// hashed is the number of bytes before text. It is a multiple of the block size.
+	// hashed is the number of bytes of all before text begins. It is a multiple of the block size.
 	hashed int
-	// initial is the state of hash after these bytes, if there are any.
+	// initial is the encoded state of hash after the first hashed bytes of all; unused if hashed is 0.
 	initial []byte
 	hash    digest // A SHA-256 hash.
 	// state is the encoded state of hash after the last candidate. It contains the digest.
@@ -258,7 +258,7 @@ type digest interface {
 	encoding.BinaryUnmarshaler
 }
 
-// rankers are used again, because a ranker has several parts.
+// rankers pools rankers, because one takes several allocations.
 var rankers = sync.Pool{New: func() any { return &ranker{hash: sha256.New().(digest)} }}
 
 // newRanker returns a ranker for an object. Call release when it is no longer used.
@@ -280,10 +280,11 @@ func newRanker(object string) *ranker {
 // release lets the next newRanker use the ranker again.
 func (r *ranker) release() { rankers.Put(r) }
 
-// What crypto/sha256 encodes its state as: a mark, the digest of the whole blocks until then, and more.
+// digestStart and digestEnd are the offsets, in the encoded state of crypto/sha256, of the digest of the whole blocks so far. A mark comes
+// before it.
 const digestStart, digestEnd = 4, 4 + sha256.Size
 
-// padding is the size of what SHA-256 adds to a text at least: a mark, and the length.
+// padding is the minimum number of bytes that SHA-256 adds to a text: a mark, and the length of the text.
 const padding = 1 + 8
 
 // rank returns the rank of the candidate with a name, as a slice that the next call overwrites.

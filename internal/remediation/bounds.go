@@ -43,7 +43,7 @@ type bounds struct {
 	generation int64                         // The generation of the newest known version; -1 after the policy was deleted.
 	// unavailable are the matched objects that are not ready, or that are being moved by a patch that replaces pods.
 	unavailable tally[struct{}]
-	// settled is the Scheduler.epoch in which all matched objects had been observed; 0 if they were not. It counts only in that epoch.
+	// settled is the Scheduler.epoch for which it is known which matched objects are ready; 0 for none. In another epoch it is not known.
 	settled  int
 	resuming bool // Whether an earlier leader may have been moving those matched objects that are not ready.
 	// left are the known moves of an earlier leader to other clusters, until it is known where these objects run. Keys have no version.
@@ -142,7 +142,7 @@ func (b *bounds) next(granted bool) time.Time {
 // boundsMoves reports whether the number of objects that are being moved at the same time is limited.
 func (b *bounds) boundsMoves() bool { return b.limits.MaxConcurrent > 0 || b.limits.PerNamespace > 0 }
 
-// stopped returns where failures are so many that they stop patches; stops is false if they do so nowhere.
+// stopped returns in which namespaces so many patches or rollouts for the policy failed that its patches stop; stops is false if in none.
 func (b *bounds) stopped() (scope containment.Scope, stops bool) {
 	return containment.Of(b.failed.namespaces, containment.LimitOf(b.limits.PauseAfterFailures, containment.Never))
 }
@@ -229,14 +229,14 @@ func (h *holding) act(now time.Time) {
 	h.revised = false
 }
 
-// Judgment is the result of Judge.
+// Judgment says whether patches of an object last, as Judge found.
 type Judgment struct {
 	attempts.Judgment
 	Due Due // The verdicts that require changes that Berth stops making because they do not last; nil if it does not stop.
 }
 
-// Judge reports whether patches of an object last, of which the newest version and what was decided on it are given. data is a hash of what
-// the verdicts are based on.
+// Judge returns whether patches of an object last, or are undone by other clients or by the policies themselves. obj is its newest version,
+// verdicts what was decided on that, and data a hash of what the verdicts are based on.
 func (s *Scheduler) Judge(now time.Time, key Key, obj *unstructured.Unstructured, verdicts []*placement.Verdict, data uint64) (out Judgment) {
 	required := DueOf(verdicts)
 	for _, v := range DueOf(released(verdicts)) {

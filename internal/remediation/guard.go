@@ -34,7 +34,7 @@ const (
 	// expiryInterval is the minimum time between two searches for older ones.
 	blastWindow    = 5 * time.Minute
 	expiryInterval = time.Second
-	// AssessmentLimit is the time after which an assessment is concluded even if objects are not decided, such as those of an unreadable type.
+	// AssessmentLimit is the time after which a complete assessment ends even if objects are not decided, such as those of an unreadable type.
 	AssessmentLimit = 30 * time.Second
 	// assessmentGap is how long no assessment of a policy is open before the next one does not follow those before.
 	assessmentGap = time.Second
@@ -165,12 +165,12 @@ type harmed struct {
 // that these policies may match are decided. It is safe for concurrent use.
 type Assessment struct {
 	ledger   *Ledger
-	accounts map[string]*account // By name, the policies that still wait for objects.
-	since    time.Time           // When it began.
+	accounts map[string]*account // The accounts of the policies that still wait for objects, by name.
+	since    time.Time           // When the assessment began.
 	// pending are the objects that have not been decided, each with the names of the policies that match it, or with unknown.
 	pending  map[Key][]string
 	waits    map[string]int // The numbers of pending objects by policy; by "" those whose policies are unknown.
-	complete bool           // Whether all objects have been added.
+	complete bool           // Whether all objects have been added. Until then, the assessment does not end.
 	occasion *occasion      // Why its objects must be decided again: the change.
 }
 
@@ -225,7 +225,8 @@ func (a *Assessment) remove(key Key) (pending bool) {
 	return pending
 }
 
-// Complete declares that all objects have been added. The caller must call ConcludeAssessments afterwards.
+// Complete declares that all objects have been added. The assessment ends only after that. The caller must call ConcludeAssessments
+// afterwards.
 func (a *Assessment) Complete() {
 	defer a.ledger.lock()()
 	a.complete = true
@@ -307,7 +308,8 @@ func (g *guard) pauses(namespace string) bool {
 // assessing reports whether an assessment of the policy is open, except in a series of assessments that lasts longer than AssessmentLimit.
 func (g *guard) assessing() bool { return g.open > 0 && !g.long }
 
-// Holds implements Matches.
+// Holds implements Matches. It returns when the present series of assessments of a policy began, zero if none is open, and whether
+// remediation of the policy is paused in a namespace.
 func (l *Ledger) Holds(policy, namespace string) (assessed time.Time, paused bool) {
 	defer l.lock()()
 	a := l.accounts[policy]
@@ -335,8 +337,8 @@ type AssessmentResult struct {
 	Unconcluded, Unplanned bool
 }
 
-// ConcludeAssessments ends the assessments whose objects are all decided, and those that have lasted for AssessmentLimit. It then pauses or
-// resumes policies, and makes their plans.
+// ConcludeAssessments ends the complete assessments (see Assessment.Complete) whose objects are all decided, or that have lasted for
+// AssessmentLimit. It then pauses or resumes remediation of policies, and makes their plans.
 func (l *Ledger) ConcludeAssessments(now time.Time) (out AssessmentResult) {
 	defer l.lock()()
 	ended, plan := sets.New[string](), now.Sub(l.planned) >= PlanInterval
@@ -355,7 +357,7 @@ func (l *Ledger) ConcludeAssessments(now time.Time) (out AssessmentResult) {
 }
 
 // end ends an assessment for those of its policies that wait for no object any more, or for all after AssessmentLimit, and adds their names
-// to ended. It reports whether the assessment has ended for all of its policies.
+// to ended. It does nothing before all objects have been added. It reports whether the assessment has ended for all of its policies.
 func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool {
 	over, known := now.Sub(of.since) >= AssessmentLimit, of.waits[unknown[0]] == 0
 	if !of.complete || !over && !known {

@@ -65,7 +65,7 @@ type CompactKey struct {
 	name  string
 }
 
-// scope is what the objects of one type in one namespace have in common.
+// scope is a type and a namespace. The CompactKeys of their objects share one, to save memory.
 type scope struct {
 	resource  schema.GroupVersionResource
 	namespace string
@@ -106,7 +106,7 @@ func (l *locked) lock() (unlock func()) {
 type Ledger struct {
 	Census *census.Census // The numbers of matched objects by cluster.
 	locked
-	accounts    map[string]*account          // What is known of each policy, by its name.
+	accounts    map[string]*account          // The account of each policy, by its name.
 	matched     map[CompactKey]matchedObject // The objects that policies match.
 	assessments []*Assessment                // The open assessments.
 	// late are the objects that were not decided when an assessment ended, each with the names of the policies of the assessment.
@@ -125,12 +125,12 @@ type matchedObject struct {
 	counted  census.Entry
 }
 
-// account holds what is known of one policy.
+// account holds what one policy decided on existing objects, its plan, and its pause.
 type account struct {
 	objects    map[CompactKey]finding              // The findings of the policy on the objects that it matches.
 	types      map[schema.GroupVersionResource]int // The numbers of matched objects by type.
-	remediated int64                               // The number of patches and evictions for the policy.
-	obstacle   obstacle                            // An object that could not be patched, and why.
+	remediated int64                               // The number of patches and evictions for the policy since this replica leads.
+	obstacle   obstacle                            // The first object that could not be patched, and why; zero for none.
 	planning
 	guard
 }
@@ -150,7 +150,8 @@ type contest struct {
 
 // finding is what one policy decided on one object.
 type finding struct {
-	// effect is what the policy would do to the object; the zero Handle for nothing, by no rule. Findings with equal effects share one.
+	// effect is what the policy would do to the object; the zero Handle for nothing by no rule, and if the policy could not decide. Findings
+	// with equal effects share one.
 	effect  unique.Handle[effect]
 	failure string // Why the policy could not decide the object; "" if it decided.
 	// unsettled reports whether the object is no longer patched because patches do not last. unseen reports whether the object was patched
@@ -433,13 +434,13 @@ func (a *account) obstructed() bool {
 	return outcome == Differs
 }
 
-// Matching implements Matches.
+// Matching implements Matches. It returns the names of the policies that matched an object when it was last decided.
 func (l *Ledger) Matching(key Key) []string {
 	defer l.lock()()
 	return slices.Clone(l.matched[key.Compact()].policies)
 }
 
-// Matched implements Matches.
+// Matched implements Matches. It returns the number of objects of some types that a policy matches.
 func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n int) {
 	defer l.lock()()
 	a := l.find(policy)
@@ -449,7 +450,7 @@ func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n 
 	return n
 }
 
-// Requires implements Matches.
+// Requires implements Matches. It reports whether a policy requires a move of an object, in any version of its resource.
 func (l *Ledger) Requires(policy string, key Key) bool {
 	defer l.lock()()
 	a := l.find(policy)
@@ -555,7 +556,7 @@ type Report struct {
 	FailedMessage                     string                  // Names the first object that the policy could not decide, and says why.
 	Sample                            []placementv1.Violation // The first violations, in the order of objects.
 	Conflicted                        int                     // The number of objects with a key for which another policy sets another value.
-	Conflicts                         []string                // The names of the policies that set those other values.
+	Conflicts                         []string                // The names of the policies that set those other values, sorted.
 	// Rules are the numbers of objects by the name of the rule of spec.rules that decides them, without those that no rule decides.
 	Rules map[string]int
 	// Unsettled are the names of objects that Berth stopped patching because what the policies decide changes after each patch. Contested

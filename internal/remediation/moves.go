@@ -130,7 +130,7 @@ func (m *movement) movesFor(b *bounds) bool {
 	return patching || follows
 }
 
-// claims returns the claims of the policies for which the object is being patched, by name of the policy.
+// claims returns the claims of the policies for which the object is being patched or was granted a patch, sorted by the name of the policy.
 func (m *movement) claims() []claim { return slices.SortedFunc(maps.Values(m.patching), byPolicy) }
 
 // rolls reports whether the object counts as unavailable because of a patch.
@@ -162,8 +162,8 @@ type claim struct {
 	follows, rolls bool
 }
 
-// claimsOf returns the claims of the policies whose verdicts on an object are due, by name of the policy. It applies the version of a
-// verdict to a policy that is not known yet.
+// claimsOf returns the claims of the policies whose verdicts on an object are due, sorted by the name of the policy. For a policy whose
+// version in force is not known yet, it applies the budget of the version that decided the verdict.
 func (s *Scheduler) claimsOf(key Key, due Due, carrier Carrier) []claim {
 	out := make([]claim, len(due))
 	for i, v := range due {
@@ -373,7 +373,7 @@ func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []sc
 	s.freed()
 }
 
-// updateAll calls update for each object that is moved or not ready.
+// updateAll calls update, with the bounds others, for each object that is being moved or is not ready.
 func (s *Scheduler) updateAll(others ...*bounds) {
 	for _, key := range s.tracked() {
 		s.update(key, others...)

@@ -128,7 +128,7 @@ type planning struct {
 	// refused reports whether Permit refused a move of the plan, so that its objects must be decided again once it may be carried out.
 	refused bool
 	// inForce is the occasion that a generation came into force, until objects have been assessed for it; nil for none. shared is the
-	// occasion of the last move that was found.
+	// occasion that occasionOf last combined, so that moves with the same occasions share one.
 	inForce, shared *occasion
 	approval        *Approval // The newest approval of any plan; nil for none.
 	unsaved         string    // The digest of the plan that ConcludeAssessments last returned as unsaved; "" for none.

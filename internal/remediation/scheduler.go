@@ -49,7 +49,7 @@ type Scheduler struct {
 	policies map[string]*bounds // The bounds of each policy that is known or still has moves or failures, by name.
 	all      *bounds            // The bounds of all policies together.
 	line     line               // The objects that wait for a patch.
-	dirty    bool               // Set if an event since the last pass may let waiting objects go on.
+	dirty    bool               // Set if an event since the last call of pass may let waiting objects go on.
 	wake     time.Time          // When the time may let waiting objects go on; zero if only an event can.
 	news     Next               // What the next call of Schedule returns, except for Wake.
 	moving   map[Key]*movement  // The objects that are being patched or moved, or were granted a patch.
@@ -94,7 +94,8 @@ type Next struct {
 	Paused, Changed []string
 }
 
-// NewScheduler returns a scheduler. exempt reports whether patches for changes of a policy's data are never delayed; it must not call it.
+// NewScheduler returns a scheduler. exempt reports whether patches for changes of a policy's data are never delayed. It must not call the
+// Scheduler, and neither must objects.
 func NewScheduler(limits Limits, objects Matches, exempt func(policy string) bool) *Scheduler {
 	s := &Scheduler{
 		objects: objects, exempt: exempt, changes: notify.NewSignal(), policies: map[string]*bounds{}, all: newBounds("", time.Time{}),
@@ -747,14 +748,14 @@ func (s *Scheduler) update(key Key, others ...*bounds) {
 	}
 }
 
-// line holds the objects that wait.
+// line holds the objects that wait for a patch.
 type line struct {
 	byKey   map[Key]*waiter    // All waiting objects.
 	classes map[classID]*class // The same objects, in classes.
 	last    uint64             // The highest place that was given to an object.
 }
 
-// waiter is an object that waits.
+// waiter is an object that waits for a patch, or is about to.
 type waiter struct {
 	key    Key
 	claims []claim   // What policies want to do with the object.
@@ -774,7 +775,7 @@ type classID struct {
 type class struct {
 	id        classID
 	waiters   []*waiter
-	postponed bool // Set during a pass if the objects of other classes go first.
+	postponed bool // Set during a call of pass if the objects of other classes go first.
 }
 
 // at returns the index of a waiting object in the class, or the index at which it must be inserted.

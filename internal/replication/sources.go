@@ -42,7 +42,7 @@ type Source struct {
 type source struct {
 	// at is the path of the source in the configuration, for messages.
 	at         string
-	namespaces []string // whose objects are selected; all if empty
+	namespaces []string // the namespaces whose objects are selected; all if empty
 	selector   labels.Selector
 }
 

@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Cluster says which of the two API servers is meant.
+// Cluster names the API server that an object was read from: that of the served cluster, or that of the host cluster.
 type Cluster string
 
 // The clusters whose API servers Berth reads from.

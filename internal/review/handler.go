@@ -175,7 +175,7 @@ func Lenient(h admission.Handler) Decider { return lenient{h} }
 // lenient is the Decider that Lenient returns.
 type lenient struct{ admission.Handler }
 
-// HandleUnread implements Decider.
+// HandleUnread implements Decider. It admits the request, with a warning that says why it was not decided.
 func (lenient) HandleUnread(_ context.Context, _ admission.Request, err *apierrors.StatusError) admission.Response {
 	return admission.Allowed("").WithWarnings("Berth did not check this request: " + err.ErrStatus.Message)
 }

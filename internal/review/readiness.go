@@ -36,7 +36,7 @@ import (
 type Readiness struct {
 	Certificate func() bool                // whether the webhooks' certificate is served and trusted
 	Tokens      func() bool                // whether a token of the API server is known
-	Policies    func(context.Context) bool // whether the policies that existed at the start are loaded
+	Policies    func(context.Context) bool // whether all policies that existed at the start are loaded
 	Data        func() bool                // whether the data of the policies is replicated or unavailable
 	Quotas      func() bool                // whether quotas and DeviceClasses are cached
 	Adopted     func() bool                // whether the ClusterRoles own the webhook configurations
@@ -64,12 +64,13 @@ func (r *Readiness) IsReady(ctx context.Context) bool {
 	return true
 }
 
-// confirmTimeout is how long a request waits for the API server to confirm the policies of this replica.
+// confirmTimeout is how long a request waits for the API server to confirm that this replica has all policies, as they are now.
 const confirmTimeout = 3 * time.Second
 
 // Guard returns a handler that passes requests to a webhook only if this replica may decide. Otherwise the API server gets an HTTP error,
-// and applies the webhook's failure policy. If the API server has not confirmed the policies of this replica recently, the handler requests
-// a confirmation for the request. So a replica that was disconnected, or whose API server restarted, decides the first request that it can.
+// and applies the webhook's failure policy. If the API server has not confirmed recently that this replica has all policies, as they are
+// now, the handler asks it before it passes the request. So a replica that was disconnected, or whose API server restarted, decides the
+// first request that it can.
 func (r *Readiness) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if err := r.Restored(); err != nil {

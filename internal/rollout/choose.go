@@ -57,7 +57,7 @@ type ChoiceFacts struct {
 	// Versions has the result of loading each version. Choose returns in Choice.Load which one it needs that is not here.
 	Versions map[Ref]VersionFacts
 	Now      time.Time
-	Data     DataFacts // What is known of the data that the versions read.
+	Data     DataFacts // Whether the chosen versions must wait for their data.
 
 	load Ref // The first version that Choose needed and Versions does not have; None if there is none.
 }
@@ -65,8 +65,8 @@ type ChoiceFacts struct {
 // KeptFacts describes what a replica has in force of a policy. The zero value stands for nothing.
 type KeptFacts struct {
 	Exists  bool    // Whether a version is in force that can decide.
-	InForce InForce // Which version is in force, and how far.
-	Lost    bool    // Whether one of the versions in force is Lost.
+	InForce InForce // Which version is in force, and in how many stages.
+	Lost    bool    // Whether one of the versions in force is Lost: it can't be loaded, and fails.
 }
 
 // VersionFacts is the result of loading a version.
@@ -77,9 +77,10 @@ type VersionFacts struct {
 	Version    string // The digest of the version, as VersionDigest returns it.
 }
 
-// DataFacts describes the data that versions read. The zero value stands for versions that need not wait.
+// DataFacts is what Choose needs to know to set Choice.Waits: whether the chosen versions wait for the data that they read. With the zero
+// value, they do not wait.
 type DataFacts struct {
-	Held     bool      // Whether other versions than the chosen ones are in force and have all of their data.
+	Held     bool      // Whether other versions than the chosen ones are in force, and can decide meanwhile: they have all of their data.
 	Complete bool      // Whether the chosen versions have all of their data.
 	Until    time.Time // When the chosen versions come into force even without their data.
 }
@@ -88,8 +89,8 @@ type DataFacts struct {
 type Choice struct {
 	// Load is a version that has to be loaded before Choose can choose. Then no other field is set. It is None if the choice is made.
 	Load Ref
-	// Target decides in the stages that InForce has reached, and Before in all other namespaces. What Lost decides fails. Before means
-	// nothing if Target is Kept, or if InForce.Complete is set: then Target decides everywhere.
+	// Target decides in the stages that InForce has reached, and Before in all other namespaces. Where one that is Lost has to decide,
+	// evaluations fail. Before means nothing if Target is Kept, or if InForce.Complete is set: then Target decides everywhere.
 	Target, Before Ref
 	InForce        InForce // What the replica has in force with this choice.
 	// Err says why Newest does not decide, or which version is lost; nil if all is as the spec and the status say.

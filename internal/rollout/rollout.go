@@ -59,7 +59,7 @@ type InForce struct {
 // Counts are numbers of existing objects that a policy matches in the namespaces of one stage. An object counts in at most one of Moved,
 // Failed, Denied, and Pending.
 type Counts struct {
-	Matched    int            // The number of all of them.
+	Matched    int            // The number of all matched objects in the namespaces of the stage.
 	Namespaces int            // The number of namespaces that have matched objects.
 	Moved      int            // The number of objects that are as the version that decides them requires.
 	Failed     map[string]int // By namespace, the number of objects that can't be decided or moved.

@@ -106,7 +106,7 @@ func Repels(rule placementv1.Rule, key, value, effect string) bool {
 	})
 }
 
-// harmlessEffects is the Rego set of preferring.
+// harmlessEffects is the Rego set of the effects of taints that repel no object.
 var harmlessEffects = set(quoted(preferring))
 
 // NotTerminating is the Rego expression that is true for a cluster that is not being deleted.

@@ -32,7 +32,8 @@ type Compared struct {
 	Preferred, OfNodes bool
 }
 
-// DocumentScores is where the findings in a policy have the scores of a cluster. data.clusters[name] does not have them.
+// DocumentScores stands, in paths and in Key.Document, for the scores of a cluster, as if they were a field of data.clusters[name], which
+// does not have them.
 const DocumentScores = "scores"
 
 // Key is the key of a label or annotation, or the name of a property or score, that rules read of clusters.

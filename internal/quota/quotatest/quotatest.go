@@ -44,7 +44,7 @@ type Case struct {
 	Steps            []Step                            `json:"steps"`
 }
 
-// Quota is a quota of any kind.
+// Quota is a quota of a Case, without a kind. Case.ScopedQuotas returns it as a ScopedQuota.
 type Quota struct {
 	Name      string                  `json:"name"`
 	Namespace string                  `json:"namespace"`
