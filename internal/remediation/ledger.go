@@ -150,8 +150,8 @@ type contest struct {
 
 // finding is what one policy decided on one object.
 type finding struct {
-	// effect is what the policy would do to the object; the zero Handle for nothing by no rule, and if the policy could not decide. Findings
-	// with equal effects share one.
+	// effect is what the policy would do to the object; the zero Handle for nothing by no rule. If the object can't be decided, it is zero or,
+	// with move, that of the plan. Findings with equal effects share one.
 	effect  unique.Handle[effect]
 	failure string // Why the policy could not decide the object; "" if it decided.
 	// unsettled reports whether the object is no longer patched because patches do not last. unseen reports whether the object was patched

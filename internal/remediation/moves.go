@@ -111,7 +111,7 @@ type movement struct {
 	following map[*bounds]bool
 	patched   Rollout   // The UID, the generation, and the resource version of the object after the patch.
 	reported  bool      // Set if only the report of a multi-cluster system tells whether the object is ready.
-	moved     time.Time // When the object was moved to other clusters; zero if it was not.
+	moved     time.Time // When the object was patched, if reported is set and the object is not ready since; zero otherwise.
 	// deadline is when an object that is not ready fails its move, or, if adopted is set, no longer counts as being moved; zero for never.
 	deadline time.Time
 	// adopted is set while the object counts as being moved only because an earlier leader may have been moving it. late is set once the
@@ -163,7 +163,7 @@ type claim struct {
 }
 
 // claimsOf returns the claims of the policies whose verdicts on an object are due, sorted by the name of the policy. For a policy whose
-// version in force is not known yet, it applies the budget of the version that decided the verdict.
+// version in force is not known yet, it makes the version that decided the verdict the one in force.
 func (s *Scheduler) claimsOf(key Key, due Due, carrier Carrier) []claim {
 	out := make([]claim, len(due))
 	for i, v := range due {

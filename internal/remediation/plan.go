@@ -565,7 +565,8 @@ type Reasons struct {
 	// Causes describe all causes. Shown describe only what all users who may read the object may see. Each has at most MaxCauses texts.
 	Causes, Shown []string
 	Since         time.Time // When the leader noticed the earliest of the causes; zero if that is not known.
-	// Plans are the digests of the plans that contain the move. ApprovedBy are the users who approved these plans.
+	// Plans are the digests of the plans that contain the move. ApprovedBy are the users of the newest approvals of the policies that need
+	// one; "unknown" for a user who is not known. Each has at most MaxCauses entries.
 	Plans, ApprovedBy []string
 }
 

@@ -324,7 +324,8 @@ func (s *Scheduler) postpone(open []*class) {
 	visit(func(c *class, in *probing.Streak[Key], failed bool) { c.postponed = c.postponed || failed && fresh[in] })
 }
 
-// mayGoOn reports whether nothing keeps back the first object of a class. If something does until a known time, it lowers wake to that.
+// mayGoOn reports whether nothing keeps back the first object of a class. If something does until a known time, it lowers wake to that. If
+// it must become known which objects of a policy are ready, it adds that policy to Next.Unsettled.
 func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
 	blocked := s.blocked(now, c.waiters[0], false)
 	s.wake = earliest(s.wake, blocked.until)
@@ -659,7 +660,8 @@ func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement
 	s.freed()
 }
 
-// apply applies the budget of a version of a policy. If it has another generation, a pause because of failures ends.
+// apply puts a version of a policy in force, with its budget. If it has another generation than the one before, the failures of the policy
+// and the pause that they caused end.
 func (s *Scheduler) apply(version *placement.Policy) {
 	b := s.boundsOf(version.Name, s.began)
 	if b.generation != version.Generation {
