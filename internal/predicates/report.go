@@ -54,7 +54,7 @@ type Verdict struct {
 type Outcome struct {
 	// Feasible reports whether every predicate accepts the candidate.
 	Feasible bool
-	// Predicate is the name of the first predicate that rejects the candidate; "" for none.
+	// Predicate is the name of the first predicate that rejects the candidate; "" if none does, and if no candidate has the name.
 	Predicate string
 	// Reasons are the reasons of Predicate in the wording of kube-scheduler, sorted.
 	Reasons []string

@@ -125,7 +125,8 @@ func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.U
 	return errors.Join(failed...)
 }
 
-// Put adds or updates one object. It reports whether quotas of the object's namespace must be recounted.
+// Put adds or updates one object. It reports whether quotas of the object's namespace must be recounted. It ignores objects of types that
+// the meter does not have.
 func (m *Meter) Put(resource schema.GroupResource, o *unstructured.Unstructured) (bool, error) {
 	e, err := m.newEntry(resource, o)
 	if err != nil {

@@ -37,7 +37,8 @@ type Recount struct {
 	Used corev1.ResourceList
 	// Reservations are the remaining reservations: those whose changes may still come.
 	Reservations []placementv1.Reservation
-	// Namespaces are the amounts that existing objects take, by namespace. Namespaces without any are absent.
+	// Namespaces are the amounts that existing objects take, by namespace, without the names that keep their amount in the status.
+	// Namespaces without any are absent.
 	Namespaces map[string]corev1.ResourceList
 	// Next is the time at which the count changes without an event; zero if it does not.
 	Next time.Time
@@ -45,14 +46,15 @@ type Recount struct {
 	Revision uint64
 	// Unserved are counted types that the API server does not serve now. What was counted for them stays.
 	Unserved []schema.GroupResource
-	// Missing are counted types whose complete content the meter does not have.
+	// Missing are counted types whose complete content the meter does not have, although the API server may serve them.
 	Missing []schema.GroupResource
 }
 
 // tally is a recount in progress.
 type tally struct {
 	Recount
-	// fromZero reports for each name whether it is counted from zero, because the meter knows all types that it counts.
+	// fromZero reports for each name whether it is counted from zero: the meter knows each type that it counts, or the type is not served
+	// and nothing was counted for it.
 	fromZero map[corev1.ResourceName]bool
 }
 

@@ -117,7 +117,7 @@ func (c Claims) Ambiguous() []Ambiguity {
 	return out
 }
 
-// MaxShown is the number of ambiguous names in a message, and of the objects of each.
+// MaxShown is the maximum number of ambiguous names that a message lists, and of the objects that it lists for each.
 const MaxShown = 3
 
 // String says which objects have the name of the cluster: "cluster prod is ambiguous: ... and ... have this name".

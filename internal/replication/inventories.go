@@ -188,7 +188,7 @@ type Declaration struct {
 // status.resources.allocatable. A name that contains dots is in brackets, as in metadata.labels['example.com/tier']. A field that is not
 // declared, or that an object does not have, is unknown.
 type DeclaredFields struct {
-	// Name is the path of the cluster's name. The default is the object's name.
+	// Name is the path of the cluster's name. The default is the object's name. An object without a value there represents no cluster yet.
 	Name string `json:"name,omitempty"`
 	// Labels is the path of an object of strings. The default is the object's labels.
 	Labels string `json:"labels,omitempty"`

@@ -46,7 +46,8 @@ func Quantity(value any) (q resource.Quantity, ok bool) {
 	return q, err == nil
 }
 
-// sum adds two maps of quantities by resource. It ignores values that are not quantities, and changes neither map.
+// sum returns a with the quantities of b added, by resource. It ignores values of b that are not quantities, and changes neither map. The
+// result may be a itself.
 func sum(a, b map[string]any) map[string]any {
 	if len(b) == 0 {
 		return a
