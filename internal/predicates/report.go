@@ -63,7 +63,7 @@ type Outcome struct {
 	Taint string
 	// Preemption reports whether preempting pods there could help.
 	Preemption bool
-	// Replicas is how many of the workload's replicas fit there at the same time. It is at most the number that is tried
+	// Replicas is how many of the workload's replicas fit there at the same time; 0 if not Feasible. It is at most the number that is tried
 	// (evaluation.bound), so that more may fit.
 	Replicas int
 }

@@ -117,11 +117,12 @@ func (f *FieldSet) MemberNames() (names []string, ok bool) {
 	return names, true
 }
 
-// EveryMember returns the sealed set of the fields that are in the set for every member; nil if not every member is in the set.
+// EveryMember returns the sealed set of the fields that a sealed set has for every member, as AddEach added them; nil if AddEach added
+// none, and if IsAll is true.
 func (f *FieldSet) EveryMember() *FieldSet { return f.each }
 
 // NamedMembers yields the members that a sealed set has by name, sorted, each with the sealed set of its fields. That includes the fields
-// that the set has for every member.
+// that the set has for every member. It yields none if IsAll is true.
 func (f *FieldSet) NamedMembers() iter.Seq2[string, *FieldSet] {
 	return func(yield func(string, *FieldSet) bool) {
 		for _, n := range f.names {

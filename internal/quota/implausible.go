@@ -215,8 +215,8 @@ func (e *Evaluators) Unstated(spec *placementv1.QuotaSpec, pod *corev1.Pod) erro
 	return evaluator.Constraints(evaluator.MatchingResources(slices.Collect(maps.Keys(spec.Hard))), pod)
 }
 
-// Extended returns the names in a quota's hard that count extended resources, such as requests.nvidia.com/gpu, sorted. It leaves out those of
-// resources that a DeviceClass provides.
+// Extended returns the names in a quota's hard that count extended resources, such as requests.nvidia.com/gpu, sorted. It leaves out those
+// of resources that a DeviceClass provides.
 func (e *Evaluators) Extended(spec *placementv1.QuotaSpec) (out []corev1.ResourceName) {
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
 		if bareName(name) != name && slices.Contains(e.counted(name), pods) && e.needsNodes(name) {

@@ -75,7 +75,7 @@ func NewEvaluators(c clock.Clock, d Devices) *Evaluators {
 	}}
 }
 
-// evaluatorFor returns the evaluator of a type.
+// evaluatorFor returns the evaluator of a type: that in special, or one that counts only the number of objects.
 func (e *Evaluators) evaluatorFor(resource schema.GroupResource) upstream.Evaluator {
 	if special, ok := e.special[resource]; ok {
 		return special
@@ -220,8 +220,8 @@ var podScopes = []corev1.ScopedResourceSelectorRequirement{
 	{ScopeName: corev1.ResourceQuotaScopeCrossNamespacePodAffinity, Operator: corev1.ScopeSelectorOpExists},
 }
 
-// volumeAttributesClasses returns the classes that a claim requests, has, and is changing to. Kubernetes' evaluator,
-// which does not export this function, counts a claim for each of them.
+// volumeAttributesClasses returns the classes that a claim requests, has, and is changing to, in the form of Scopes.classes. Kubernetes'
+// evaluator, which does not export this function, counts a claim for each of them.
 func volumeAttributesClasses(c *corev1.PersistentVolumeClaim) string {
 	var names []string
 	for _, name := range []*string{c.Spec.VolumeAttributesClassName, c.Status.CurrentVolumeAttributesClassName} {

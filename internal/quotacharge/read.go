@@ -75,7 +75,7 @@ func (r *round) quotas(ctx context.Context, namespace string) ([]placementv1.Quo
 	return out, nil
 }
 
-// clusterQuotas returns the ClusterScopedQuotas that select a namespace.
+// clusterQuotas returns the ClusterScopedQuotas that select a namespace; none for a protected namespace.
 func (r *round) clusterQuotas(ctx context.Context, namespace string) ([]placementv1.Quota, error) {
 	if match.IsProtectedNamespace(namespace, r.OwnNamespace) {
 		return nil, nil
@@ -101,7 +101,7 @@ func (r *round) clusterQuotas(ctx context.Context, namespace string) ([]placemen
 	return out, nil
 }
 
-// limits returns the LimitedResources for a type in a namespace.
+// limits returns the LimitedResources that limit a type in a namespace; none for a protected namespace.
 func (r *round) limits(ctx context.Context, namespace string, resource schema.GroupResource) ([]*placementv1.LimitedResource, error) {
 	if match.IsProtectedNamespace(namespace, r.OwnNamespace) {
 		return nil, nil

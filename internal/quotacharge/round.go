@@ -96,8 +96,8 @@ func (r *round) accountsIn(ctx context.Context, namespace string) ([]*quota.Acco
 	return accounts, nil
 }
 
-// rereadAll returns the quotas as they are in the API server now, except those that have a working copy. It leaves out those that do not
-// exist or do not select the namespace any more.
+// rereadAll returns the quotas as they are in the API server now. It returns those that already have a working copy unread, and leaves out
+// those that do not exist or do not select the namespace any more.
 func (r *round) rereadAll(ctx context.Context, namespace string, quotas []placementv1.Quota) ([]placementv1.Quota, error) {
 	fresh, failed := slices.Clone(quotas), make([]error, len(quotas))
 	var wg sync.WaitGroup

@@ -117,7 +117,8 @@ func NewDomains(scores map[string]int64, minGain int64, domains map[string]strin
 
 // Bounds limits the choice of candidates in domains. 0 means that MaxDomains, MaxClusters, or Limit does not limit it.
 type Bounds struct {
-	// MinDomains is the minimum number of usable domains. If there are fewer, no candidate is chosen.
+	// MinDomains is the minimum number of domains that are used. If fewer are usable, or the other bounds allow fewer, no candidate is
+	// chosen.
 	MinDomains int
 	// MaxDomains is the maximum number of domains that are used, and MaxClusters the maximum number of candidates of each domain.
 	// MaxClusters is not less than the minClusters of the domains.

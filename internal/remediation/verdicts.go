@@ -94,7 +94,7 @@ func (d Due) MovesClusters() bool {
 	return slices.ContainsFunc(d.changes(), placement.Change.MovesClusters)
 }
 
-// Policies returns the names of the policies as text for a message.
+// Policies returns the names of the policies of the verdicts as text for a message, such as PlacementPolicy "eu".
 func (d Due) Policies() string {
 	out := Names(d)
 	for i, name := range out {

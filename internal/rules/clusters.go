@@ -276,8 +276,8 @@ func (r *ruleText) renderSpread() {
 	r.renderMember(partChosen, "clusters")
 }
 
-// renderMember renders a Rego rule with one of the sets that a choice in domains has, whose name is member. The set is empty if there is no
-// choice.
+// renderMember renders the Rego rule of a part, whose value is a set of the choice in domains: member is "clusters" or "domains". The set
+// is empty if there is no choice.
 func (r *ruleText) renderMember(part, member string) {
 	r.printf("\ndefault %s := set()\n\n%s := %s.%s\n", r.name(part), r.name(part), r.name("choice"), member)
 }

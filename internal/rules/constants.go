@@ -122,7 +122,7 @@ func (c Compared) Noun() string {
 	return "field " + string(c.Requirement.Field)
 }
 
-// Ordered returns the type that a comparison by order reads values as. ok reports whether the comparison is by order.
+// Ordered returns the type that a comparison by order, or a proportional one, reads values as. ok is false for other comparisons.
 func (c Compared) Ordered() (as placementv1.ValueType, ok bool) {
 	return valueType(c.Requirement), requirementIsOrdered(c.Operator) || c.Proportional()
 }

@@ -244,7 +244,8 @@ func (g *Generator) resources() corev1.ResourceRequirements {
 	return r
 }
 
-// podResources returns requests for the whole pod: the sum of its containers' requests for CPU and memory, and more CPU as given in more.
+// podResources returns requests for the whole pod: the sum of its containers' requests for CPU and memory, with the CPU in more and 64Mi
+// added.
 func podResources(spec *corev1.PodSpec, more string) *corev1.ResourceRequirements {
 	sum := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(more), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
