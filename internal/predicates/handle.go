@@ -101,7 +101,8 @@ func (l *lister) NodeInfos() fwk.NodeInfoLister { return l }
 
 func (l *lister) StorageInfos() fwk.StorageInfoLister { return l }
 
-// The following types implement the path to the only lister that an informer factory offers here, without informers.
+// The following types lead, without informers, from the factory that SharedInformerFactory returns to the lister of namespaces. Plugins get
+// no other lister from it.
 type (
 	// factory is an informer factory that offers only Core, the first step on the path to the lister of namespaces.
 	factory struct {

@@ -61,7 +61,7 @@ type Outcome struct {
 	// Taint is the first taint of a cluster that the pod does not tolerate, if TaintToleration rejects. It is empty for
 	// nodes.
 	Taint string
-	// Preemption reports whether preempting pods there could help.
+	// Preemption reports whether the candidate may become feasible if pods on it are preempted.
 	Preemption bool
 	// Replicas is how many of the workload's replicas fit there at the same time; 0 if not Feasible. It is at most the number that is tried
 	// (evaluation.bound), so that more may fit.

@@ -67,7 +67,7 @@ func (v *Verdict) Allowed() bool { return len(v.Denied)+len(v.Pending) == 0 }
 // quotaResult is the result of checking a request against one quota.
 type quotaResult struct {
 	account *Account
-	// alreadyCharged are the amounts that are charged for the same change of the object.
+	// alreadyCharged are the amounts that requests for the same change of the object have already charged to the quota.
 	alreadyCharged corev1.ResourceList
 	// applies reports whether the quota limits a resource of the object's type and its scopes match the object.
 	applies bool
@@ -206,8 +206,8 @@ func (r *Request) checkQuota(ctx context.Context, account *Account) (*quotaResul
 	return out, nil
 }
 
-// change returns the amounts that the object takes in addition to those that a quota with these rules already counts for it. tracked is
-// that of evaluateScopes.
+// change returns the amounts that the object takes in addition to those that a quota with these rules already counts for it. tracked are
+// the names in the quota's hard that count objects of the object's type.
 func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (corev1.ResourceList, error) {
 	if r.before != nil {
 		before, err := rules.evaluateScopes(ctx, r.before.scopes, tracked)

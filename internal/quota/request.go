@@ -138,7 +138,7 @@ func (r *Request) readOld(e *Evaluators, old runtime.Object) error {
 	return nil
 }
 
-// setInput sets the input that is the same for all limits.
+// setInput sets the input by the object that the request would store.
 func (r *Request) setInput() {
 	r.input = map[string]any{
 		"scopes": r.current.scopes.moduleInput(),

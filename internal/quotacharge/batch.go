@@ -182,8 +182,8 @@ func endDecisionSpan(span trace.Span, read freshness, verdict *quota.Verdict, co
 }
 
 // store writes the charges in the working copies of r to the quotas. attempt is the number of the attempt, from 1. store returns the number
-// of writes, and how many of them conflicted. Each traced request gets a span of its own for that. The calls to the API server belong to the
-// span of the first one.
+// of writes, and how many of them conflicted. Each traced request gets a span of its own for that. The calls to the API server belong to
+// the span of the first one.
 func (b *batch) store(ctx context.Context, r *round, attempt int) (writes, conflicts int, err error) {
 	var spans []trace.Span
 	calls := ctx

@@ -126,7 +126,7 @@ func (c *Charger) Forget(uid types.UID) {
 	delete(c.written, uid)
 }
 
-// recordWritten stores a quota as this process wrote it, for newest.
+// recordWritten stores a quota as this process wrote it, so that newest returns it until the cache has that version.
 func (c *Charger) recordWritten(q placementv1.Quota) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -252,7 +252,8 @@ func (s *Scheduler) Judge(now time.Time, key Key, obj *unstructured.Unstructured
 	return out
 }
 
-// ForgetPatches drops the histories of the objects for which forgotten returns true, so that these objects may be patched again.
+// ForgetPatches drops the histories of patches of the objects for which forgotten returns true, so that these objects may be patched again
+// although patches of them did not last.
 func (s *Scheduler) ForgetPatches(forgotten func(Key) bool) {
 	defer s.lock()()
 	s.attempts.ForgetPatches(func(key CompactKey) bool { return forgotten(key.Key()) })

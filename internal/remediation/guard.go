@@ -174,7 +174,7 @@ type Assessment struct {
 	occasion *occasion      // Why its objects must be decided again: the change.
 }
 
-// unknown are the policies that match a pending object if these are not known yet.
+// unknown stands, in Assessment.pending, for the policies that match an object while these are not known yet.
 var unknown = []string{""}
 
 // Assess begins an assessment of the effects of a change on the objects of some policies.
@@ -207,7 +207,7 @@ func (a *Assessment) Add(keys ...Key) {
 	}
 }
 
-// add makes an object pending. policies are those that match it, or unknown.
+// add makes an object pending. policies are the names of those that match it, or the variable unknown.
 func (a *Assessment) add(key Key, policies []string) {
 	a.pending[key] = policies
 	for _, name := range policies {

@@ -485,8 +485,8 @@ func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
 	})
 }
 
-// SubscribeDecided registers f to be called with each object whose findings were recorded. The ledger is locked meanwhile: f must return
-// quickly and must not call the ledger.
+// SubscribeDecided registers f to be called with each object whose findings were recorded, or removed by Forget. The ledger is locked
+// meanwhile: f must return quickly and must not call the ledger.
 func (l *Ledger) SubscribeDecided(f func(Key)) { l.recorded.Subscribe(f) }
 
 // SubscribeViolations registers f to be called, like that of SubscribeDecided, with each namespace in which violations may have changed; ""

@@ -568,14 +568,15 @@ type Waiting struct {
 	// many Pods wait because a PodDisruptionBudget does not allow their eviction.
 	Paced, Settling, Stopped, Protected int
 	Closed                              int       // How many objects wait until a window opens.
-	Opens                               time.Time // When the first window for which objects wait opens; zero if none ever does.
-	// ClosedFor is the policy that has the window of Opens. It may be another policy that wants to patch the same objects.
+	Opens                               time.Time // When the first window for which objects wait opens; zero if none ever does, and if Closed is 0.
+	// ClosedFor is the policy that has the window of Opens; "" if Closed is 0. It may be another policy that wants to patch the same objects.
 	ClosedFor string
 	// Unavailable is how many objects wait because other objects are unavailable. UnavailableNow is how many objects of the policy
 	// UnavailableFor are unavailable, and MaxUnavailable is how many of them may be.
 	Unavailable, UnavailableNow, MaxUnavailable int
-	FirstUnavailable                            Key // The first unavailable object of the policy UnavailableFor.
-	// UnavailableFor is the policy whose limit it is. It may be another policy that wants to patch the same objects.
+	FirstUnavailable                            Key // The first unavailable object of the policy UnavailableFor; zero for none.
+	// UnavailableFor is the policy whose maxUnavailable makes objects wait; "" if Unavailable is 0. It may be another policy that wants to
+	// patch the same objects.
 	UnavailableFor string
 	// Rollouts is the number of objects with an incomplete rollout after a patch, and of evicted Pods not gone; unknown while Resuming.
 	Rollouts int

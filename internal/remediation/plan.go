@@ -403,7 +403,7 @@ type Fact struct {
 	Cluster bool
 }
 
-// Unknown reports whether the cause is the zero Cause.
+// Unknown reports whether the cause is the zero Cause, so that nothing is known but that objects or namespaces changed.
 func (c Cause) Unknown() bool { return !c.Policy && len(c.Data) == 0 && len(c.Facts) == 0 }
 
 // and returns a cause that combines both, with at most maxFacts facts.

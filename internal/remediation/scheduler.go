@@ -466,7 +466,7 @@ const (
 
 // Patch describes how a patch or an eviction ended.
 type Patch struct {
-	Ending     Ending                     // How it ended.
+	Ending     Ending                     // How the patch or the eviction ended.
 	Object     *unstructured.Unstructured // The object before the patch or the eviction.
 	Data       uint64                     // A hash of what the decisions that required the patch are based on; 0 if data was missing.
 	UID        types.UID                  // The UID of the object, if Ending is Made or Overtaken.
@@ -572,7 +572,8 @@ func (s *Scheduler) learn(now time.Time, key Key, b *bounds, patch Patch) (repor
 }
 
 // Decided records that an object was decided, so that other policies may match it now, and which verdicts require a patch. If none do, the
-// object does not wait any more. For a policy that requires no patch, a refused one no longer counts, unless it may be an earlier leader's.
+// object does not wait any more. For a policy that requires no patch, a refused patch of the object no longer counts as a failure,
+// unless it may be an earlier leader's.
 func (s *Scheduler) Decided(key Key, due Due) {
 	defer s.lock()()
 	names := Names(due)

@@ -241,7 +241,7 @@ func (d Declaration) compile(at *field.Path) (inventory, field.ErrorList) {
 	return inventory{resource: resource, read: read, name: name}, append(errs, invalid...)
 }
 
-// compile returns the fields read and name of the inventory with the declared fields. at is their path, for errors.
+// compile returns inventory.read and inventory.name of the inventory with the declared fields. at is the path of these fields, for errors.
 func (f DeclaredFields) compile(at *field.Path) (read func(obj, out map[string]any), name path, errs field.ErrorList) {
 	parse := func(name, text string) path {
 		if text == "" {

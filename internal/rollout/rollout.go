@@ -352,7 +352,7 @@ func DescribeRest(namespaces int, example string, clusterScoped bool) string {
 type step struct {
 	name           string // The name of the stage, or "_rest".
 	waits, follows string // The beginnings of messages, such as "stage prod waits for its approval" and "stage prod follows".
-	approval       bool   // Whether it needs an approval.
+	approval       bool   // Whether the step needs an approval.
 }
 
 // step returns the step after a number of steps; the zero value if there is none.
@@ -437,7 +437,7 @@ type Stages struct {
 // stage selects namespaces by their labels, or a percentage of all namespaces.
 type stage struct {
 	namespaces labels.Selector // Selects no namespace if the stage has a percentage.
-	percent    int32           // 0 for none.
+	percent    int32           // The percentage of all namespaces that the stage selects; 0 if it selects by labels.
 }
 
 // NewStages compiles the stages of the policy with the name policy. path is that of spec.rollout.stages, for errors. The result is never
