@@ -57,7 +57,7 @@ type Verdict struct {
 	// Charged are the quotas that the request is charged to: the enforced quotas of which it increases the usage. It is empty for a request
 	// that is not allowed, and for a dry run.
 	Charged []Key
-	// Uncovered reports whether a limit denies the request because no known quota covers it. A quota that is not known yet may do so.
+	// Uncovered reports whether a LimitedResource denies the request because no known quota covers it. A quota that is not known yet may do so.
 	Uncovered bool
 }
 
@@ -85,7 +85,7 @@ type coverage struct {
 	resources, scopes []any // Their names, which are strings.
 }
 
-// Admit checks a request against all quotas of its namespace and all limits on its type there. If it allows the
+// Admit checks a request against all quotas of its namespace and all LimitedResources for its type there. If it allows the
 // request, and the request is not a dry run, it charges the accounts. A charge is valid until expires. Admit returns an
 // error if a module could not be evaluated. In this case it charges nothing.
 //
@@ -139,7 +139,7 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 	return verdict, nil
 }
 
-// changes reports whether limits apply in full because the request increases usage. If enforced quotas apply, the request must increase
+// changes reports whether LimitedResources apply in full because the request increases usage. If enforced quotas apply, the request must increase
 // the usage that one of them counts. Otherwise it must increase the usage of the object itself. So a quota that is not
 // enforced cannot allow what would be denied without that quota.
 func (r *Request) changes(results []*quotaResult) bool {
@@ -246,8 +246,8 @@ func (o *quotaResult) unenforcedMessages() []string {
 	return out
 }
 
-// uncovered checks the request against the limits. It returns at most one denial for resources and one for scopes, as
-// Kubernetes does. Each names the first limit that denies for that reason. For an update that does not grow, it checks
+// uncovered checks the request against the LimitedResources. It returns at most one denial for resources and one for scopes, as
+// Kubernetes does. Each names the first LimitedResource that denies for that reason. For an update that does not grow, it checks
 // only the scopes that the old object does not match.
 func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverage, grows bool) ([]Denial, error) {
 	var resources, scopes []string
@@ -289,7 +289,7 @@ func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverag
 	return out, nil
 }
 
-// matchedScopes returns the scopes of a limit that match an object with the given scopes, as texts.
+// matchedScopes returns the scopes of the LimitedResource that match an object with the given scopes, as texts.
 func (l Limit) matchedScopes(ctx context.Context, scopes Scopes) ([]string, error) {
 	answer, err := l.Rules.admit.Evaluate(ctx, map[string]any{
 		"scopes": scopes.moduleInput(), "usage": map[string]any{}, "covered_resources": []any{}, "covered_scopes": []any{},

@@ -37,8 +37,8 @@ const maxCachedModules = 1024
 // maxCachedScopes bounds the number of cached scope results of each module.
 const maxCachedScopes = 256
 
-// Compiler generates, compiles, and caches the modules of quotas and limits. Quotas with equal specs share a module. It
-// is safe for concurrent use.
+// Compiler generates, compiles, and caches the modules of quotas and LimitedResources. Those with equal specs share a module. It is safe
+// for concurrent use.
 type Compiler struct {
 	prepare  Prepare
 	byObject *lru.Cache // Values of type *Rules, by specVersion.
@@ -80,7 +80,7 @@ func (c *Compiler) Limit(ctx context.Context, l *placementv1.LimitedResource) (*
 	return c.rules(ctx, l, func() string { return generateLimit(&l.Spec) }, limitRuleNames)
 }
 
-// rules returns the compiled rules of a quota or limit. generate returns the text of its module.
+// rules returns the compiled rules of a quota or a LimitedResource. generate returns the text of its module.
 func (c *Compiler) rules(ctx context.Context, object interface {
 	runtime.Object
 	GetUID() types.UID

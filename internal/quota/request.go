@@ -50,7 +50,7 @@ type Request struct {
 	before    *measurement
 	evaluator upstream.Evaluator
 	content   runtime.Object // The object that the request would store.
-	// input is the part of the input for limits that is the same for all limits.
+	// input is the part of the input that is the same for the modules of all LimitedResources.
 	input map[string]any
 }
 
@@ -154,7 +154,7 @@ func (r *Request) delta() corev1.ResourceList {
 	return upstream.SubtractWithNonNegativeResult(r.current.usage, r.before.usage)
 }
 
-// limitInput adds the input that is the same for all limits to more, and returns more.
+// limitInput adds the input that is the same for the modules of all LimitedResources to more, and returns more.
 func (r *Request) limitInput(more map[string]any) map[string]any {
 	maps.Copy(more, r.input)
 	return more

@@ -27,17 +27,17 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// Rules is the compiled module of one quota or limit.
+// Rules is the compiled module of one quota or LimitedResource.
 type Rules struct {
 	// Module is the module's source and digest.
 	Module placementv1.QuotaModule
 	prepared
 }
 
-// prepared holds the parts of Rules that quotas with equal specs share. Each part evaluates several rules together.
+// prepared holds the parts of Rules that quotas, or LimitedResources, with equal specs share. Each part evaluates several rules together.
 type prepared struct {
 	// scope decides whether a quota applies and what it covers. admit decides whether a request exceeds the quota, and messages
-	// provides the messages. count decides whether an object counts. A limit has only admit, which decides what quotas do not cover.
+	// provides the messages. count decides whether an object counts. A LimitedResource has only admit, which decides what quotas do not cover.
 	scope, admit, messages, count policy.Rules
 	// scoped caches the results of scope by scopedKey, which has its variable input. There are few different ones.
 	scoped *lru.Cache

@@ -65,7 +65,8 @@ func newBounds(name string, last time.Time) *bounds {
 	return b
 }
 
-// usage is what counts for the pace and the limits of moves of one policy, of the policies of a group, or of all policies.
+// usage is what counts for the pace (MaxPerMinute) and the limits on objects that are being moved, of one policy, of the policies of a
+// group, or of all policies.
 type usage struct {
 	members []*bounds // The bounds of the policies that share the usage.
 	// last is the time of the last patch, and earlier that of the patch before. granted is when Schedule last granted an object a patch.
@@ -152,7 +153,8 @@ func pauseID(generation int64, now time.Time) string {
 	return strconv.FormatInt(generation, 10) + "-" + strconv.FormatInt(now.UnixMilli(), 36)
 }
 
-// blocked returns which limit of the pace or of moves keeps an object back; the zero block if none does. granted: it was granted a patch.
+// blocked returns what keeps an object back: the pace (MaxPerMinute), or a limit on objects that are being moved; the zero block if neither
+// does. granted reports whether Schedule has granted the object a patch.
 func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
 	// A moved object takes no other slot. One that has failed takes a slot of its namespace alone, so that no tenant stops the others.
 	self, elsewhere := count(b.moving.has(key)), len(b.late.objects)-b.late.namespaces[key.Namespace]

@@ -715,7 +715,8 @@ func count(b bool) int {
 	return 0
 }
 
-// ComplianceOf returns the compliance of an object. feasibility.Qualify must have processed the verdicts on it.
+// ComplianceOf returns whether an object has what the verdicts on it require, awaits a patch for that, or violates a policy.
+// feasibility.Qualify must have processed the verdicts.
 func ComplianceOf(verdicts []*placement.Verdict) census.Compliance {
 	out, blocked := census.Placed, Blocks(verdicts)
 	for _, v := range verdicts {
@@ -739,9 +740,9 @@ func ComplianceOf(verdicts []*placement.Verdict) census.Compliance {
 	return out
 }
 
-// Place stores the list of clusters and the compliance of a recorded object. list is a text of package clusterlist; nil if the object has
-// none. feasibility.Qualify must have processed the verdicts. An object without a list does not count in any cluster, and neither does one
-// that follows a controller, with which it counts.
+// Place counts a recorded object in the Census, by its list of clusters and its compliance. list is a text of package clusterlist; nil if
+// the object has none. feasibility.Qualify must have processed the verdicts. An object without a list does not count in any cluster, and
+// neither does one that follows a controller, with which it counts.
 func (l *Ledger) Place(key Key, list *string, verdicts []*placement.Verdict) {
 	if slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" }) {
 		list = nil

@@ -34,10 +34,10 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Case is a sequence of requests to the same quotas.
+// Case is a sequence of requests to the same quotas, transcribed from a test of Kubernetes' ResourceQuota plug-in.
 type Case struct {
 	Name string `json:"name"`
-	// Source says where the case comes from.
+	// Source is the name of the test of Kubernetes that the case is from.
 	Source           string                            `json:"source"`
 	Quotas           []Quota                           `json:"quotas"`
 	LimitedResources []placementv1.LimitedResourceSpec `json:"limitedResources"`
@@ -64,13 +64,13 @@ type Step struct {
 	OldObject   json.RawMessage       `json:"oldObject"`
 
 	Allowed bool `json:"allowed"`
-	// Message is a part of the expected message.
+	// Message is a part of the message with which the request is expected to be denied; "" if it is expected to be allowed.
 	Message string `json:"message"`
 	// Used is the expected usage of each quota whose status the step writes, by name.
 	Used map[string]corev1.ResourceList `json:"used"`
 }
 
-// Cases decodes a list of cases from YAML.
+// Cases decodes a list of cases from YAML. It fails the test for an unknown field, and if there are no cases.
 func Cases(t testing.TB, text []byte) []Case {
 	t.Helper()
 	var out []Case
