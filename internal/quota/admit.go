@@ -57,7 +57,8 @@ type Verdict struct {
 	// Charged are the quotas that the request is charged to: the enforced quotas of which it increases the usage. It is empty for a request
 	// that is not allowed, and for a dry run.
 	Charged []Key
-	// Uncovered reports whether a LimitedResource denies the request because no known quota covers it. A quota that is not known yet may do so.
+	// Uncovered reports whether a LimitedResource denies the request because no known quota covers it. A quota that is not known yet may do
+	// so.
 	Uncovered bool
 }
 
@@ -139,8 +140,8 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 	return verdict, nil
 }
 
-// changes reports whether LimitedResources apply in full because the request increases usage. If enforced quotas apply, the request must increase
-// the usage that one of them counts. Otherwise it must increase the usage of the object itself. So a quota that is not
+// changes reports whether LimitedResources apply in full because the request increases usage. If enforced quotas apply, the request must
+// increase the usage that one of them counts. Otherwise it must increase the usage of the object itself. So a quota that is not
 // enforced cannot allow what would be denied without that quota.
 func (r *Request) changes(results []*quotaResult) bool {
 	enforced := false
