@@ -125,7 +125,7 @@ func (p *pod) same(other *pod) bool {
 		p.object.Spec.NodeName == other.object.Spec.NodeName && p.object.DeletionTimestamp.Equal(other.object.DeletionTimestamp)
 }
 
-// shape returns the shared shape of pods with this spec and status.
+// shape returns the shared shape of the pods of a namespace with this spec and status.
 func (s *shapes) shape(namespace string, spec, status map[string]any) (*shape, error) {
 	space := spaces.Get().(*[]byte)
 	defer spaces.Put(space)
