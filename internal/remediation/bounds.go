@@ -231,7 +231,7 @@ func (h *holding) act(now time.Time) {
 	h.revised = false
 }
 
-// Judgment says whether patches of an object last, as Judge found.
+// Judgment reports whether patches of an object last. Judge returns it.
 type Judgment struct {
 	attempts.Judgment
 	Due Due // The verdicts that require changes that Berth stops making because they do not last; nil if it does not stop.

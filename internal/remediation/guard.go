@@ -174,7 +174,7 @@ type Assessment struct {
 	occasion *occasion      // Why its objects must be decided again: the change.
 }
 
-// unknown stands, in Assessment.pending, for the policies that match an object while these are not known yet.
+// unknown is used in Assessment.pending for an object if the policies that match it are not known yet.
 var unknown = []string{""}
 
 // Assess begins an assessment of the effects of a change on the objects of some policies.

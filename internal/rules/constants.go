@@ -32,8 +32,8 @@ type Compared struct {
 	Preferred, OfNodes bool
 }
 
-// DocumentScores stands, in paths and in Key.Document, for the scores of a cluster, as if they were a field of data.clusters[name], which
-// does not have them.
+// DocumentScores is the name of the scores of a cluster in Compared.Path and Key.Document, as if they were a field of data.clusters[name],
+// which does not have them.
 const DocumentScores = "scores"
 
 // Key is the key of a label or annotation, or the name of a property or score, that rules read of clusters.
