@@ -69,7 +69,7 @@ type podGetter func(namespace, name string) (*corev1.Pod, error)
 
 var errNotListed = errors.New("pods are not listed here")
 
-// List implements corev1listers.PodLister.
+// List implements corev1listers.PodLister. It always fails.
 func (podGetter) List(labels.Selector) ([]*corev1.Pod, error) { return nil, errNotListed }
 
 // Pods implements corev1listers.PodLister.
@@ -83,14 +83,14 @@ type namespacedPodGetter struct {
 	namespace string
 }
 
-// List implements corev1listers.PodNamespaceLister.
+// List implements corev1listers.PodNamespaceLister. It always fails.
 func (namespacedPodGetter) List(labels.Selector) ([]*corev1.Pod, error) { return nil, errNotListed }
 
 // Get implements corev1listers.PodNamespaceLister.
 func (l namespacedPodGetter) Get(name string) (*corev1.Pod, error) { return l.get(l.namespace, name) }
 
 // CanRead reports whether the evaluators can measure objects of a type in its version. The evaluator of ResourceClaims reads v1 only, so
-// that API servers before 1.34 serve none that can be.
+// that API servers before 1.34 serve no ResourceClaims that can be measured.
 func CanRead(r schema.GroupVersionResource) bool {
 	return r.GroupResource() != deviceClaims || r.Version == resourcev1.SchemeGroupVersion.Version
 }

@@ -152,8 +152,8 @@ func uncoveredNames(names []corev1.ResourceName, enforced []*placementv1.QuotaSp
 	return out
 }
 
-// uncoveredScopes returns, as texts, the scopes of a limit that a quota with the wanted scopes would cover for some object, but
-// that no enforced quota covers for that object. limited are all scopes of the limit.
+// uncoveredScopes returns, as texts, the scopes of a LimitedResource that a quota with the wanted scopes would cover for some object, but
+// that no enforced quota covers for that object. limited are all scopes of the LimitedResource.
 func uncoveredScopes(limited, wanted []placementv1.ScopeRequirement, enforced []*placementv1.QuotaSpec) []string {
 	var out []string
 	for _, r := range limited {

@@ -75,7 +75,7 @@ func (r *Rules) evaluateUsage(ctx context.Context, unknown []corev1.ResourceName
 // scopedKey identifies the input of a quota's module for an object's scopes.
 type scopedKey struct {
 	Scopes
-	tracked string // The tracked names, for ResourceClaims only.
+	tracked string // The names in hard that count ResourceClaims, as text; "" for other types of objects.
 }
 
 // scopeResult is the result of a quota's module for an object's scopes.

@@ -133,7 +133,7 @@ func (p *Pause) Message(policy string, named bool) string {
 type guard struct {
 	bound      placementv1.BlastRadius // The limit of the policy's version that was recorded last.
 	generation int64                   // The generation of the policy's version that was recorded last.
-	harmed     tally[harmed]           // The objects that were unharmed before a change and are harmed now.
+	harmed     tally[harmed]           // The objects that were unharmed before a change and are harmed now, unless sweep dropped them.
 	kinds      [undecided + 1]int      // The numbers of the objects in harmed, by kind of harm.
 	fresh      []Key                   // The objects that were added to harmed since the last call of judge.
 	swept      time.Time               // When sweep last removed old objects from harmed.

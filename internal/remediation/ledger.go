@@ -553,8 +553,8 @@ type Report struct {
 	// Denied is the number of objects that the policy would deny now, Moved the number of those that it would change, and Failed the number
 	// of those that it could not decide. Violations is their sum.
 	Denied, Moved, Failed, Violations int
-	FailedMessage                     string                  // Names the first object that the policy could not decide, and says why.
-	Sample                            []placementv1.Violation // The first violations, in the order of objects.
+	FailedMessage                     string                  // Names the first object that the policy could not decide, and says why; "" for none.
+	Sample                            []placementv1.Violation // The first violations, at most maxSample, in the order of objects.
 	Conflicted                        int                     // The number of objects with a key for which another policy sets another value.
 	Conflicts                         []string                // The names of the policies that set those other values, sorted.
 	// Rules are the numbers of objects by the name of the rule of spec.rules that decides them, without those that no rule decides.

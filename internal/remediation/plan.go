@@ -53,7 +53,7 @@ type Plan struct {
 // Transition is one change that a plan makes to several objects.
 type Transition struct {
 	placement.Change
-	Objects int // The number of objects.
+	Objects int // The number of objects that the plan changes in this way.
 }
 
 // PlannedMove is an object that a plan moves.
@@ -97,8 +97,8 @@ const (
 	otherwise                     // The plan has another move of the object.
 )
 
-// plan sets planned, by the finding before, and removes a move that policies block. An object that can't be decided keeps the move of the
-// plan, because a failure is no progress.
+// plan sets f.planned, given the last finding before, and removes a move if policies would deny the patch, as r says. An object that can't
+// be decided keeps the move of the plan, because a failure is no progress.
 func (f *finding) plan(before finding, r ruling) {
 	planned := before.planned != unplanned
 	switch {

@@ -42,7 +42,8 @@ var podResource = schema.GroupResource{Resource: "pods"}
 // Due are the verdicts on an object that require a patch or an eviction.
 type Due []*placement.Verdict
 
-// DueOf returns the verdicts that require a patch or an eviction, also those that need an approval; nil if a policy would deny the patch.
+// DueOf returns the verdicts that require a patch or an eviction, also those of policies whose patches need an approval; nil if a policy
+// would deny the patch.
 func DueOf(verdicts []*placement.Verdict) Due {
 	if Blocks(verdicts) {
 		return nil
