@@ -47,7 +47,7 @@ type FieldSet struct {
 
 // namedMember is a member of an object that is in a set.
 type namedMember struct {
-	text   string    // the name
+	text   string    // the name of the member
 	term   *ast.Term // the name as a term of OPA
 	fields *FieldSet // the fields of the member that are in the set
 }

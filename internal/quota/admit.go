@@ -83,7 +83,7 @@ type quotaResult struct {
 
 // coverage lists the names of the resources and scopes that quotas cover for an object, as input for modules.
 type coverage struct {
-	resources, scopes []any // Their names, which are strings.
+	resources, scopes []any // The names of the covered resources and scopes, as strings.
 }
 
 // Admit checks a request against all quotas of its namespace and all LimitedResources for its type there. If it allows the

@@ -177,7 +177,7 @@ func (s Scopes) moduleInput() map[string]any {
 
 // measurement has the amounts that one object takes, and its scopes.
 type measurement struct {
-	usage  corev1.ResourceList // The amounts.
+	usage  corev1.ResourceList // The amounts that the object takes, by resource name.
 	scopes Scopes
 }
 

@@ -52,7 +52,7 @@ type bounds struct {
 	lastMaxUnavailable int                           // What maxUnavailable returned when a matched object was last decided.
 	failed             tally[Failure]                // The objects, by unversioned key, whose patch or rollout failed.
 	pause              string                        // The ID of the pause that failed patches or rollouts caused; "" for none.
-	paused             containment.Scope             // Where the pause stops patches.
+	paused             containment.Scope             // In which namespaces the pause stops patches.
 	probes             probing.Failures[Key]         // The recent patches that failed for reasons that other objects may share.
 	reported           time.Time                     // The time of the last log message about a failure.
 	data               holding                       // Delays patches while the policy's data keeps changing.

@@ -171,7 +171,7 @@ type Assessment struct {
 	pending  map[Key][]string
 	waits    map[string]int // The numbers of pending objects by policy; by "" those whose policies are unknown.
 	complete bool           // Whether all objects have been added. Until then, the assessment does not end.
-	occasion *occasion      // Why its objects must be decided again: the change.
+	occasion *occasion      // Why the objects must be decided again: the change.
 }
 
 // unknown is used in Assessment.pending for an object if the policies that match it are not known yet.

@@ -570,7 +570,7 @@ type Report struct {
 	// Assessing reports whether objects are being decided again because of a change. Meanwhile, the numbers mix findings from before and
 	// after the change. It is false in a series of changes that lasts longer than AssessmentLimit.
 	Assessing   bool
-	Plan        *Plan     // The newest plan; nil if no object ever had to be moved.
+	Plan        *Plan     // The newest plan; nil if none was made yet.
 	Approval    *Approval // The newest approval of any plan of the policy; nil if there is none.
 	Outstanding int       // The number of objects that have to be moved, whether or not they are in the plan.
 }

@@ -40,14 +40,14 @@ import (
 type Plan struct {
 	Digest     string    // Identifies the set of moves: equal moves have the same digest, in any process.
 	Cause      Cause     // Why the plan was made.
-	Causes     []string  // Texts that describe the cause.
+	Causes     []string  // Texts that describe the cause, at most MaxCauses.
 	Generation int64     // The generation of the policy that decided the objects.
 	Since      time.Time // When the plan was made.
 	// Moves is the number of moves in the plan, one for each object. Done is the number of those that are no longer required.
 	Moves, Done int
 	Undecided   int          // The number of objects that the policy could not decide when the plan was made.
 	Approval    *Approval    // The approval of the plan; nil if the plan is not approved.
-	Transitions []Transition // The most frequent changes in the plan.
+	Transitions []Transition // The most frequent changes in the plan, at most maxTransitions.
 }
 
 // Transition is one change that a plan makes to several objects.

@@ -615,7 +615,7 @@ func (s *Scheduler) Yield(key Key) {
 	s.cancel(key)
 }
 
-// Forget records that an object does not exist any more.
+// Forget records that an object does not exist any more: it does not wait or move any more, and its failures do not count.
 func (s *Scheduler) Forget(now time.Time, key Key) {
 	defer s.lock()()
 	s.line.remove(key)
@@ -630,7 +630,7 @@ func (s *Scheduler) Forget(now time.Time, key Key) {
 	}
 }
 
-// DataChanged records that the data of a policy changed.
+// DataChanged records that the data of a policy changed. If it changes again and again, the patches for each change wait longer.
 func (s *Scheduler) DataChanged(policy string) {
 	defer s.lock()()
 	if b := s.policies[policy]; b != nil {

@@ -45,7 +45,7 @@ type condition struct {
 	as     placementv1.ValueType // The type that an operator of order reads values as.
 	// many reports whether a cluster can have several such values, so that In needs only one of them to be listed.
 	many bool
-	// integers reports whether only integers are compared.
+	// integers reports whether only integers can be within bounds, as for nodes, so that no value is between two successive integers.
 	integers bool
 }
 
