@@ -97,10 +97,15 @@ func TestPicture(t *testing.T) {
 	c.fill(search, "")
 	c.await(pale("us-1", false))
 	states := "[...document.querySelectorAll('.toggle')]"
-	evaluate[any](c, states+".filter((b) => !b.textContent.includes('running')).forEach((b) => b.click())")
-	c.await(pale("eu-1", false) + " && " + pale("no cluster", true))
-	evaluate[any](c, states+".filter((b) => b.getAttribute('aria-pressed') === 'false').forEach((b) => b.click())")
-	c.await(pale("eu-1", false))
+	running := states + ".find((b) => b.textContent.includes('running'))"
+	totals := evaluate[string](c, states+".map((b) => b.textContent).join()")
+	evaluate[any](c, running+".click()")
+	c.await(pale("eu-1", false) + " && " + pale("no cluster", true) + " && " + running + ".ariaPressed === 'true'")
+	if now := evaluate[string](c, states+".map((b) => b.textContent).join()"); now != totals {
+		t.Errorf("with only one state, the totals are %s, want %s", now, totals)
+	}
+	evaluate[any](c, running+".click()")
+	c.await(pale("no cluster", false) + " && " + running + ".ariaPressed === 'false'")
 	c.testZoom(whole)
 	c.testChoice()
 }

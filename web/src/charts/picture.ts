@@ -1,10 +1,13 @@
 import { inState, summary } from "../states";
 import { count, plain, say } from "../text";
-import { type Amount, fleetStates, type Place } from "../types.gen";
+import { type Amount, type FleetState, fleetStates, type Place } from "../types.gen";
 import { arrange, type Box, type Group, type Tile } from "./treemap";
 
 /** The gap between clusters, in pixels. */
 const gap = 2;
+
+/** pale is how opaque what does not match is. */
+const pale = 0.18;
 
 /** The most that the user can zoom in. */
 const closest = 40;
@@ -51,6 +54,7 @@ export class Picture {
   private groups: (Group<Place> & { box: Box })[] = [];
   private tiles: Tile<Place>[] = [];
   private matches: (p: Place) => boolean = () => true;
+  private only: FleetState | undefined;
   private selected = "";
   private view = { scale: 1, x: 0, y: 0 };
   private frame = 0;
@@ -95,9 +99,10 @@ export class Picture {
     this.lay();
   }
 
-  /** filter shows the clusters paler that do not match. */
-  filter(matches: (p: Place) => boolean): void {
+  /** filter shows the clusters paler that do not match, and in the others the states other than only, if that is given. */
+  filter(matches: (p: Place) => boolean, only: FleetState | undefined): void {
     this.matches = matches;
+    this.only = only;
     this.draw();
   }
 
@@ -190,7 +195,7 @@ export class Picture {
   /** paintTile draws a cluster: its name on top, and below it the share of the workloads in each state, the gravest first. */
   private paintTile(p: Place, box: Box): void {
     const { context } = this;
-    context.globalAlpha = this.matches(p) ? 1 : 0.18;
+    context.globalAlpha = this.matches(p) ? 1 : pale;
     const titled = box.h >= 46 && box.w >= 56, top = titled ? 20 : 0;
     context.save();
     this.round(box, 4);
@@ -228,12 +233,15 @@ export class Picture {
     const least = Math.min(5, box.h / present.length / 2);
     let y = box.y, rest = box.h;
     const texts: { text: string; y: number; over: string }[] = [];
+    const opaque = context.globalAlpha;
     context.font = `${smallest}px ${font}`;
     present.forEach((state, i) => {
       const last = i === present.length - 1;
       const part = last ? rest : Math.min(Math.max(least, (box.h * inState(p.states, state)) / p.objects), rest - least * (present.length - 1 - i));
       context.fillStyle = this.of(`${state}-tile`);
+      context.globalAlpha = this.only === undefined || this.only === state ? opaque : opaque * pale;
       context.fillRect(box.x, y, box.w, part + 0.5);
+      context.globalAlpha = opaque;
       if (titled && part >= 16) {
         const n = inState(p.states, state).toLocaleString("en"), whole = `${n} ${state.toLowerCase()}`;
         texts.push({ text: context.measureText(whole).width <= box.w - 8 ? whole : n, y: y + Math.min(part / 2 + 4, 16), over: `${state}-tile` });

@@ -1,12 +1,12 @@
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { describePlace, Picture } from "../charts/picture";
 import type { Group } from "../charts/treemap";
-import type { Place } from "../types.gen";
+import type { FleetState, Place } from "../types.gen";
 
-/** ClusterPicture is a picture of clusters in groups. It hands its picture to the parent, which has the buttons to zoom. */
-export function ClusterPicture({ groups, weight, matches, selected, onChoose, onReady }: {
-  groups: Group<Place>[]; weight: (p: Place) => number; matches: (p: Place) => boolean; selected: string | undefined; onChoose: (p: Place) => void;
-  onReady: (picture: Picture | null) => void;
+/** ClusterPicture is a picture of clusters in groups, in which the state only stands out if it is given. It hands its picture to the parent, which has the buttons to zoom. */
+export function ClusterPicture({ groups, weight, matches, only, selected, onChoose, onReady }: {
+  groups: Group<Place>[]; weight: (p: Place) => number; matches: (p: Place) => boolean; only: FleetState | undefined; selected: string | undefined;
+  onChoose: (p: Place) => void; onReady: (picture: Picture | null) => void;
 }) {
   const canvas = useRef<HTMLCanvasElement>(null), tip = useRef<HTMLDivElement>(null), picture = useRef<Picture | null>(null);
   const [over, setOver] = useState<Place | null>(null);
@@ -28,8 +28,8 @@ export function ClusterPicture({ groups, weight, matches, selected, onChoose, on
   }, []);
   // The keys work as soon as the picture is there.
   useLayoutEffect(() => picture.current?.show(groups, weight), [groups, weight]);
-  useEffect(() => picture.current?.filter(matches), [matches]);
-  useEffect(() => picture.current?.select(selected), [selected]);
+  useLayoutEffect(() => picture.current?.filter(matches, only), [matches, only]);
+  useLayoutEffect(() => picture.current?.select(selected), [selected]);
   return (
     <div class="picture">
       <canvas ref={canvas} tabIndex={0} role="application" aria-roledescription="picture of clusters"

@@ -59,7 +59,7 @@ export default function Fleet({ parameters }: { parameters: URLSearchParams }) {
 function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
   const [group, setGroup] = useState(settings.group), [size, setSize] = useState(settings.size), [table, setTable] = useState(settings.table);
   Object.assign(settings, { group, size, table });
-  const [hidden, setHidden] = useState<ReadonlySet<FleetState>>(new Set()), [text, setText] = useState("");
+  const [only, setOnly] = useState<FleetState | undefined>(undefined), [text, setText] = useState("");
   const [chosen, setChosen] = useState<string | undefined>(wanted ?? undefined);
   useEffect(() => setChosen(wanted ?? undefined), [wanted]);
   const picture = useRef<Picture | null>(null);
@@ -77,13 +77,13 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
   const places = fleet.places ?? [];
   const labeled = useLabeled(text);
   const matches = useCallback((p: Place) => {
-    const visible = hidden.size === 0 || fleetStates.some((state) => !hidden.has(state) && inState(p.states, state) > 0), part = text.toLowerCase();
+    const visible = only === undefined || inState(p.states, only) > 0, part = text.toLowerCase();
     return visible && (labeled ? labeled.has(p.name) : [p.name, p.region, ...(p.zones ?? []), ...(p.policies ?? [])].some((value) => part === "" || value?.toLowerCase().includes(part)));
-  }, [hidden, text, labeled]);
+  }, [only, text, labeled]);
   const groups = useMemo(() => grouped(places, (groupings[group] ?? groupings["region"]!).of), [fleet, group]);
   const weight = useMemo(() => weights(places, (sizes[size] ?? sizes["workloads"]!).of), [fleet, size]);
   useEffect(() => {
-    if (text !== "" || hidden.size > 0) say(`${count(places.filter(matches).length, "cluster")} match`);
+    if (text !== "" || only !== undefined) say(`${count(places.filter(matches).length, "cluster")} match`);
   }, [matches]);
   // The user may press Enter before the page shows what the text matches.
   const chooseFirst = (part: string) => {
@@ -91,22 +91,15 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
     if (first) choose(first);
   };
   const place = chosen === undefined ? undefined : places.find((p) => p.name === chosen);
-  const toggle = (state: FleetState) => {
-    setHidden((before) => {
-      const next = new Set(before);
-      if (!next.delete(state)) next.add(state);
-      return next;
-    });
-  };
   return (
     <div class={`page fleet ${place ? "open" : ""}`}>
       <h1 class="hidden">Fleet</h1>
       <Notes texts={fleet.notes} />
       {chosen !== undefined && !place && <Note text={`No cluster has the name ${chosen}.`} />}
       <div class="tools">
-        <div class="legend" role="group" aria-label="States to show">
+        <div class="legend" role="group" aria-label="Show only one state">
           {fleetStates.map((state) => (
-            <button key={state} type="button" class="toggle" aria-pressed={!hidden.has(state)} title={meanings[state]} onClick={() => toggle(state)}>
+            <button key={state} type="button" class="toggle" aria-pressed={only === state} title={`${meanings[state]} ${only === state ? "Click to show all." : "Click to show only these."}`} onClick={() => setOnly(only === state ? undefined : state)}>
               <Mark state={state} /><span><b>{inState(fleet.states, state).toLocaleString("en")}</b> {state.toLowerCase()}</span>
             </button>
           ))}
@@ -127,10 +120,10 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
                 {table
                   ? <Table caption="Clusters" rows={places.filter(matches)} columns={columns(choose)} empty="No cluster matches." />
                   : (
-                    <ClusterPicture groups={groups} weight={weight} matches={matches} selected={chosen} onChoose={choose} onReady={(p) => { picture.current = p; }} />
+                    <ClusterPicture groups={groups} weight={weight} matches={matches} only={only} selected={chosen} onChoose={choose} onReady={(p) => { picture.current = p; }} />
                   )}
               </div>
-              {place && <Details key={place.name} place={place} focus={from.current !== null} onClose={close} />}
+              {place && <Details key={place.name} place={place} only={only} focus={from.current !== null} onClose={close} />}
             </div>
             <div class="under">
               <p class="hint">
@@ -168,9 +161,10 @@ const percent = (a?: Amount) => (a?.used === undefined ? "" : `${Math.round((a.u
 
 const round = (n: number) => n.toLocaleString("en", { maximumFractionDigits: n < 10 ? 1 : 0 });
 
-/** Details shows a cluster and its workloads. */
-function Details({ place: p, focus, onClose }: { place: Place; focus: boolean; onClose: () => void }) {
-  const [state, setState] = useState(""), panel = useRef<HTMLElement>(null);
+/** Details shows a cluster and its workloads: at first those in the state only, if that is given. */
+function Details({ place: p, only, focus, onClose }: { place: Place; only: FleetState | undefined; focus: boolean; onClose: () => void }) {
+  const [state, setState] = useState<string>(only ?? ""), panel = useRef<HTMLElement>(null);
+  useEffect(() => setState(only ?? ""), [only]);
   useEffect(() => {
     if (focus) panel.current?.focus();
   }, []);
