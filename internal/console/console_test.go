@@ -380,9 +380,49 @@ func TestCluster(t *testing.T) {
 			map[string]any{"name": "region", "path": "spec.region", "value": "eu", "readBy": []any{}},
 			map[string]any{"name": "zones", "path": "spec.zones", "value": "[eu-a, eu-b]", "readBy": []any{}},
 		},
+		"annotations": []any{},
 	}}}
 	if diff := cmp.Diff(any(want), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestAnnotationsOfClusters checks which annotations of a cluster the console has, and which policies read them.
+func TestAnnotationsOfClusters(t *testing.T) {
+	annotations := `"a": one, "b.example.com/c": two, "long": "` + strings.Repeat("0123456789", 13) + `"`
+	cluster := strings.Replace(clusters, "{name: eu-2, ", "{name: eu-2, annotations: {"+annotations+"}, ", 1)
+	const reads = `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: reads}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rego: |
+    package reads
+
+    clusters contains name if {
+      some name, cluster in data.clusters
+      cluster.annotations`
+	type annotation struct {
+		Name, Path, Value string
+		ReadBy            []string
+	}
+	named := annotation{"b.example.com/c", "metadata.annotations['b.example.com/c']", "two", []string{"reads"}}
+	for expression, want := range map[string][]annotation{
+		`["b.example.com/c"] == "x"` + "\n    }\n": {named},
+		`.none == "x"` + "\n    }\n":               {{"none", "metadata.annotations.none", "", []string{"reads"}}},
+		`[_] == "x"` + "\n    }\n":                 {{"a", "metadata.annotations.a", "one", []string{"reads"}}, named},
+	} {
+		b := serve(t, config(static(t, cluster+workloads+quotas+reads+expression))).open(t)
+		got := get[struct {
+			Inventory []struct{ Annotations []annotation }
+		}](t, b, "cluster?name=eu-2")
+		if len(got.Inventory) != 1 {
+			t.Fatalf("%s: %+v", expression, got)
+		}
+		if diff := cmp.Diff(want, got.Inventory[0].Annotations); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", expression, diff)
+		}
 	}
 }
 

@@ -171,16 +171,19 @@ type inventoryObject struct {
 	ReadBy map[string][]string `json:"readBy"`
 	// Fields are what policies know as fields of the cluster, such as its region.
 	Fields []clusterField `json:"fields"`
+	// Annotations are the annotations that policies read; if a policy may read any, also the other short ones of the object.
+	Annotations []clusterField `json:"annotations"`
 	// Unschedulable reports whether a Node is cordoned; nil for other objects.
 	Unschedulable *bool `json:"unschedulable,omitempty"`
 }
 
-// clusterField is a field of a cluster in its normal form, as policies read it, and where the object of the inventory has it.
+// clusterField is a field of a cluster in its normal form, as policies read it, or an annotation, and where the object of the inventory has
+// it.
 type clusterField struct {
-	Name string `json:"name"` // the name of the field, such as region
+	Name string `json:"name"` // the name of the field, such as region, or the key of the annotation
 	// Path is where the object has the field, as in the flag --set of `kubectl berth whatif`, such as spec.region.
 	Path   string   `json:"path"`
-	Value  string   `json:"value"`  // the value of the field, in YAML; empty if the cluster lacks it
+	Value  string   `json:"value"`  // the value, in YAML; empty if the cluster lacks it
 	ReadBy []string `json:"readBy"` // the names of the policies that read it
 }
 
@@ -209,7 +212,7 @@ func (c *Console) cluster(r *http.Request) (*clusterView, error) {
 				reads := s.readsOf(r.Context(), inventory, true)
 				out.Inventory = append(out.Inventory, inventoryObject{
 					Resource: inventory.GroupResource().String(), Namespace: obj.GetNamespace(), Name: obj.GetName(), Labels: obj.GetLabels(),
-					ReadBy: reads.labels("labels"), Fields: reads.fields(inventories, inventory, obj),
+					ReadBy: reads.labels("labels"), Fields: reads.fields(inventories, inventory, obj), Annotations: reads.annotations(obj, "annotations"),
 				})
 			}
 		}
@@ -226,10 +229,11 @@ func (s *state) node(ctx context.Context, name string) (*clusterView, error) {
 	if obj == nil {
 		return nil, problem{http.StatusNotFound, "there is no node " + name}
 	}
+	reads := s.readsOf(ctx, nodeResource, false)
 	unschedulable, _, _ := unstructured.NestedBool(obj.Object, "spec", "unschedulable")
 	return &clusterView{[]inventoryObject{{
 		Resource: nodeResource.GroupResource().String(), Name: name, Labels: obj.GetLabels(), Unschedulable: &unschedulable,
-		ReadBy: s.readsOf(ctx, nodeResource, false).labels("metadata", "labels"), Fields: []clusterField{},
+		ReadBy: reads.labels("metadata", "labels"), Fields: []clusterField{}, Annotations: reads.annotations(obj, "metadata", "annotations"),
 	}}}, nil
 }
 

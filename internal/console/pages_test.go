@@ -278,9 +278,53 @@ func (c *chromium) testLabels() {
 	c.write("us")
 	c.await(region + ".value === 'us' && " + shows("If eu-2 has region=us (was eu)"))
 	c.push("Undo all")
-	if !evaluate[bool](c, "document.querySelector('.labels').compareDocumentPosition(document.querySelector('.editor')) === Node.DOCUMENT_POSITION_FOLLOWING") {
+	// The order stays when the user comes back.
+	const above = "document.querySelector('.labels').compareDocumentPosition(document.querySelector('.editor')) === Node.DOCUMENT_POSITION_FOLLOWING"
+	if !evaluate[bool](c, above) {
 		c.t.Error("the form is not above the text")
 	}
+	c.visit("#/fleet", "document.querySelector('canvas')")
+	c.visit("#/playground", "document.querySelector('.labels') && document.querySelector('.editor')")
+	if !evaluate[bool](c, above) {
+		c.t.Error("the form is not above the text when the user comes back")
+	}
+}
+
+// annotated is a policy that reads an annotation of clusters.
+const annotated = `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: gpu}
+spec:
+  match:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]
+    objectSelector: {matchLabels: {gpu: a100}}
+  rego: |
+    package gpu
+
+    clusters contains name if {
+      some name, cluster in data.clusters
+      cluster.annotations["example.com/gpus"] == "a100"
+    }
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: train, namespace: shop, labels: {region: eu, gpu: a100}}
+`
+
+// TestWhatIfOfReason goes from a reason, an annotation that a cluster lacks, to the form with that annotation.
+func TestWhatIfOfReason(t *testing.T) {
+	c := openConsole(t, config(static(t, clusters+policies+workloads+quotas+annotated)))
+	const link = "document.querySelector('[aria-label=\"What if eu-1 changes?\"]')"
+	c.visit("#/workload?resource=deployments.apps&namespace=shop&name=train", link)
+	evaluate[any](c, link+".click()")
+	c.await("document.activeElement.ariaLabel === 'The value of the annotation example.com/gpus' && " + editorHas("name: gpu") + " && " + shows("read by gpu"))
+	c.checkNames()
+	c.checkAccessibility()
+	c.write("a100")
+	c.await(shows("If eu-1 has example.com/gpus=a100 (new)") + " && " + shows("+eu-1"))
+	c.pushNamed("Keep the annotation example.com/gpus as it is")
+	c.await("!document.querySelector('.totals')")
 }
 
 // pushNamed pushes the button with a name.

@@ -19,6 +19,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -71,6 +72,28 @@ func (r reads) labels(path ...string) map[string][]string {
 	}
 	for _, policies := range out {
 		slices.Sort(policies)
+	}
+	return out
+}
+
+// annotations returns the annotations of an object that policies read at a path, sorted. If a policy may read any, it also returns the
+// others of the object that are not too long to suggest.
+func (r reads) annotations(obj *unstructured.Unstructured, path ...string) []clusterField {
+	readBy := r.labels(path...)
+	wild := readBy["*"]
+	delete(readBy, "*")
+	if len(wild) > 0 {
+		for name, value := range obj.GetAnnotations() {
+			if len(value) <= maxValueLength {
+				readBy[name] = append(readBy[name], wild...)
+			}
+		}
+	}
+	out := make([]clusterField, 0, len(readBy))
+	for _, name := range slices.Sorted(maps.Keys(readBy)) {
+		out = append(out, clusterField{
+			Name: name, Path: settable([]string{"metadata", "annotations", name}), Value: obj.GetAnnotations()[name], ReadBy: readBy[name],
+		})
 	}
 	return out
 }

@@ -317,6 +317,7 @@ export interface InventoryObject {
   labels: Record<string, string> | null;
   readBy: Record<string, string[] | null> | null;
   fields: ClusterField[] | null;
+  annotations: ClusterField[] | null;
   unschedulable?: boolean;
 }
 

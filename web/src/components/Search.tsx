@@ -35,7 +35,7 @@ const go = (address: string) => { location.hash = address; };
 /** tryLabel leads to the form that changes a cluster. In the playground, what the user tried before stays. */
 function tryLabel(cluster: string, label: string | undefined): void {
   if (!location.hash.startsWith("#/playground")) startAnew();
-  go(whatIfAddress(cluster, label));
+  go(whatIfAddress(cluster, { label }));
 }
 
 function choicesOf({ clusters, objects, label }: Found): Choice[] {

@@ -89,16 +89,24 @@ export interface Part {
   line?: number | undefined;
 }
 
-/** whatIfAddress returns the address of the form that changes a cluster, at one of its labels, if that is given. */
-export function whatIfAddress(cluster: string, label?: string): string {
-  return `#/playground?${query({ cluster, label })}`;
+/** ClusterPart is a part of a cluster that a change can set: one of its labels, annotations, or fields. policy is the policy to show with it. */
+export interface ClusterPart {
+  label?: string | undefined;
+  annotation?: string | undefined;
+  field?: string | undefined;
+  policy?: string | undefined;
+}
+
+/** whatIfAddress returns the address of the form that changes a cluster, at a part of it. */
+export function whatIfAddress(cluster: string, part: ClusterPart = {}): string {
+  return `#/playground?${query({ cluster, ...part })}`;
 }
 
 /** WhatIfLink leads to the form that changes a cluster, without earlier changes. */
-export function WhatIfLink({ cluster, label, children, ...more }: {
-  cluster: string; label?: string; children: ComponentChildren; class?: string; title?: string; "aria-label"?: string;
+export function WhatIfLink({ cluster, part, children, ...more }: {
+  cluster: string; part?: ClusterPart | undefined; children: ComponentChildren; class?: string; title?: string; "aria-label"?: string;
 }) {
-  return <a {...more} href={whatIfAddress(cluster, label)} onClick={startAnew}>{children}</a>;
+  return <a {...more} href={whatIfAddress(cluster, part)} onClick={startAnew}>{children}</a>;
 }
 
 /** PolicyLink leads to a policy, or to a part of it. */

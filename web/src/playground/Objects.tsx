@@ -19,10 +19,10 @@ const selectAll = (event: { currentTarget: HTMLInputElement }) => event.currentT
 
 /**
  * Objects is the form with which the user changes labels of a cluster or node, cordons a node, or removes one of them. It begins with the
- * object first, and its label, if they are given.
+ * object first, and its part focus, such as label tier, if they are given.
  */
-export function Objects({ clusters, nodes, values, first, label, set, assign, remove }: {
-  clusters: readonly string[]; nodes: readonly string[]; values: ValuesView | undefined; first: string; label: string; set: readonly string[]; assign: Assign; remove: (reference: string) => void;
+export function Objects({ clusters, nodes, values, first, focus, set, assign, remove }: {
+  clusters: readonly string[]; nodes: readonly string[]; values: ValuesView | undefined; first: string; focus: string; set: readonly string[]; assign: Assign; remove: (reference: string) => void;
 }) {
   const [name, setName] = useState(first || kept);
   kept = name;
@@ -35,15 +35,15 @@ export function Objects({ clusters, nodes, values, first, label, set, assign, re
       <input type="text" list="places" value={name} placeholder="Name of a cluster or node" aria-label="The cluster or node to change" onFocus={selectAll} onInput={(event) => setName(event.currentTarget.value)} />
       {places}
       {kind
-        ? <Parts key={name} parameters={{ [kind]: name }} focus={first === name ? label : undefined} values={values} set={set} assign={assign} remove={remove} />
+        ? <Parts key={name} parameters={{ [kind]: name }} focus={first === name ? focus : undefined} values={values} set={set} assign={assign} remove={remove} />
         : name !== "" && <p class="facts">No cluster or node has this name.</p>}
     </fieldset>
   );
 }
 
 /**
- * Parts changes the objects that represent a cluster. It sets the focus to the field of the label focus, or of the first label that policies
- * read if focus is empty, and nowhere if it is undefined.
+ * Parts changes the objects that represent a cluster. It sets the focus to the part focus, or to the first one that policies read if focus is
+ * empty, and nowhere if it is undefined.
  */
 function Parts({ parameters, focus, values, set, assign, remove }: {
   parameters: Record<string, string>; focus: string | undefined; values: ValuesView | undefined; set: readonly string[]; assign: Assign; remove: (reference: string) => void;
@@ -54,19 +54,21 @@ function Parts({ parameters, focus, values, set, assign, remove }: {
   useLayoutEffect(() => {
     if (focus === undefined || !inventory) return;
     const rows = [...(parts.current?.querySelectorAll<HTMLElement>(".row") ?? [])];
-    const row = rows.find((r) => focus !== "" && r.dataset["label"] === focus) ?? rows.find((r) => r.dataset["read"] !== undefined) ?? rows[0];
-    row?.querySelector("input")?.focus();
+    const named = focus === "" ? undefined : rows.find((r) => r.dataset["part"] === focus || r.dataset["field"] === focus);
+    const row = named ?? rows.find((r) => r.dataset["read"] !== undefined) ?? rows[0];
+    [...(row?.querySelectorAll("input") ?? [])].at(named ? -1 : 0)?.focus();
   }, [inventory === undefined]);
   if (loaded.error) return <Note kind="error" text={messageOf(loaded.error)} />;
   if (!inventory) return null;
   if (inventory.length === 0) return <p>No inventory has this cluster.</p>;
-  return <div ref={parts}>{inventory.map((o) => <Part key={referenceTo(o)} of={o} values={values} set={set} assign={assign} remove={remove} />)}</div>;
+  return <div ref={parts}>{inventory.map((o) => <Part key={referenceTo(o)} of={o} focus={focus} values={values} set={set} assign={assign} remove={remove} />)}</div>;
 }
 
-/** Part changes one object. */
-function Part({ of: o, values, set, assign, remove }: { of: InventoryObject; values: ValuesView | undefined; set: readonly string[]; assign: Assign; remove: (reference: string) => void }) {
+/** Part changes one object. If it lacks the label focus, the form begins with the name of that label. */
+function Part({ of: o, focus, values, set, assign, remove }: { of: InventoryObject; focus: string | undefined; values: ValuesView | undefined; set: readonly string[]; assign: Assign; remove: (reference: string) => void }) {
   const subject = referenceTo(o), labels = o.labels ?? {}, fields = o.fields ?? [];
-  const [draft, setDraft] = useState("");
+  const wanted = focus?.startsWith("label ") ? focus.slice("label ".length) : "";
+  const [draft, setDraft] = useState(wanted in labels ? "" : wanted);
   const readBy = (label: string) => [...(o.readBy?.[label] ?? []), ...(o.readBy?.["*"] ?? [])];
   const field = (path: string) => `${subject}:${path}`;
   const names = [...new Set([...Object.keys(labels), ...labelsIn(set, subject).filter((label) => label !== draft)])].sort();
@@ -75,16 +77,24 @@ function Part({ of: o, values, set, assign, remove }: { of: InventoryObject; val
   return (
     <>
       <p class="facts">{subject}</p>
-      {names.map((label) => (
-        <Row key={label} label={label} name={`label ${label}`} value={labels[label]} tried={tried(set, field(pathOf(label)))} readBy={[...readBy(label), ...(fields.find((f) => f.path === pathOf(label))?.readBy ?? [])]}
-          assign={(value) => assign(field(pathOf(label)), value)}>
-          {label}<Elsewhere label={label} of={o} />
-        </Row>
-      ))}
+      {names.map((label) => {
+        const same = fields.find((f) => f.path === pathOf(label));
+        return (
+          <Row key={label} field={same?.name} name={`label ${label}`} value={labels[label]} tried={tried(set, field(pathOf(label)))} readBy={[...readBy(label), ...(same?.readBy ?? [])]}
+            assign={(value) => assign(field(pathOf(label)), value)}>
+            {label}<Elsewhere label={label} of={o} />
+          </Row>
+        );
+      })}
       <AnotherLabel of={o} values={values} draft={draft} setDraft={setDraft} current={tried(set, field(pathOf(draft)))} assign={(label, value) => assign(field(pathOf(label)), value)} />
       {elsewhere.map((f) => (
         <Row key={f.path} name={`field ${f.name}`} value={f.value === "" ? undefined : f.value} tried={tried(set, field(f.path))} readBy={f.readBy ?? []} assign={(value) => assign(field(f.path), value)}>
           <i>{f.name}</i><small>{f.path}</small>
+        </Row>
+      ))}
+      {o.annotations?.map((f) => (
+        <Row key={f.path} name={`annotation ${f.name}`} value={f.value === "" ? undefined : f.value} tried={tried(set, field(f.path))} readBy={f.readBy ?? []} assign={(value) => assign(field(f.path), value)}>
+          {f.name}<small>annotation</small>
         </Row>
       ))}
       <div class="tools">
@@ -98,13 +108,13 @@ function Part({ of: o, values, set, assign, remove }: { of: InventoryObject; val
   );
 }
 
-/** Row changes or removes a label or a field. The value is undefined if the object lacks it today. */
-function Row({ name, label, value, tried: now, readBy, assign, children }: {
-  name: string; label?: string; value: string | undefined; tried: string | null | undefined; readBy: readonly string[]; assign: (value: string | null | undefined) => void; children: ComponentChildren;
+/** Row changes or removes a label, an annotation, or a field. The value is undefined if the object lacks it today. field is what policies know a label as. */
+function Row({ name, field, value, tried: now, readBy, assign, children }: {
+  name: string; field?: string | undefined; value: string | undefined; tried: string | null | undefined; readBy: readonly string[]; assign: (value: string | null | undefined) => void; children: ComponentChildren;
 }) {
   const isChanged = now !== undefined;
   return (
-    <div class="row" data-label={label} data-read={readBy.length > 0 ? "" : undefined}>
+    <div class="row" data-part={name} data-field={field && `field ${field}`} data-read={readBy.length > 0 ? "" : undefined}>
       <span>
         {children}
         {readBy.length > 0 && <small class="read" title={`Policies that read it: ${readBy.join(", ")}`}>read by {readBy.slice(0, 3).join(", ")}{readBy.length > 3 && ` and ${readBy.length - 3} more`}</small>}
@@ -146,7 +156,7 @@ function AnotherLabel({ of: o, values, draft, setDraft, current, assign }: {
   };
   return (
     <>
-      <div class="row">
+      <div class="row" data-part={`label ${draft}`}>
         <input type="text" list="labels" placeholder="another label" aria-label="The name of another label" value={draft} onInput={(event) => set(event.currentTarget.value.trim(), text)} />
         <input type="text" placeholder="its value" aria-label="The value of the label that you named" value={text} onFocus={selectAll} onInput={(event) => set(draft, event.currentTarget.value.trim())} />
         <span />

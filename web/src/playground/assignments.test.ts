@@ -30,7 +30,7 @@ test("labels are found in assignments", () => {
 });
 
 test("assignments are described in words", () => {
-  expect([`${field}=1`, field, `${field}=`, `clusters.cluster.karmada.io/eu-1:${pathOf("example.com/tier")}=a:b`, "clusters.cluster.karmada.io/eu-1:spec.region=us", "nodes/a:spec.unschedulable=true"].map(described)).toEqual([
-    "eu-1 has pci-level=1", "eu-1 has no label pci-level", "eu-1 has an empty pci-level", "eu-1 has example.com/tier=a:b", "eu-1 has spec.region=us", "a is cordoned",
+  expect([`${field}=1`, field, `${field}=`, `clusters.cluster.karmada.io/eu-1:${pathOf("example.com/tier")}=a:b`, "clusters.cluster.karmada.io/eu-1:metadata.annotations['example.com/gpus']", "clusters.cluster.karmada.io/eu-1:spec.region=us", "nodes/a:spec.unschedulable=true"].map(described)).toEqual([
+    "eu-1 has pci-level=1", "eu-1 has no label pci-level", "eu-1 has an empty pci-level", "eu-1 has example.com/tier=a:b", "eu-1 has no annotation example.com/gpus", "eu-1 has spec.region=us", "a is cordoned",
   ]);
 });

@@ -25,20 +25,25 @@ export function pathOf(label: string): string {
   return /^[A-Za-z0-9_-]+$/.test(label) ? `${labels}.${label}` : `${labels}['${label}']`;
 }
 
+/** keyAt returns the label or annotation at a path, and which of them it is; undefined for other paths. */
+function keyAt(path: string): { kind: string; key: string } | undefined {
+  const [, kind, plain, quoted] = /^metadata\.(label|annotation)s(?:\.([^.[]+)|\['([^']+)'\])$/.exec(path) ?? [], key = plain ?? quoted;
+  return kind === undefined || key === undefined ? undefined : { kind, key };
+}
+
 /** labelsIn returns the labels of an object that assignments change. */
 export function labelsIn(set: readonly string[], object: string): string[] {
   return set.flatMap((assignment) => {
-    const [, plain, quoted] = /^metadata\.labels(?:\.([^.[]+)|\['([^']+)'\])$/.exec(fieldOf(assignment).slice(object.length + 1)) ?? [];
-    const label = plain ?? quoted;
-    return label !== undefined && fieldOf(assignment).startsWith(`${object}:`) ? [label] : [];
+    const found = keyAt(fieldOf(assignment).slice(object.length + 1));
+    return found?.kind === "label" && fieldOf(assignment).startsWith(`${object}:`) ? [found.key] : [];
   });
 }
 
 /** described says in words what an assignment does, such as eu-1 has tier=gold. */
 export function described(assignment: string): string {
-  const field = fieldOf(assignment), [object = "", path = ""] = field.split(/:(.*)/s), [label] = labelsIn([assignment], object);
+  const field = fieldOf(assignment), [object = "", path = ""] = field.split(/:(.*)/s), found = keyAt(path);
   const name = object.slice(object.lastIndexOf("/") + 1), value = tried([assignment], field);
   if (path === "spec.unschedulable") return `${name} is ${value === "true" ? "cordoned" : "not cordoned"}`;
-  if (value === null || value === undefined) return `${name} has no ${label === undefined ? path : `label ${label}`}`;
-  return `${name} has ${value === "" ? "an empty " : ""}${label ?? path}${value === "" ? "" : `=${value}`}`;
+  if (value === null || value === undefined) return `${name} has no ${found === undefined ? path : `${found.kind} ${found.key}`}`;
+  return `${name} has ${value === "" ? "an empty " : ""}${found?.key ?? path}${value === "" ? "" : `=${value}`}`;
 }

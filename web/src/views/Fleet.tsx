@@ -128,7 +128,7 @@ function Shown({ fleet, wanted }: { fleet: FleetView; wanted: string | null }) {
             <div class="under">
               <p class="hint">
                 <b>{count(fleet.objects, "workload")} in {count(places.filter((p) => p.name !== "").length, "cluster")}.</b> Each box is a cluster. Its colors are the shares
-                of its workloads in each state. Hatched clusters are not ready. Click on a cluster to see its workloads.
+                of its workloads in each state; a workload counts in each of its clusters. Hatched clusters are not ready. Click on a cluster to see its workloads.
               </p>
               {!table && (
                 <div class="zoom">
@@ -200,7 +200,7 @@ function Labels({ cluster }: { cluster: string }) {
   return (
     <p class="label-list">
       {"Labels, of which you can try a change: "}
-      <Joined by=" " items={labels.map(([key, value]) => <WhatIfLink cluster={cluster} label={key} title={`What if the label ${key} changes?`}><code class={nameClass(`${key}=${value}`)}>{key}={value}</code></WhatIfLink>)} />
+      <Joined by=" " items={labels.map(([key, value]) => <WhatIfLink cluster={cluster} part={{ label: key }} title={`What if the label ${key} changes?`}><code class={nameClass(`${key}=${value}`)}>{key}={value}</code></WhatIfLink>)} />
     </p>
   );
 }

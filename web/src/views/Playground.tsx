@@ -40,6 +40,9 @@ const nothing: Tried = { text: "", original: "", source: "", set: [], remove: []
 // The last link that was opened. The user may have changed what it had.
 let opened = "";
 
+// Whether the form for clusters is above the text, which stays so until a link chooses a cluster or a text.
+let objectsFirst = false;
+
 /** delay is how long the user has to pause before a change is tried, in milliseconds. */
 const delay = 20;
 
@@ -118,10 +121,13 @@ function Trying({ parameters, choices, clusters, awaited }: {
   const attempted = attempt.answer;
   const mistakes = attempted?.mistakes ?? none;
   const assign = (field: string, value: string | null | undefined) => setTried((now) => ({ ...now, set: assigned(now.set, field, value) }));
-  const first = parameters.get("cluster") ?? "", label = parameters.get("label") ?? "";
+  const first = parameters.get("cluster") ?? "";
+  const focus = ["label", "annotation", "field"].flatMap((kind) => (parameters.get(kind) ? [`${kind} ${parameters.get(kind)}`] : []))[0] ?? "";
+  if (first !== "") objectsFirst = true;
+  else if (parameters.has("policy") || parameters.has("resource")) objectsFirst = false;
   const objects = (
     <div key="objects">
-      <Objects key={`${first} ${label}`} clusters={clusters} nodes={values?.nodes ?? noNodes} values={values} first={first} label={label} set={tried.set} assign={assign}
+      <Objects key={`${first} ${focus}`} clusters={clusters} nodes={values?.nodes ?? noNodes} values={values} first={first} focus={focus} set={tried.set} assign={assign}
         remove={(reference) => change({ remove: [...tried.remove.filter((other) => other !== reference), reference] })} />
       <Earlier bringBack={(earlier) => replace(joined(earlier, tried))} />
     </div>
@@ -151,7 +157,7 @@ function Trying({ parameters, choices, clusters, awaited }: {
       {error !== "" && <Note kind="error" text={error} />}
       <div class={`split even ${form ? "formed" : ""}`}>
         <div>
-          {first === "" ? [text, objects] : [objects, text]}
+          {objectsFirst ? [objects, text] : [text, objects]}
           <Contract />
           <Summary attempt={attempt} />
         </div>

@@ -5,6 +5,7 @@ import { Badge, ClusterLink, ClusterNames, Command, Joined, Lines, More, Note, P
 import { KeyValue } from "../components/Change";
 import { type Column, Table } from "../components/Table";
 import { Clusters, useData, useUnready } from "../hooks";
+import { partOf } from "../playground/named";
 import { meanings } from "../states";
 import { count, qualified } from "../text";
 import {
@@ -231,7 +232,7 @@ function Candidates({ title, of, object, places, policies }: {
   };
   const rows = [...(of.listed ?? []), ...found].sort((a, b) => order(a) - order(b) || (rank(a) === rank(b) ? 0 : rank(a) - rank(b)));
   const columns: Column<ExplainCandidate>[] = [
-    { title: title.slice(0, -1), cell: (row) => (title === "Clusters" ? <><ClusterLink name={row.name} /><WhatIf cluster={row.name} /></> : row.name), sort: (row) => row.name },
+    { title: title.slice(0, -1), cell: (row) => (title === "Clusters" ? <><ClusterLink name={row.name} /><WhatIf of={row} /></> : row.name), sort: (row) => row.name },
     { title: "Result", cell: (row) => <Result row={row} place={placeOf(row)} />, sort: order },
   ];
   if (rows.some((row) => row.ranks)) {
@@ -262,9 +263,11 @@ function Candidates({ title, of, object, places, policies }: {
   );
 }
 
-/** WhatIf leads to the form that changes a cluster. */
-function WhatIf({ cluster }: { cluster: string }) {
-  return <small><WhatIfLink cluster={cluster} aria-label={`What if ${cluster} changes?`} title={`What if ${cluster} changes?`}>What if</WhatIfLink></small>;
+/** WhatIf leads to the form that changes a cluster, at what the reason names. A cluster that is not chosen has no link if the form can't change that. */
+function WhatIf({ of: { name: cluster, reasons } }: { of: ExplainCandidate }) {
+  const lost = reasons?.filter((r) => !r.outranked) ?? [], part = partOf(lost);
+  if (lost.length > 0 && !part) return null;
+  return <small><WhatIfLink cluster={cluster} part={part} aria-label={`What if ${cluster} changes?`} title={`What if ${cluster} changes?`}>What if</WhatIfLink></small>;
 }
 
 /** Reason shows why a cluster or node is not chosen. */
