@@ -84,6 +84,7 @@ func (c *Console) endpoints() []Endpoint {
 		get("values", c.values),
 		get("schema", schemaOfPolicies),
 		post("whatif", c.whatif),
+		post("unaffected", c.unaffected),
 		post("testcase", c.testCase),
 		post("refresh", c.refresh),
 	}

@@ -175,6 +175,40 @@ func TestStillWaiting(t *testing.T) {
 	}
 }
 
+// TestUnaffected checks why changes of clusters do nothing.
+func TestUnaffected(t *testing.T) {
+	const rules = `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: both}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rules: [{name: both, require: [{field: region, operator: In, values: [eu]}, {label: level, operator: Gte, values: ["3"]}]}]
+`
+	b := serve(t, config(static(t, clusters+policies+workloads+quotas+rules))).open(t)
+	const level = "clusters.cluster.karmada.io/us-1:metadata.labels.level=4"
+	for _, tt := range []struct {
+		set  []string
+		want []string
+	}{
+		{[]string{level}, []string{"both reads level, and excludes us-1 anyway: region is us, must be eu."}},
+		{[]string{"clusters.cluster.karmada.io/us-1:metadata.labels.other=4"}, []string{"No policy reads other of us-1."}},
+		{[]string{"clusters.cluster.karmada.io/us-1:metadata.annotations.other=4"}, []string{"No policy reads other of us-1."}},
+		// The cluster lacks nothing else.
+		{[]string{"clusters.cluster.karmada.io/eu-2:metadata.labels.level=4"}, []string{}},
+		// The first reason is the field itself.
+		{[]string{"clusters.cluster.karmada.io/us-1:spec.region=ap"}, []string{}},
+		{[]string{"clusters.cluster.karmada.io/us-1:spec.syncMode=Pull"}, []string{}},
+		{[]string{"deployments.apps/shop/web:metadata.labels.level=4"}, []string{}},
+		{[]string{level, "clusters.cluster.karmada.io/us-1:spec.region=eu"}, []string{}},
+	} {
+		got := post[struct{ Reasons []string }](t, b, "unaffected", map[string]any{"set": tt.set}).Reasons
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.set, diff)
+		}
+	}
+}
+
 // TestMistakes checks the places of mistakes.
 func TestMistakes(t *testing.T) {
 	b := serve(t, config(static(t, clusters+policies+workloads+quotas))).open(t)

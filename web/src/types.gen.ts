@@ -558,6 +558,10 @@ export interface TestCaseView {
   total: number;
 }
 
+export interface UnaffectedView {
+  reasons: string[] | null;
+}
+
 export interface V1Condition {
   type: string;
   status: string;
@@ -691,6 +695,7 @@ export interface Endpoints {
   "GET values": { request: undefined; response: ValuesView };
   "GET schema": { request: undefined; response: unknown };
   "POST whatif": { request: Question; response: WhatifView };
+  "POST unaffected": { request: Changes; response: UnaffectedView };
   "POST testcase": { request: Changes; response: TestCaseView };
   "POST refresh": { request: Record<string, never>; response: Refreshed };
 }
