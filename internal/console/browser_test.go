@@ -39,7 +39,7 @@ func TestBrowser(t *testing.T) {
 	c.testFleet()
 	c.testWorkload()
 	c.testLists()
-	c.testPlayground("1\ndenied\n1\nwould move\n1\nnewly matched\n1\nunchanged")
+	c.testPlayground("1\ndenied\n1\nwould move\n1\nnewly matched")
 	c.testAccessibility()
 
 	before := evaluate[string](c, "document.documentElement.dataset.theme")

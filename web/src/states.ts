@@ -35,7 +35,7 @@ export const transitions: Record<WhatifTransition, Transition> = {
   Moved: { title: "would move", kind: "moving", text: "The clusters or the scheduling fields change." },
   Changed: { title: "would change", kind: "moving", text: "Only other labels or annotations change." },
   Pending: { title: "newly waiting", kind: "waiting", text: "Policies decide other values, for which the object waits: it gets them with an approval, or at an update." },
-  Replanned: { title: "waiting to move differently", kind: "waiting", text: "The object waits already, and would get other values, or wait in another way." },
+  Replanned: { title: "waiting for another move", kind: "waiting", text: "The object waits already, and would get other values, or wait in another way." },
   Kept: { title: "no longer waiting", kind: "running", text: "The object waits already for a change that would no longer be needed. It would stay as it is." },
   Matched: { title: "newly matched", kind: "lost", text: "Other policies match the object, and nothing changes." },
   Unmatched: { title: "no longer matched", kind: "lost", text: "Fewer policies match the object, and nothing changes." },

@@ -86,9 +86,9 @@ const texts: Record<string, string> = {
   added: "come to a cluster, and leave none",
   removed: "leave a cluster, and come to none",
   pending: "move after an approval, or at their next update",
-  "moved planned": "move, and wait already to leave that cluster for another one or at another time",
-  "removed planned": "leave, and wait already to leave that cluster for another one or at another time",
-  "pending planned": "wait to move, and wait already to leave that cluster for another one",
+  "moved planned": "move now from a cluster that they wait already to leave",
+  "removed planned": "leave now a cluster that they wait already to leave, and come to none",
+  "pending planned": "wait already to leave that cluster, and would come to another one than planned",
 };
 
 /** shades returns the kinds of some flows, and what they mean. */

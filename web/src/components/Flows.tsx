@@ -35,8 +35,8 @@ export function UnreadyTargets({ flows }: { flows: readonly Flow[] | null }) {
   return <Note text={[...lines, `A rule avoids such clusters if it requires {field: ready, operator: In, values: ["true"]}.`].join("\n")} />;
 }
 
-/** Flows is a picture of how many workloads leave which cluster and come to which other one. */
-export function Flows({ flows }: { flows: readonly Flow[] | null }) {
+/** Flows is a picture of how many workloads leave which cluster and come to which other one. The note says what it counts. */
+export function Flows({ flows, note }: { flows: readonly Flow[] | null; note?: string }) {
   const size = useNarrow() ? "narrow" : "wide";
   const isUnready = useUnready();
   const drawn = useMemo(() => (flows && flows.length > 0 ? layout(flows, size) : null), [flows, size]);
@@ -70,6 +70,7 @@ export function Flows({ flows }: { flows: readonly Flow[] | null }) {
         })}
       </svg>
       <figcaption class="hint">
+        {note}
         <ul class="legend" aria-label="Workloads by color">{shades(flows).map(({ kind, text }) => <li key={kind}><span class={`key band ${kind}`} />{text}</li>)}</ul>
       </figcaption>
     </figure>

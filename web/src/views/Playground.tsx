@@ -403,17 +403,30 @@ function totalOf(answer: WhatifView, only: WhatifTransition | undefined): number
   return only ? answer.report?.totals?.[only] ?? 0 : answer.total;
 }
 
-/** asBefore says how many workloads wait whether the changes are made or not. */
-const asBefore = (n: number) => (n === 1 ? "1 workload waits already, and stays the same." : `${n.toLocaleString("en")} workloads wait already, and stay the same.`);
+/** outcome says what the totals of a report mean. It counts workloads, and not their clusters. */
+function outcome(report: WhatifReport): string {
+  const n = (...of: WhatifTransition[]) => of.reduce((sum, t) => sum + (report.totals?.[t] ?? 0), 0), workloads = (k: number) => count(k, "workload");
+  const moved = n("Moved"), released = n("Allowed"), changed = n("Changed"), denied = n("Denied", "Undecidable"), later = n("Pending", "Replanned"), dropped = n("Kept");
+  if (whatifTransitions.every((t) => n(t) === 0)) return "Nothing would change.";
+  const parts = [
+    moved > 0 ? `${workloads(moved)} would move at once` : released === 0 && `Nothing moves${later > 0 ? " at once" : ""}`, released > 0 && `${workloads(released)} would be released`,
+    changed > 0 && `${workloads(changed)} would get other labels or annotations`,
+    denied > 0 && `${workloads(denied)} would be denied or undecidable`, later > 0 && `${workloads(later)} would wait to move`,
+    dropped > 0 && `${workloads(dropped)} would no longer wait to move`,
+  ];
+  return `${parts.filter(Boolean).join("; ")}.`;
+}
 
-/** outcome says what the totals of a report mean if nothing moves at once; undefined if something does. */
-function outcome(report: WhatifReport): string | undefined {
-  const n = (...of: WhatifTransition[]) => of.reduce((sum, t) => sum + (report.totals?.[t] ?? 0), 0), waiting = report.waiting ?? 0;
-  const later = n("Pending", "Replanned"), dropped = n("Kept"), rest = waiting > 0 ? ` ${asBefore(waiting)}` : "";
-  if (whatifTransitions.every((t) => n(t) === 0)) return waiting > 0 ? `Nothing would change:${rest}` : "Nothing would happen to any workload.";
-  if (n("Moved", "Changed") > 0 || later + dropped === 0) return undefined;
-  const noLonger = dropped > 0 && `${count(dropped, "waiting move")} ${dropped === 1 ? "is" : "are"} no longer needed`;
-  return `${["Nothing moves" + (later > 0 ? " at once" : ""), later > 0 && `${count(later, "move")} would wait`, noLonger].filter(Boolean).join("; ")}.${rest}`;
+/** Unaffected says why changes that do nothing do nothing, as far as that is known. */
+function Unaffected({ changes }: { changes: Changes }) {
+  const found = useData((signal) => post("unaffected", changes, signal), [changes]).data;
+  return <>{found?.reasons?.map((text) => <p key={text}>{text}</p>)}</>;
+}
+
+/** AsBefore says how many workloads wait whether the changes are made or not, and shows them if the user wants. */
+function AsBefore({ count: n, show }: { count: number; show: (() => void) | undefined }) {
+  if (n === 0) return null;
+  return <>{n === 1 ? "1 workload waits already, and stays the same. " : `${n.toLocaleString("en")} workloads wait already, and stay the same. `}{show && <button type="button" class="link" onClick={show}>{n === 1 ? "Show it" : "Show them"}</button>}</>;
 }
 
 function Report({ answer, report, changes, awaited }: { answer: WhatifView; report: WhatifReport; changes: Changes; awaited: string | undefined }) {
@@ -425,31 +438,34 @@ function Report({ answer, report, changes, awaited }: { answer: WhatifView; repo
   const groups = useMemo(() => grouped(rows), [rows]), [allGroups, setAllGroups] = useState(false);
   const shared = useMemo(() => sharedWait(rows), [rows]), columns = useMemo(() => columnsOf(shared, isWhole), [shared, isWhole]), sentence = outcome(report);
   const hidden = allGroups ? 0 : Math.max(0, groups.length - groupsShown);
+  const showWaiting = waiting > 0 && chosen === undefined ? () => setOnly("Waiting") : undefined;
   return (
     <>
+      <p><b>{sentence}</b> {count(report.unchanged, "workload")} {report.unchanged === 1 ? "stays" : "stay"} unchanged. <AsBefore count={waiting} show={showWaiting} /></p>
+      {happens.length === 0 && <Unaffected changes={changes} />}
+      {tiles.length > 0 && <p class="facts">{chosen === undefined ? "Select a number to see only these workloads in the list." : "Select the number again to see all in the list."}</p>}
       <div class="totals">
         {tiles.map((t) => (
           <button key={t} type="button" class={`total ${transitions[t].kind}`} title={transitions[t].text} aria-pressed={chosen === t} onClick={() => setOnly(chosen === t ? undefined : t)}>
             <b>{(t === "Waiting" ? waiting : report.totals?.[t] ?? 0).toLocaleString("en")}</b>{transitions[t].title}
           </button>
         ))}
-        <span class="total"><b>{report.unchanged.toLocaleString("en")}</b>unchanged</span>
       </div>
-      {sentence !== undefined && <p>{sentence}</p>}
-      {chosen === "Waiting" && awaited !== undefined && <p><a href={`#/plan?${query({ name: awaited })}`}>The plan of {awaited} has all that wait</a></p>}
+      {chosen === "Waiting" && awaited !== undefined && <p><a href={`#/plan?${query({ name: awaited })}`}>The plan of {awaited}, as it is today without the change, has all that wait</a></p>}
       <UnreadyTargets flows={answer.flows} />
       {report.findings?.map((f) => <Note key={f.message} kind={f.error ? "error" : "warning"} text={`${f.object}: ${f.message}`} />)}
       {report.rules && report.rules.length > 1 && (
         <ul class="facts">{report.rules.map((r) => <li key={`${r.policy} ${r.rule}`}>{r.policy}: the rule {r.rule} decides {count(r.after, "object")}{r.before !== r.after && ` (before: ${r.before})`}</li>)}</ul>
       )}
       {error !== "" && <Note kind="error" text={error} />}
-      <Flows flows={answer.flows} />
-      {shared && <p class="facts">What waits in this list waits {shared}.</p>}
+      <Flows flows={answer.flows} note="This counts only what the change alters. A workload that leaves or comes to several clusters counts once for each." />
+      {shared && <p class="facts">The waiting workloads of this list wait {shared}.</p>}
       {tiles.length > 0 && total > 0 && (
         <Table all caption="Objects to which something would happen" rows={groups.slice(0, groups.length - hidden)} columns={columns} empty="Reading them…"
           more={hidden > 0 ? <button type="button" onClick={() => setAllGroups(true)}>Show {count(hidden, "more change")}</button>
             : !isWhole && <button type="button" onClick={more}>Show {Math.min(page, total - rows.length)} more of {total.toLocaleString("en")}</button>} />
       )}
+      {showWaiting && happens.length > 0 && <p class="facts">Not in the list: <AsBefore count={waiting} show={showWaiting} /></p>}
       <Commands of={answer} />
     </>
   );
@@ -490,7 +506,7 @@ function Commands({ of: answer }: { of: WhatifView }) {
       <h2>Make the change</h2>
       <p>The console changes nothing. The first command predicts the same; the others make the change.</p>
       {answer.commands.map((text) => <Command key={text} text={text} />)}
-      {answer.approvals?.map((a) => <div key={a.command}><p>{`${count(a.objects, "move")} then ${a.objects === 1 ? "waits" : "wait"} for an approval:`}</p><Command text={a.command} /></div>)}
+      {answer.approvals?.map((a) => <div key={a.command}><p>{`${count(a.objects, "workload")} then ${a.objects === 1 ? "waits" : "wait"} for an approval:`}</p><Command text={a.command} /></div>)}
     </>
   );
 }
