@@ -65,7 +65,7 @@ export default function History({ parameters }: { parameters: URLSearchParams })
                 {offset > 0 && <button type="button" onClick={() => setOffset(Math.max(0, offset - pageSize))}>Newer</button>}
                 {offset + pageSize < data.total && <button type="button" onClick={() => setOffset(offset + pageSize)}>Older</button>}
               </div>
-              <Table caption="Decisions" rows={data.decisions ?? []} columns={columns} empty="The log has no such decision."
+              <Table caption="Decisions" rows={data.decisions ?? []} columns={columns} empty={about === "" || text !== "" ? "The log has no such decision." : `There is a log of decisions, and it has none on ${about}.`}
                 more={<More shown={data.decisions?.length ?? 0} total={data.total} />} />
             </section>
           ) : (

@@ -42,6 +42,7 @@ function Explained({ of, limit }: { of: Named; limit: string | undefined }) {
   return (
     <>
       <h1>{qualified(of)} <small>{explanation.object.kind}</small> {places && <Badge state={places.state} />}</h1>
+      {places && <Now of={places} />}
       {places && <p class="lead">{places.reason ? <Lines text={places.reason.replace(/^it /, "It ")} /> : meanings[places.state]}{plan && <>{" "}<a href={`#/plan?${query({ name: plan })}`}>See the plan</a></>}</p>}
       {places?.follows && <p>It has the clusters of {places.follows}, which controls it.</p>}
       {places?.node && <p>It is on the node {places.node}.</p>}
@@ -95,12 +96,27 @@ function List({ parameters }: { parameters: URLSearchParams }) {
   );
 }
 
+/** Now says in a sentence where a workload is, and where it has to go. */
+function Now({ of: { places, state } }: { of: FleetExplained }) {
+  const names = (...changes: (string | undefined)[]) => (places ?? []).filter((p) => changes.includes(p.change)).map((p) => p.cluster);
+  const is = names(undefined, "Leaving"), leaves = names("Leaving"), comes = names("Arriving"), list = (of: string[]) => <b><ClusterNames names={of} /></b>;
+  if (is.length + comes.length === 0) return null;
+  return (
+    <p class="lead">
+      {is.length > 0 ? <>Now on {list(is)}</> : "Now on no cluster"}
+      {leaves.length > 0 && <>; has to leave {list(leaves)}</>}
+      {comes.length > 0 && <>{leaves.length > 0 ? " for " : "; has to come to "}{list(comes)}</>}
+      {leaves.length + comes.length === 0 && (state === "Running" || state === "Moving") && ", where policies place it"}.
+    </p>
+  );
+}
+
 /** Whereabouts shows the clusters of a workload as boxes: those that it keeps, leaves, and comes to. */
 function Whereabouts({ of }: { of: FleetExplained }) {
   const places = of.places ?? [];
   return (
     <section>
-      <h2>Where it is</h2>
+      <h2>{places.some((p) => p.change === "Arriving") ? "Where it is, and where it goes" : "Where it is"}</h2>
       {places.length === 0 ? <p>It names no cluster, and no policy chooses one.</p> : <ul class="chips">{places.map((p) => <Chip key={p.cluster} place={p} state={of.state} />)}</ul>}
     </section>
   );
@@ -115,7 +131,7 @@ function Chip({ place: p, state }: { place: FleetReasons; state: string }) {
   return (
     <li class={(p.change ?? state).toLowerCase()}>
       <span class="name"><ClusterLink name={p.cluster} /></span>
-      <span class="change">{p.change ? { Arriving: "comes here", Leaving: "leaves" }[p.change] : "stays"}</span>
+      <span class="change">{p.change ? { Arriving: "not there yet, comes here", Leaving: "still there, has to leave" }[p.change] : "stays"}</span>
       {isUnready(p.cluster) && <span class="bad">not ready</span>}
       {p.replicas !== undefined && <span>{count(p.replicas, "replica")}</span>}
       {p.by?.map((choice) => <span key={choice.policy}><ChosenBy of={choice} /></span>)}
@@ -196,15 +212,22 @@ function isOutranked(row: ExplainCandidate): boolean {
   return (row.reasons?.length ?? 0) > 0 && (row.reasons ?? []).every((r) => r.outranked);
 }
 
-/** Order says how the rules of policies choose among eligible clusters. */
-function Order({ policies }: { policies: readonly ExplainPolicy[] }) {
+/** Order says how the rules of policies choose among eligible clusters, of which ranks are the ranks. */
+function Order({ policies, ranks }: { policies: readonly ExplainPolicy[]; ranks: readonly ExplainRank[] }) {
+  const order = "a fixed order, which follows from the names of the workload and the cluster";
+  // The list may lack clusters, of which the scores are not known.
+  const isTied = (p: ExplainPolicy) => {
+    const own = ranks.filter((r) => r.policy === p.name), [first] = own;
+    return first !== undefined && own.length === first.of && own.every((r) => r.score === first.score);
+  };
   return (
     <>
       {policies.map((p) => p.selection && (
         <p key={p.name} class="hint">
           <PolicyLink name={p.name} part={{ rule: p.rule }}>{p.name}, rule {p.rule}</PolicyLink> chooses {p.selection.limit ? <>at most {count(p.selection.limit, "eligible cluster")}</> : "among the eligible clusters"}
-          {p.selection.spread && ", spread over domains"}. The lower level comes first: {(p.selection.minGain ?? 1) > 1 ? `how many steps of ${p.selection.minGain} the score is below` : "how far the score is below"} the
-          best one. Within a level, a fixed rank decides, which follows from the names of the workload and the cluster, whatever the score.
+          {p.selection.spread && ", spread over domains"}. {isTied(p) ? `Their scores are a tie, broken by ${order}.`
+            : p.selection.minGain > 1 ? `The lower level comes first: how many steps of ${p.selection.minGain} the score is below the best one. Within a level, ${order}, decides.`
+              : `The higher score comes first. Between equal ones, ${order}, decides.`}
         </p>
       ))}
     </>
@@ -231,16 +254,19 @@ function Candidates({ title, of, object, places, policies }: {
     return change === "Leaving" ? 1 : change === "Arriving" ? 2 : row.chosen ? 0 : 3;
   };
   const rows = [...(of.listed ?? []), ...found].sort((a, b) => order(a) - order(b) || (rank(a) === rank(b) ? 0 : rank(a) - rank(b)));
+  const ranks = rows.flatMap((row) => row.ranks ?? []);
   const columns: Column<ExplainCandidate>[] = [
     { title: title.slice(0, -1), cell: (row) => (title === "Clusters" ? <><ClusterLink name={row.name} /><WhatIf of={row} /></> : row.name), sort: (row) => row.name },
     { title: "Result", cell: (row) => <Result row={row} place={placeOf(row)} />, sort: order },
   ];
-  if (rows.some((row) => row.ranks)) {
+  if (ranks.length > 0) {
     columns.push(
       { title: "Rank", numeric: true, cell: (row) => row.ranks?.map((r) => `${r.rank} of ${r.of}`).join("; "), sort: rank },
       { title: "Score", numeric: true, cell: (row) => row.ranks?.map((r) => r.score).join("; "), sort: (row) => row.ranks?.[0]?.score ?? -Infinity },
-      { title: "Level", numeric: true, cell: (row) => row.ranks?.map((r) => r.level).join("; "), sort: (row) => row.ranks?.[0]?.level ?? Infinity },
     );
+  }
+  if (ranks.some((r) => r.level !== 0)) {
+    columns.push({ title: "Level", numeric: true, cell: (row) => row.ranks?.map((r) => r.level).join("; "), sort: (row) => row.ranks?.[0]?.level ?? Infinity });
   }
   columns.push({
     title: "Why", cell: (row) => (
@@ -255,7 +281,7 @@ function Candidates({ title, of, object, places, policies }: {
   return (
     <section>
       <h2>{title}: {of.chosen} of {of.total} chosen, and why not the others</h2>
-      <Order policies={policies} />
+      <Order policies={policies} ranks={ranks} />
       {rows.length > 8 && <input type="search" placeholder={`Name of a ${title === "Clusters" ? "cluster" : "node"}`} aria-label={`Show ${title.toLowerCase()} by name`} onInput={(event) => setText(event.currentTarget.value.trim())} />}
       <Table fixed caption={title} rows={rows.filter((row) => row.name.includes(text))} columns={columns} empty={rows.length < of.total ? `None of the first ${rows.length} has such a name.` : "None has such a name."} />
       {rows.length < of.total && <p class="facts">The first {rows.length} of {of.total.toLocaleString("en")}. <a href={`#/workload?${query({ ...object, limit: of.total })}`}>Find the reasons for all {of.total.toLocaleString("en")}</a></p>}
