@@ -98,7 +98,8 @@ func (r reads) annotations(obj *unstructured.Unstructured, path ...string) []clu
 	return out
 }
 
-// of returns the names of the policies that read a field, sorted.
+// of returns the names of the policies that read a field at the top of the document, such as region of the normal form, or something in
+// it, sorted; an empty slice for none.
 func (r reads) of(field string) []string {
 	out := []string{}
 	for policy, fields := range r {

@@ -160,7 +160,8 @@ func (g *Groups) Lookup(p *placement.Policy, input map[string]any) *PolicyDecisi
 	return out
 }
 
-// shareable reports whether other objects may share the decision.
+// shareable reports whether other objects may share the decision. They may not if Lookup did not create it, if the policy reads the whole
+// object, so that no other one is equal, or if data was missing before the evaluation. Whether the evaluation failed does not count.
 func (d *PolicyDecision) shareable() bool {
 	return d.input != nil && !d.fields.IsAll() && d.revision != 0
 }

@@ -141,7 +141,8 @@ func (s *ServedTypes) Meant(resource schema.GroupResource) (meant schema.GroupRe
 	return meant, !NeverMatched(meant)
 }
 
-// SuggestPlural does the same as SuggestResource for a name without a group.
+// SuggestPlural returns a question that suggests the served plural that a name without a group probably stands for, for example
+// " (did you mean deployments?)". It returns "" if a type with this plural is served, no name is similar, or s is nil.
 func (s *ServedTypes) SuggestPlural(name string) string {
 	plural, ok := s.FindPlural(name, []string{wildcard})
 	if !ok || plural == name {

@@ -221,7 +221,8 @@ func (a *account) plan(name string, assessed bool, now time.Time, out *Assessmen
 	}
 }
 
-// release returns the objects of the plan that still have to be moved, which must be decided again.
+// release returns the objects of the plan that still have to be moved. They must be decided again, because from now on the plan may be
+// carried out, or may not be any more: it was approved and stored, replaced, or lost its approval. It does not end the pause.
 func (a *account) release() (out []Key) {
 	a.refused = false
 	for id, f := range a.objects {

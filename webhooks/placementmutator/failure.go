@@ -31,8 +31,9 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// failureStatus returns the code and reason of the response to a request that policies can't decide: 500 InternalError if a retry may
-// succeed, and 422 Invalid if it can't until a policy or the object changes, as for a ValidatingAdmissionPolicy whose expression fails.
+// failureStatus returns the code and reason of the response to a request that policies can't decide: 500 InternalError if at least one of
+// the failures that deny it may pass, and 422 Invalid if all of them last until a policy or the object changes, as for a
+// ValidatingAdmissionPolicy whose expression fails.
 func failureStatus(verdicts []*placement.Verdict) (code int32, reason metav1.StatusReason) {
 	passing := slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool {
 		return v.Err != nil && v.Policy.Mode == placementv1.ModeEnforce && v.Policy.FailurePolicy != placementv1.FailurePolicyIgnore && !permanent(v.Err)
