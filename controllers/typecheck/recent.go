@@ -36,7 +36,8 @@ var (
 	_ findings.Scales   = (*recent)(nil)
 )
 
-// recent caches for recentPeriod what source reads from the API server.
+// recent caches what source compares policies with: clusters, their scores, nodes, quotas, and the fields that scale subresources set. It
+// reads each of them again after recentPeriod; if that fails, it keeps what it has.
 type recent struct {
 	source *findings.Finder
 	clock  clock.PassiveClock

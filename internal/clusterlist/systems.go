@@ -24,6 +24,8 @@ import (
 // karmadaLayout returns the layout of a PropagationPolicy or ClusterPropagationPolicy of policy.karmada.io. Karmada accepts either
 // clusterAffinity or clusterAffinities. A term of the latter has a list of names of its own, and one in each of its overflowAffinities,
 // which add clusters; each of these lists counts as a term of the layout. An empty list of names selects all clusters.
+// If an object has both fields, which Karmada rejects, clusterAffinities counts. karmadaLayout returns an error if that has no items, or if
+// it or an overflowAffinities is not a list of objects.
 func karmadaLayout(obj map[string]any) (layout, error) {
 	placement := []any{"spec", "placement"}
 	affinities := append(slices.Clip(placement), "clusterAffinities")

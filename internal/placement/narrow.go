@@ -320,7 +320,9 @@ func (m *merger) setClusters(lists policyAllowances, requested, next *string, va
 	}
 }
 
-// hypotheticalClusters adds the changes of clusters that policies would make that are held or not enforced. current is the present list.
+// hypotheticalClusters adds to verdicts the changes of clusters that their policies would make if they were not held, or were enforced. For
+// a held policy, the change is from current, the object's present list; for one that is not enforced, from the list in values, the
+// annotations as the enforced policies make them. If no cluster would be left, a policy that is not enforced gets an error instead.
 func (m *merger) hypotheticalClusters(lists policyAllowances, asked askedClusters, current *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	if len(lists.differing) > 0 {

@@ -207,8 +207,9 @@ func (r *Request) checkQuota(ctx context.Context, account *Account) (*quotaResul
 	return out, nil
 }
 
-// change returns the amounts that the object takes in addition to those that a quota with these rules already counts for it. tracked are
-// the names in the quota's hard that count objects of the object's type.
+// change returns the amounts that the object takes in addition to those that a quota with these rules already counts for it: all that
+// it takes if the rules do not apply to the old object. tracked are the names in the quota's hard by which objects of the object's type are
+// measured, such as requests.cpu and count/pods for Pods; whether the rules apply depends on them.
 func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (corev1.ResourceList, error) {
 	if r.before != nil {
 		before, err := rules.evaluateScopes(ctx, r.before.scopes, tracked)

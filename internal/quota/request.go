@@ -50,7 +50,8 @@ type Request struct {
 	before    *measurement
 	evaluator upstream.Evaluator
 	content   runtime.Object // The object that the request would store.
-	// input is the part of the input that is the same for the modules of all LimitedResources.
+	// input is the part of the input that is the same for the modules of all LimitedResources: the scopes of the object that the request
+	// would store, and the amounts that it takes.
 	input map[string]any
 }
 
