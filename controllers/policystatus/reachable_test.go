@@ -242,17 +242,7 @@ func TestComputeRemote(t *testing.T) {
 			if diff := cmp.Diff(want, conditions); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			for condition, part := range tc.message {
-				if c := meta.FindStatusCondition(got.Conditions, condition); c == nil || !strings.Contains(c.Message, part) {
-					t.Errorf("%s is %+v, want it to say %q", condition, c, part)
-				}
-			}
-			if problems := violations(t, got); len(problems) > 0 {
-				t.Errorf("the API server would refuse the status: %v", problems)
-			}
-			if diff := cmp.Diff(got, policystatus.Compute(got, facts)); diff != "" {
-				t.Errorf("equal facts, other status (-first +second):\n%s", diff)
-			}
+			expectComputed(t, got, facts, tc.message)
 		})
 	}
 }

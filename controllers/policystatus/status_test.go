@@ -416,18 +416,25 @@ func TestCompute(t *testing.T) {
 			if diff := cmp.Diff(want, conditions); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			for condition, part := range tc.message {
-				if c := meta.FindStatusCondition(got.Conditions, condition); c == nil || !strings.Contains(c.Message, part) {
-					t.Errorf("%s is %+v, want it to say %q", condition, c, part)
-				}
-			}
-			if problems := violations(t, got); len(problems) > 0 {
-				t.Errorf("the API server would refuse the status: %v", problems)
-			}
-			if diff := cmp.Diff(got, policystatus.Compute(got, facts)); diff != "" {
-				t.Errorf("equal facts, other status (-first +second):\n%s", diff)
-			}
+			expectComputed(t, got, facts, tc.message)
 		})
+	}
+}
+
+// expectComputed checks that the messages of conditions contain the given parts, by condition, that the API server would accept the status,
+// and that it stays the same while the facts do.
+func expectComputed(t *testing.T, got placementv1.PlacementPolicyStatus, facts policystatus.Facts, messages map[string]string) {
+	t.Helper()
+	for condition, part := range messages {
+		if c := meta.FindStatusCondition(got.Conditions, condition); c == nil || !strings.Contains(c.Message, part) {
+			t.Errorf("%s is %+v, want it to say %q", condition, c, part)
+		}
+	}
+	if problems := violations(t, got); len(problems) > 0 {
+		t.Errorf("the API server would refuse the status: %v", problems)
+	}
+	if diff := cmp.Diff(got, policystatus.Compute(got, facts)); diff != "" {
+		t.Errorf("equal facts, other status (-first +second):\n%s", diff)
 	}
 }
 

@@ -47,7 +47,7 @@ func (s *state) readsOf(ctx context.Context, resource schema.GroupVersionResourc
 				continue
 			}
 			if normal {
-				fields = replication.InNormalForm(fields)
+				fields = replication.FieldsOfNormal(fields)
 			}
 			if known := out[p.Name]; known != nil {
 				fields = projection.Union(known, fields)

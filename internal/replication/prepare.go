@@ -66,11 +66,6 @@ func NormalFields(fields *projection.FieldSet) *projection.FieldSet {
 	return projection.Nest(normalForm, fields)
 }
 
-// InNormalForm returns the sealed set of the fields of the normal form that a field set of prepared objects has.
-func InNormalForm(fields *projection.FieldSet) *projection.FieldSet {
-	return fields.AtPath(normalForm)
-}
-
 // Paths returns the fields in the field set of a prepared object as sorted texts. Fields of the normal form have the same texts as those of
 // the object itself. A path stands for everything below it. "**" stands for the whole object, and is the result for nil.
 func Paths(fields *projection.FieldSet) []string {
