@@ -38,11 +38,15 @@ import (
 const (
 	// maxHeaderBytes limits the header of a request. Go adds 4 KiB to it.
 	maxHeaderBytes = 4 << 10
-	// headerTimeout limits the time from the connection, or from the first byte of a later request, until a request's header is
-	// complete. It includes the TLS handshake.
-	headerTimeout = 10 * time.Second
-	// idleTimeout is longer than that of Go's clients, so that these close idle connections first.
+	// idleTimeout is how long a connection waits for its next request. It is longer than the 90 seconds of Go's clients, so that these close
+	// idle connections first: the error of a request that is sent while the server closes the connection would reach the user.
 	idleTimeout = 100 * time.Second
+	// headerTimeout limits the time of the TLS handshake, and then the time from the connection, or from the first byte of a later request,
+	// until a request's header is complete. It is not shorter than idleTimeout, because net/http counts the wait for the first request in it:
+	// clients such as the API server connect once more than they need when several requests begin at once, and keep such a connection without
+	// having sent anything on it. Go's http.Transport does not repeat a request that fails on such a connection. Clients that send nothing are
+	// bounded by Server.Strangers.
+	headerTimeout = idleTimeout
 	// shutdownTimeout is how long requests in flight may take when the server is told to end. It is above the deadline of any review.
 	shutdownTimeout = 12 * time.Second
 )

@@ -244,6 +244,30 @@ func serve(t *testing.T, strangers int) pipes {
 	return connections
 }
 
+// TestUnused checks that a client may send its first request as late as a later one: Go's clients keep a connection for 90 seconds on
+// which they have sent nothing yet, and report an error if it is closed while they send.
+func TestUnused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		connections := serve(t, 1)
+		here, there := net.Pipe()
+		connections <- there
+		defer here.Close()
+		c := &client{here, t, bufio.NewReader(here)}
+		kept := http.DefaultTransport.(*http.Transport).IdleConnTimeout
+		for _, path := range []string{"/first", "/second"} {
+			<-time.After(kept + time.Second)
+			if got := c.get(path); got != path {
+				t.Errorf("after %s, %s: got %s", kept, path, got)
+			}
+		}
+		asked := time.Now()
+		c.closed()
+		if waited := time.Since(asked); waited > 2*kept {
+			t.Errorf("the server keeps an idle connection for %s", waited)
+		}
+	})
+}
+
 // TestAddresses checks that a client keeps none of another address away, however often it connects.
 func TestAddresses(t *testing.T) {
 	const limit = 6
