@@ -312,6 +312,13 @@ var _ = Describe("kubectl berth cleanup", Ordered, func() {
 	})
 
 	It("cleans up what it may, and verifies records with Berth's key", func(ctx SpecContext) {
+		// Berth must not move objects between the two deletions: the deployment controller would copy to a ReplicaSet what such a move restored,
+		// and keep there what it removed.
+		for _, name := range []string{"metadata", "pods"} {
+			f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Mode = placementv1.RemediationOff })
+			Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionCompliant).
+				Should(framework.BeCondition(metav1.ConditionUnknown, placementv1.ReasonRemediationOff))
+		}
 		f.DeletePolicy(ctx, "metadata")
 		f.DeletePolicy(ctx, "pods")
 		f.MustKubectl(ctx, "", "wait", "--for=delete", "mutatingwebhookconfiguration/berth-placement", "--timeout=2m")
