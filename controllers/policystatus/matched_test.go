@@ -66,8 +66,9 @@ func TestMatched(t *testing.T) {
 					t.Errorf("%s says %q", conditionType, message)
 				}
 			}
-			if stalled := of(placementv1.ConditionStalled) != ""; stalled != tc.stalled {
-				t.Errorf("stalled: %t", stalled)
+			stalled := meta.FindStatusCondition(got.Conditions, placementv1.ConditionStalled)
+			if (stalled != nil) != tc.stalled || stalled != nil && !strings.Contains(stalled.Message, tc.message) {
+				t.Errorf("stalled: %+v", stalled)
 			}
 		})
 	}

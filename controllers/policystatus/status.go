@@ -219,7 +219,7 @@ func (s *setter) stalled(f Facts) *metav1.Condition {
 	enforced := s.Find(placementv1.ConditionEnforced)
 	switch {
 	case enforced.Reason == placementv1.ReasonNothingMatched:
-		return status.True(enforced.Reason, "the policy's author has to correct the policy; see the Enforced condition")
+		return status.True(enforced.Reason, enforced.Message+"; the policy's author has to correct that")
 	case f.State.Err != nil && !waits:
 		return status.True(placementv1.ReasonInvalidPolicy, "the policy's author has to correct the policy; see the Compiled condition")
 	case enforced.Reason == placementv1.ReasonWebhookRejected:

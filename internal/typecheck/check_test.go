@@ -191,8 +191,8 @@ func TestCheck(t *testing.T) {
 		"Argument":          {rego: `errors contains "x" if startswith(input.spec.replicas, "3")`, want: []string{"startswith: argument 1 is a number, and the function takes a string"}, impossible: []string{"errors"}},
 		"OneOfSeveralKinds": {rego: `annotations["a"] := input.spec.volumeClaimTemplates` + "\n" + `labels["a"] := "b"`, matched: []string{"deployments", "statefulsets"}},
 		"PodPath": {rego: `errors contains "x" if { some c in input.spec.containers; endswith(c.image, ":latest") }`, matched: []string{"pods", "deployments", "statefulsets"},
-			want: []string{`3:36: the policy can never decide an object of deployments.apps, statefulsets.apps: input.spec.containers is undefined: input.spec has no field "containers"`}},
-		"PodPathInHelper":    {rego: "first := input.spec.containers[0]\nerrors contains \"x\" if endswith(first.image, \":latest\")", matched: []string{"pods", "deployments"}, want: []string{`3:10: the policy can never decide an object of deployments.apps: input.spec.containers`}},
+			want: []string{`3:36: no rule of the policy ever has a value for an object of deployments.apps, statefulsets.apps, so that the policy neither places nor denies it: input.spec.containers is undefined: input.spec has no field "containers"`}},
+		"PodPathInHelper":    {rego: "first := input.spec.containers[0]\nerrors contains \"x\" if endswith(first.image, \":latest\")", matched: []string{"pods", "deployments"}, want: []string{`3:10: no rule of the policy ever has a value for an object of deployments.apps, so that the policy neither places nor denies it: input.spec.containers`}},
 		"PodPathInOneRule":   {rego: `errors contains "x" if input.spec.containers[0].image == "x"` + "\n" + `warnings contains "x" if input.metadata.labels.a`, matched: []string{"pods", "deployments"}},
 		"PodPathByKind":      {rego: `errors contains "x" if { input.kind == "Pod"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
 		"PodPathByVersion":   {rego: `errors contains "x" if { input.apiVersion == "v1"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
@@ -203,7 +203,7 @@ func TestCheck(t *testing.T) {
 		"PodPathEither": {rego: "containers := input.spec.containers\ncontainers := input.spec.template.spec.containers\n" + `errors contains "x" if endswith(containers[0].image, ":latest")`,
 			matched: []string{"pods", "deployments"}},
 		"NothingOfAnyKind": {rego: `errors contains "x" if { input.spec.containers[0].image == "x"; input.spec.replicas > 1 }`, matched: []string{"pods", "deployments"},
-			want: []string{"3:26: the policy can never decide an object of deployments.apps: input.spec.containers", "3:65: the policy can never decide an object of pods: input.spec.replicas"}},
+			want: []string{"3:26: no rule of the policy ever has a value for an object of deployments.apps, so that the policy neither places nor denies it: input.spec.containers", "3:65: no rule of the policy ever has a value for an object of pods, so that the policy neither places nor denies it: input.spec.replicas"}},
 		"QuantityAndNumber": {rego: `errors contains "x" if { some c in input.spec.template.spec.containers; c.resources.limits.cpu > 4 }`,
 			want: []string{`3:73: c.resources.limits.cpu > 4 compares a quantity with a number: the result is the same for every amount, since quantities are text; use k8s.quantity.compare(x, y) > 0`}},
 		"QuantityAndText":    {rego: `errors contains "x" if input.spec.template.spec.overhead.memory <= "1Gi"`, want: []string{`3:24: input.spec.template.spec.overhead.memory <= "1Gi" compares quantities as text, in which "9" is greater than "10"; use k8s.quantity.compare(x, y) <= 0`}},
@@ -385,7 +385,7 @@ func TestVersionsOfOneType(t *testing.T) {
 		t.Errorf("findings %q", got)
 	}
 	in.Kinds = append(in.Kinds, typecheck.Kind{Resource: schema.GroupResource{Resource: "others"}, Type: deployment})
-	if got := texts(typecheck.Check(in)); len(got) != 1 || !strings.Contains(got[0], "can never decide an object of others: input.spec.nodeName") {
+	if got := texts(typecheck.Check(in)); len(got) != 1 || !strings.Contains(got[0], "ever has a value for an object of others, so that the policy neither places nor denies it: input.spec.nodeName") {
 		t.Errorf("findings %q", got)
 	}
 }

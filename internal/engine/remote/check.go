@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"net/http"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -64,8 +65,10 @@ func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
 		return fmt.Sprintf("the document %s is not a decision: %v; spec.remote.url must end with the package of the rules", r.Document, err)
 	case err != nil:
 		return fmt.Sprintf("the response of the engine can't be read: %v", err)
+	case !found && r.Spec.Undefined == placementv1.UndefinedError:
+		return fmt.Sprintf("the engine has no result for %s, and spec.failurePolicy applies to requests until it has one: %s", r.Document, hint)
 	case !found:
-		return fmt.Sprintf("the engine has no result for %s: %s", r.Document, hint)
+		return fmt.Sprintf("the engine has no result for %s, and the policy admits objects unchanged until it has one (spec.remote.undefined): %s", r.Document, hint)
 	}
 	return ""
 }

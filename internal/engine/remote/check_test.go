@@ -27,12 +27,14 @@ import (
 // TestProbe verifies that the author of a policy is warned if the engine has no such document.
 func TestProbe(t *testing.T) {
 	tests := map[string]struct {
-		handler http.HandlerFunc
-		modules bool
-		want    string
+		handler   http.HandlerFunc
+		modules   bool
+		undefined placementv1.UndefinedResult
+		want      string
 	}{
 		"Decides":     {handler: says(`{"result": {"errors": []}}`)},
-		"Undefined":   {handler: says(`{}`), want: "the engine has no result for "},
+		"Undefined":   {handler: says(`{}`), want: "and the policy admits objects unchanged until it has one (spec.remote.undefined): "},
+		"Error":       {handler: says(`{}`), undefined: placementv1.UndefinedError, want: "and spec.failurePolicy applies to requests until it has one: "},
 		"NotFound":    {handler: rejects(http.StatusNotFound), want: "the engine has no document "},
 		"Rule":        {handler: says(`{"result": ["a"]}`), want: "is not a decision: "},
 		"NotJSON":     {handler: says(`hello`), want: "the response of the engine can't be read: "},
@@ -42,7 +44,7 @@ func TestProbe(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, tc.handler)
-			spec := placementv1.Remote{}
+			spec := placementv1.Remote{Undefined: tc.undefined}
 			if tc.modules {
 				spec.Modules = []placementv1.RemoteModule{{Name: "main", Rego: "package fleet"}}
 			}

@@ -69,7 +69,7 @@ var _ = Describe("the types of a policy", Label("versions"), func() {
 		p.Spec.Match.ResourceRules = append(p.Spec.Match.ResourceRules, placementv1.ResourceRule{
 			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"},
 		})
-		Expect(apply(ctx, p)).To(ContainSubstring(`.rego:3:25: the policy can never decide an object of deployments.apps: input.spec.containers`))
+		Expect(apply(ctx, p)).To(ContainSubstring(`.rego:3:25: no rule of the policy ever has a value for an object of deployments.apps, so that the policy neither places nor denies it: input.spec.containers`))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompiled).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeErrors))
 		f.AwaitReady(ctx, p.Name)
