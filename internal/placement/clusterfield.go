@@ -149,7 +149,8 @@ func (o *Outcome) ClusterNames(obj *unstructured.Unstructured) []string {
 	return o.NamesIn(value)
 }
 
-// NamesIn returns the names of the clusters in the text of such a list, as ClustersIn returns it; none if the text is nil.
+// NamesIn returns the names of the clusters in a text of the list, as ClustersIn returns it: those of several terms together and sorted,
+// and others in the order of the text. It returns none if the text is nil.
 func (o *Outcome) NamesIn(value *string) []string {
 	if value == nil {
 		return nil

@@ -315,7 +315,7 @@ type Outcome struct {
 	// Object is the object with its placement and its record. It is nil if no policy matches, and if Assess returned the outcome. It shares
 	// everything that was not merged with the request's object, so callers must change neither.
 	Object *unstructured.Unstructured
-	// Paths are the paths that have other values than in the request's object, beside labels and annotations.
+	// Paths are the paths at which Object may have other values than the request's object, beside labels and annotations.
 	Paths
 	// List says where a placement object lists its clusters. It is nil for an object of another kind, which lists them in an annotation.
 	List *clusterlist.Kind
@@ -422,7 +422,8 @@ func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Pol
 	return d.outcome(&current, values, next, id, verdicts)
 }
 
-// leftBefore decides on the object before an update, as if it was not updated, and returns the keys that stay as they are then; see leftIn.
+// leftBefore decides on the object before an update, as if it was not updated, and returns the keys of the changes that can't be made then
+// (Change.Immutable); see leftIn for the form of the keys.
 func (d *Decider) leftBefore(ctx context.Context, r *Request, index *match.Index[*Policy]) (map[string]bool, error) {
 	if r.Source != nil {
 		if err := r.Source.Complete(); err != nil {
@@ -635,7 +636,8 @@ func (d *Decider) outcome(current *intent, values map[string]map[string]string, 
 	return out, nil
 }
 
-// locate returns the paths of the object's pod spec and clusters, and adds the fields there to the object.
+// locate returns the path of the object's pod spec, and where its kind lists clusters, and adds the fields there to the object. Each is nil
+// if merging does not need it.
 func (d *Decider) locate(r *Request, id identity, verdicts []*Verdict) (at locations, err error) {
 	if at.podSpec, err = d.podSpec(r, id, verdicts); err != nil {
 		return at, err
@@ -648,7 +650,7 @@ func (d *Decider) locate(r *Request, id identity, verdicts []*Verdict) (at locat
 }
 
 // podSpec returns the path of the object's pod spec, and adds the fields there to the object. It returns nil if no matching policy may
-// decide on scheduling and no record has scheduling keys.
+// decide on scheduling and no record has scheduling keys, and if it is not known where the object's kind has its pod spec.
 func (d *Decider) podSpec(r *Request, id identity, verdicts []*Verdict) ([]string, error) {
 	if !slices.ContainsFunc(verdicts, func(v *Verdict) bool { return v.Policy.Schedules }) && !d.recordsScheduling(r, id) {
 		return nil, nil
@@ -665,8 +667,8 @@ func (d *Decider) podSpec(r *Request, id identity, verdicts []*Verdict) ([]strin
 	return path, r.Source.Fill(SchedulingFields(path))
 }
 
-// schedulable returns why policies cannot decide on scheduling for the object: Berth does not know where its pod template is, or cannot
-// read it. It returns nil if they can.
+// schedulable returns why policies cannot decide on scheduling for the object: Berth does not know where its pod template is, did not read
+// it because no policy was known to decide on scheduling, or cannot decode it. It returns nil if they can.
 func (d *Decider) schedulable(r *Request, current *intent) error {
 	var err error
 	if _, known := d.Templates.Path(r.Resource.GroupResource()); !known {

@@ -49,7 +49,8 @@ type Decision struct {
 	Rule string `json:"-"`
 }
 
-// Equal reports whether two decisions are equal, including Rule.
+// Equal reports whether two decisions are equal, including Rule. Of the lists and maps, only Clusters differs if one is nil and the other
+// is empty.
 func (d Decision) Equal(other Decision) bool {
 	return d.Rule == other.Rule && maps.Equal(d.Annotations, other.Annotations) && maps.Equal(d.Labels, other.Labels) &&
 		maps.Equal(d.Scheduling, other.Scheduling) &&

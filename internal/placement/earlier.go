@@ -184,8 +184,8 @@ func (e earlierAffinity) composed(text string) (requested *string, ok bool) {
 	return requested, e.values.begins(earlierWhole(digest(text), requested))
 }
 
-// asWritten reports whether an annotation says that the developer requests all values as they are written, even those that a policy set
-// earlier.
+// asWritten reports whether placementv1.AsWrittenAnnotation is "true": the developer requests all values as they are written, even those
+// that a policy set earlier.
 func asWritten(obj *unstructured.Unstructured) bool {
 	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "metadata", fieldAnnotations, placementv1.AsWrittenAnnotation)
 	return value == "true"
@@ -296,8 +296,9 @@ func (i *intent) returned(field string, actual map[string]string, from sources) 
 	}
 }
 
-// notTaken returns the values that an update requests and the object does not get, because a policy set them earlier. It leaves out keys
-// that a policy sets now. values and next are the merged values and their record.
+// notTaken returns the values that an update requests and the object does not get, because a policy set them earlier: as changes from the
+// value before the update to the one that it requests. It leaves out keys that a policy sets now. values and next are the merged values and
+// their record.
 func (i *intent) notTaken(values map[string]map[string]string, next *record) []Change {
 	return slices.DeleteFunc(slices.Clone(i.refused), func(c Change) bool {
 		_, set := next.of(c.Field)[c.Key]

@@ -44,8 +44,9 @@ const (
 )
 
 // fit makes the annotations with the record small enough for the API server. First it drops the earlier values from the record. Then keys
-// that policies would set for the first time in an existing object keep their values, those with the largest entry first. If that does not
-// suffice, fit adds an error to a verdict. It returns the scheduling values with the complete affinity; whole are those before.
+// that policies would set for the first time in an existing object keep their values, those with the largest entry first, and their changes
+// get Immutable. If that does not suffice, fit adds an error to the verdict of a policy, except for an existing object that is not being
+// updated. It returns the scheduling values with the complete affinity; whole are those before.
 func (m *merger) fit(values map[string]map[string]string, whole map[string]string) (map[string]string, error) {
 	own := m.annotationBytes(m.intent.wanted[fieldAnnotations])
 	if m.surelyFits(values[fieldAnnotations]) || own > maxAnnotations {
@@ -92,7 +93,7 @@ func (m *merger) fit(values map[string]map[string]string, whole map[string]strin
 	return whole, nil
 }
 
-// annotationBytes returns the size of annotations, without the record, as the API server counts it.
+// annotationBytes returns the size of annotations, without the record, as the API server counts it: the bytes of all keys and values.
 func (m *merger) annotationBytes(annotations map[string]string) int {
 	out := 0
 	for key, value := range m.intent.clusters.inMetadata(fieldAnnotations, annotations) {
@@ -124,7 +125,7 @@ func (m *merger) surelyFits(annotations map[string]string) bool {
 	return size <= maxAnnotations
 }
 
-// size returns the size of the annotations, with the record, as the API server counts it.
+// size returns the size of the annotations, with the record, as the API server counts it: the bytes of all keys and values.
 func (m *merger) size(annotations map[string]string) (int, error) {
 	sign := func(record) (string, error) { return strings.Repeat("A", signatureLength), nil }
 	text, err := m.next.text(sign, sign)
@@ -155,9 +156,9 @@ func (m *merger) largest() []sizedEntry {
 	return out
 }
 
-// keepForLackOfRoom keeps a key as it is, without the policy's value, because the record has no room for the requested value. In an update,
-// it does so only if the key was a violation before and the update does not change it: otherwise, an update could evade the policy. It
-// reports whether it keeps the key.
+// keepForLackOfRoom keeps a key as it is, without the policy's value, because the record has no room for the requested value. It never does
+// so in a new object. In an update, it does so only if the policy's value could not be set before, either, and the update does not change
+// the key: otherwise, an update could evade the policy. It reports whether it keeps the key.
 func (m *merger) keepForLackOfRoom(e sizedEntry, values map[string]string) (bool, error) {
 	current := optional(m.intent.current[e.field], e.key)
 	if _, applied := m.intent.applied.of(e.field)[e.key]; m.request.Old == nil || applied && current != nil && digest(*current) == e.entry.Set {
@@ -178,8 +179,8 @@ func (m *merger) keepForLackOfRoom(e sizedEntry, values map[string]string) (bool
 	return true, nil
 }
 
-// leftIn returns the keys that the verdicts on an object leave as they are, because a change of them can't be made. A key of the map is the
-// field, a slash, and the key.
+// leftIn returns the keys that the verdicts on an object leave as they are, because a change of them can't be made (Change.Immutable). A
+// key of the map is the field, a slash, and the key. The list of a placement object counts as the clusters annotation.
 func leftIn(verdicts []*Verdict) map[string]bool {
 	out := map[string]bool{}
 	for _, v := range verdicts {

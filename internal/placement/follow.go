@@ -85,6 +85,7 @@ type clusterCopy struct {
 	// shares is the value of the annotation with the shares of the clusters; nil if there is none.
 	shares *string
 	// kept reports whether the controller restores the annotations of the object when they change, so that they must stay as they are.
+	// Controllers do that with ReplicaSets and ControllerRevisions.
 	kept bool
 }
 
@@ -132,7 +133,9 @@ func (v *Verdict) follow(c clusterCopy) {
 	delete(v.Decision.Annotations, placementv1.ClusterSharesAnnotation)
 }
 
-// followStored is follow for the verdicts of policies that would change the copied clusters. It reads the controller to check the copy.
+// followStored lets the object follow its controller for the policies of these verdicts, which would change the copied clusters, as far as
+// the stored controller confirms the copy. A policy that also matches the controller gives nothing if the object was made from it, and
+// otherwise the copied clusters if it could have chosen them. If the lookup fails, the policies can't decide.
 func (d *Decider) followStored(ctx context.Context, r *Request, current *intent, c clusterCopy, verdicts []*Verdict) {
 	controller, err := d.Owners.Owner(ctx, r.Namespace, *c.controller)
 	switch {
@@ -222,7 +225,8 @@ var (
 	followSetFields = projection.Fields("metadata.ownerReferences.**", "spec.replicas")
 )
 
-// FollowFields returns the fields of objects of a type that tell whether they follow their controller.
+// FollowFields returns the fields of objects of a type that tell whether they follow their controller: the owner references, and the number
+// of replicas of a ReplicaSet.
 func FollowFields(resource schema.GroupResource) *projection.FieldSet {
 	if resource == replicaSets {
 		return followSetFields

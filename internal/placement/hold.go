@@ -30,12 +30,14 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Automatic reports whether remediation patches existing objects for the policy, without an approval.
+// Automatic reports whether remediation patches existing objects for the policy without an approval: spec.mode is Enforce, and
+// spec.remediation.mode is Automatic.
 func (p *Policy) Automatic() bool {
 	return p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationAutomatic
 }
 
-// NeedsApproval reports whether remediation patches existing objects for the policy once their plan is approved.
+// NeedsApproval reports whether remediation patches existing objects for the policy once their plan is approved: spec.mode is Enforce, and
+// spec.remediation.mode is Approved.
 func (p *Policy) NeedsApproval() bool {
 	return p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationApproved
 }
@@ -47,7 +49,8 @@ func (p *Policy) PatchesExisting() bool { return p.Automatic() || p.NeedsApprova
 func (p *Policy) WatchesRollouts() bool { return p.Schedules && p.PatchesExisting() }
 
 // keepsUnread reports whether an update that changes nothing that the policy reads or writes leaves the placement of an existing object as
-// it is: existing objects are left to their owners, or are moved only after an approval, in windows, or at the pace of a budget.
+// it is: existing objects are left to their owners (remediation mode Manual), or are moved only after an approval, in windows, or at the
+// pace of a budget. It is false for mode NewOnly, which hold treats in its own way.
 func (p *Policy) keepsUnread() bool {
 	switch p.Remediation {
 	case placementv1.RemediationManual, placementv1.RemediationApproved:
@@ -58,7 +61,8 @@ func (p *Policy) keepsUnread() bool {
 	return false
 }
 
-// RemediatesExisting reports whether Berth evaluates the policy on existing objects, and reports or patches violations.
+// RemediatesExisting reports whether Berth evaluates the policy on existing objects, and counts or patches violations. It does so in every
+// spec.mode, unless spec.remediation.mode is Off or NewOnly.
 func (p *Policy) RemediatesExisting() bool {
 	return p.Remediation != placementv1.RemediationOff && p.Remediation != placementv1.RemediationNewOnly
 }
@@ -109,11 +113,11 @@ func (r *Request) mayHold(verdicts []*Verdict) bool {
 }
 
 // hold marks the verdicts of policies whose keys the update must leave as they are (Verdict.held), and restores these keys. Only policies
-// that also matched the object before the update qualify. A policy for which keepsUnread returns true is held if the update changes no
-// requested value that the policy reads or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no
-// requested value that the policy writes. Requested values count, so applying the same manifest again holds the policies, and an update
-// that requests another value has them decide. tolerate handles what a held policy denies. When remediation decides, hold turns denials by
-// policies with mode NewOnly into Verdict.DeniesNew.
+// that also matched the object before the update qualify, and of those that can't decide only ones whose remediation is paused. A policy
+// for which keepsUnread returns true is held if the update changes no requested value that the policy reads or writes. A policy with
+// remediation mode NewOnly, or with paused remediation, is held if the update changes no requested value that the policy writes. Requested
+// values count, so applying the same manifest again holds the policies, and an update that requests another value has them decide. tolerate
+// handles what a held policy denies. When remediation decides, hold turns denials by policies with mode NewOnly into Verdict.DeniesNew.
 func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id identity, verdicts []*Verdict) error {
 	for _, v := range verdicts {
 		if r.remediates && v.Policy.Remediation == placementv1.RemediationNewOnly {

@@ -103,7 +103,8 @@ type extended struct {
 type overwritten struct {
 	// Requested is the value that the developer requested; nil if the developer did not set the key.
 	Requested *string `json:"requested,omitempty"`
-	// By is the name of the policy that overwrote the value.
+	// By is the name of the policy that overwrote the value: of several that give the clusters, the first by precedence. It is "" if that is
+	// not known, as for a value that a policy set earlier.
 	By string `json:"by,omitempty"`
 	// Set is the digest of the value that the policy set. If the object has another value by now, another client has changed it since, and
 	// that value counts as requested.
@@ -202,7 +203,7 @@ func identityOf(obj *unstructured.Unstructured, namespace string) identity {
 	return id
 }
 
-// sign returns the signature of a record for an object.
+// sign returns the signature of a record for an object. It returns an error if the keyring has no key.
 func (k *Keyring) sign(r record, id identity) (string, error) {
 	if len(k.key) == 0 {
 		return "", errors.New("no signing key")
@@ -291,8 +292,9 @@ func decodeExtension(text json.RawMessage) extension {
 	return out
 }
 
-// readStored is read for an object that the API server has stored. Its record may have been signed before the object had a name. read does
-// not accept such a record, because a client could send the one of another object with the same generateName.
+// readStored returns the record of an object that the API server has stored; nil if it has none that the keyring trusts. It accepts a
+// record that was signed before the object had a name. read does not, because a client could send the record of another object with the
+// same generateName.
 func (k *Keyring) readStored(obj *unstructured.Unstructured, id identity) *record {
 	r := k.read(obj, id)
 	if r == nil && obj != nil && obj.GetGenerateName() != "" {
@@ -302,8 +304,8 @@ func (k *Keyring) readStored(obj *unstructured.Unstructured, id identity) *recor
 	return r
 }
 
-// readBoth returns the record of an object, and that of the object before the update if obj is not old itself. Each is nil if there is
-// none.
+// readBoth returns the record of obj, and then that of old, the object before the update. Each is nil if there is none that the keyring
+// trusts. If obj is old itself and has a record, readBoth returns that one alone.
 func (k *Keyring) readBoth(obj, old *unstructured.Unstructured, id identity) []*record {
 	own := k.read(obj, id)
 	if own != nil && old == obj {
@@ -360,7 +362,8 @@ type intent struct {
 	current, wanted map[string]map[string]string
 	// applied has the entries of records for the keys whose value in the object is still the policy's.
 	applied record
-	// recorded is the record of the object before the update if that has one, and otherwise the object's own record; nil if there is none.
+	// recorded is a copy of the record of the object before the update if that has one, and otherwise of the object's own record; nil if there
+	// is none.
 	recorded *record
 	// before returns the intent of the object before the update; nil if the object is not being updated.
 	before func() *intent
@@ -379,7 +382,7 @@ type intent struct {
 
 // locations says where merging reads, beside labels and annotations.
 type locations struct {
-	// podSpec is the path of the pod spec in the object; nil if no policy decides on scheduling.
+	// podSpec is the path of the pod spec in the object; nil if no policy may decide on scheduling and no record has scheduling values.
 	podSpec []string
 	// clusters says where a placement object lists its clusters; nil for other objects.
 	clusters *clusterlist.Kind
@@ -506,8 +509,8 @@ type sources struct {
 	// replayed is the object's own record if the object before the update has another one; nil otherwise. It is an earlier record, as after
 	// an undo of a rollout, or the record of an earlier call of the webhook in the same request.
 	replayed *record
-	// foreign is a record in the object that is not valid for it; nil if there is none. After an undo of a rollout, a Deployment has the
-	// record of its ReplicaSet, together with its annotations.
+	// foreign is a record in the object that an update sends, not valid for it, while the object before the update has a valid one; nil
+	// otherwise. After an undo of a rollout, a Deployment has the record of its ReplicaSet, together with its annotations.
 	foreign *record
 }
 
@@ -536,7 +539,7 @@ func (s sources) recorded(obj *unstructured.Unstructured) *record {
 	return out
 }
 
-// intentOf is readIntent with records that are already read.
+// intentOf returns the state that the developer requests in an object, by records that are already read. It decides as readIntent does.
 func intentOf(obj *unstructured.Unstructured, at locations, from sources) intent {
 	if asWritten(obj) {
 		from.foreign = nil
@@ -646,7 +649,7 @@ func metadataOf(obj *unstructured.Unstructured, field string) map[string]string 
 	return map[string]string{}
 }
 
-// setMetadata sets the object's labels or annotations, depending on the field.
+// setMetadata sets the object's labels or annotations, depending on the field. It removes the field if there are no values.
 func setMetadata(obj *unstructured.Unstructured, field string, values map[string]string) {
 	if len(values) == 0 {
 		unstructured.RemoveNestedField(obj.Object, "metadata", field)

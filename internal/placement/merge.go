@@ -41,10 +41,12 @@ type Verdict struct {
 	Decision Decision
 	// Err is why the policy could not decide; nil if it decided.
 	Err error
-	// Changes are the changes that enforcing the decision makes to the object, or would make if the policy is not enforced. Keys that
-	// another policy wins are not among them.
+	// Changes are the changes that the decision makes to the object, and those that it would make but that can't be made or that the policy
+	// may not make, because it is held. An enforced policy has none of a key that another policy wins. For a policy that is not enforced, they
+	// are the changes that its decision would make to the object as the enforced policies leave it.
 	Changes []Change
-	// Conflicts are the keys to which this policy and another enforced policy give different values.
+	// Conflicts are the keys to which this policy and another one give different values, if both are enforced. The policy that wins a key has
+	// an entry for each other one, and each other one has an entry with the winner.
 	Conflicts []Conflict
 	// OwnClusters reports whether the object is denied only because of the clusters that its developer requested: without that list, it
 	// would get some.
@@ -69,8 +71,8 @@ type Verdict struct {
 	held bool
 	// tolerant reports whether the policy denies the update only if it would not deny the object before the update.
 	tolerant bool
-	// Released is the verdict as it would be if all policies had the approvals that they need. It is set only if some policy that matches
-	// the object needs an approval, by Decider.Assess, and by Decider.Remediate if permits returned false.
+	// Released is the verdict as it would be if all policies had the approvals that they need. If some policy that matches the object needs an
+	// approval, Decider.Assess sets it in all verdicts, and Decider.Remediate does so if permits returned false. Otherwise it is nil.
 	Released *Verdict
 	// released is set in a verdict that is to be followed although the policy needs an approval.
 	released bool
@@ -267,7 +269,8 @@ func (m *merger) merge() (map[string]map[string]string, record, error) {
 	return out, m.next, nil
 }
 
-// complete sets the fields of the next record that depend on all keys. It returns the scheduling values with the complete affinity.
+// complete sets the affinity, the form of the list of clusters, and the earlier values of the next record, which depend on all keys. It
+// returns the scheduling values with the complete affinity instead of the developer's and what each policy adds to it.
 func (m *merger) complete(values map[string]map[string]string) (whole map[string]string, err error) {
 	if whole, err = podscheduling.Compose(values[fieldScheduling]); err != nil {
 		return nil, err
@@ -282,7 +285,9 @@ func (m *merger) complete(values map[string]map[string]string) (whole map[string
 }
 
 // decideAffinities sets an error in the verdict of each policy whose affinity cannot be combined with the developer's and the other
-// policies'. It first tries all enforced policies together, so that the usual case takes only one attempt.
+// policies'. It first tries all enforced policies together, so that the usual case takes only one attempt. If that fails, it adds one after
+// the other, by name, and the one that can't be added gets the error. It tries each policy that is not enforced alone, on top of the
+// enforced ones.
 func (m *merger) decideAffinities() {
 	adding := func(v *Verdict) bool { return v.Err == nil && v.Decision.Scheduling[podscheduling.Affinity] != "" }
 	enforced := func(v *Verdict) bool { return adding(v) && v.Policy.Mode == placementv1.ModeEnforce }
@@ -423,8 +428,8 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 }
 
 // restoreUnclaimed handles the keys that a policy overwrote before and that no policy sets now. If that policy decided, the requested value
-// returns. If it can't decide, its value stays. If it does not match the object any more, its value stays until another policy gives the
-// object something.
+// returns. If it can't decide, is held, or is not enforced any more, its value stays. If it does not match the object any more, its value
+// stays until another policy gives the object something.
 func (m *merger) restoreUnclaimed(field string, wins map[string]winner, values map[string]string) {
 	current := m.intent.current[field]
 	for _, key := range slices.Sorted(maps.Keys(m.intent.applied.of(field))) {

@@ -44,8 +44,8 @@ type policyAllowance struct {
 	kept bool
 }
 
-// mustRecord reports whether the record must keep the policy's list even if it equals the developer's, because the policy may be held
-// later, or because the developer's list does not count.
+// mustRecord reports whether the record must keep the policy's list even if it equals the developer's, because the policy is held, could
+// not decide, or may be held later, or because the developer's list does not count for it.
 func (s policyAllowance) mustRecord() bool {
 	p := s.verdict.Policy
 	return s.kept || p.Remediation != placementv1.RemediationAutomatic || !s.narrows()
@@ -54,13 +54,15 @@ func (s policyAllowance) mustRecord() bool {
 // isDecided reports whether names come from a present decision of the policy, not from the record, and are not empty. They are then sorted.
 func (s policyAllowance) isDecided() bool { return !s.kept && len(s.names) > 0 }
 
-// narrows reports whether the policy lets the developer's list narrow its own.
+// narrows reports whether the policy lets the developer's list narrow its own: spec.clusters.developerChoice is neither Override nor
+// Ignore.
 func (s policyAllowance) narrows() bool {
 	choice := s.verdict.Policy.Clusters.DeveloperChoice
 	return choice != placementv1.DeveloperChoiceOverride && choice != placementv1.DeveloperChoiceIgnore
 }
 
-// ignores reports whether the policy ignores the developer's list, so that it does not count whatever the other policies say.
+// ignores reports whether the policy ignores the developer's list (spec.clusters.developerChoice: Ignore), so that it does not count
+// whatever the other policies say.
 func (s policyAllowance) ignores() bool {
 	return s.verdict.Policy.Clusters.DeveloperChoice == placementv1.DeveloperChoiceIgnore
 }
@@ -70,7 +72,8 @@ func developerNarrows(lists []policyAllowance) bool {
 	return slices.ContainsFunc(lists, policyAllowance.narrows) && !slices.ContainsFunc(lists, policyAllowance.ignores)
 }
 
-// onEmpty returns what to do with an object for which no cluster is left: the strictest setting of the policies.
+// onEmpty returns what to do with an object for which no cluster is left, by the strictest setting of the policies: Deny if one of them has
+// it, then Clear, then PolicyClusters.
 func onEmpty(lists []policyAllowance) placementv1.OnEmpty {
 	out := placementv1.OnEmptyPolicyClusters
 	for _, s := range lists {
@@ -88,19 +91,21 @@ func onEmpty(lists []policyAllowance) placementv1.OnEmpty {
 // policyAllowances are the lists of clusters of all enforced policies that match an object.
 type policyAllowances struct {
 	// counted are the lists that count now, in order of precedence. For a policy that is held or cannot decide, it is the list from the
-	// record.
+	// record, if that has one; see heldAllowance.
 	counted []policyAllowance
-	// wanted are the lists that would count if no policy were held.
+	// wanted are the lists of the policies that decided, as they would count if no policy were held.
 	wanted []policyAllowance
 	// moved are the verdicts of policies whose list has changed since the record, and that are not held. If there are none, it is the first
 	// one with a list that is not held, for changes by the developer. differing are those of held policies whose list has changed.
 	moved, differing []*Verdict
-	// decided reports whether at least one policy that is not held could decide. Otherwise the object keeps its clusters.
+	// decided reports whether at least one policy decided that is not held, and that gives a list now or gave one before. Otherwise the object
+	// keeps its clusters.
 	decided bool
 }
 
 // mergeClusters sets the clusters in the annotation, or in the list of a placement object. If no cluster is left and a policy denies that,
-// it adds an error to the verdicts of the enforced policies.
+// or the developer's list is not valid, the clusters stay as they are, and the enforced policies that have a list and are not held get an
+// error in their verdicts.
 func (m *merger) mergeClusters(values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	asks := func(v *Verdict) bool { return v.Err == nil && v.Decision.Clusters != nil }
@@ -138,7 +143,8 @@ func (m *merger) changeClusters(v *Verdict, from, to *string) {
 }
 
 // Decided reports whether a policy decided the clusters in the annotation of an object that the API server has stored, and not its
-// developer. namespace is the object's namespace.
+// developer: the object's record names a policy, and the annotation still has the value that was recorded. namespace is the object's
+// namespace.
 func (d *Decider) Decided(obj *unstructured.Unstructured, namespace string) bool {
 	const key = placementv1.ClustersAnnotation
 	entry, recorded := d.Keyring.readStored(obj, identityOf(obj, namespace)).of(fieldAnnotations)[key]
@@ -286,18 +292,19 @@ func (m *merger) delivers() bool {
 	return slices.ContainsFunc(m.verdicts, func(v *Verdict) bool { return v.Policy.delivers(m.request.Resource.GroupResource()) })
 }
 
-// nativelyDelivered are the resources whose objects are delivered to their own systems, whatever spec.delivery says.
+// nativelyDelivered are the resources whose objects are delivered to their own systems, whatever spec.delivery says: to Open Cluster
+// Management and to Kueue.
 var nativelyDelivered = []schema.GroupResource{
 	{Group: "cluster.open-cluster-management.io", Resource: "placements"}, {Group: "kueue.x-k8s.io", Resource: "workloads"},
 }
 
 // DeliversNatively reports whether objects of a resource are delivered to the multi-cluster system that defines them, whatever
-// spec.delivery says.
+// spec.delivery says: Placements of Open Cluster Management, and Workloads of Kueue.
 func DeliversNatively(resource schema.GroupResource) bool {
 	return slices.Contains(nativelyDelivered, resource)
 }
 
-// delivers reports whether the policy is enforced and delivers objects of a resource.
+// delivers reports whether the policy is enforced and delivers objects of a resource: it has spec.delivery, or they are delivered natively.
 func (p *Policy) delivers(resource schema.GroupResource) bool {
 	return p.Mode == placementv1.ModeEnforce && (p.Delivery != nil || DeliversNatively(resource))
 }
@@ -402,7 +409,7 @@ func (a askedClusters) lists(names []string) bool {
 // join returns the text of the list that the object gets: the clusters that every policy allows and that the developer requests. The
 // developer's list does not count if all policies override it or one ignores it. Each term is narrowed by itself; a term without names gets
 // all that the policies allow. A term whose clusters stay the same is written as before. join returns an error if the developer's list
-// cannot be parsed, or if no term has a cluster left and a policy denies that.
+// cannot be parsed, if no term has a cluster left and a policy denies that, or if the placement object can't list as many clusters.
 func (a askedClusters) join(lists []policyAllowance) (*string, error) {
 	if a.field != nil && a.field.err != nil {
 		return nil, a.field.err

@@ -30,9 +30,9 @@ import (
 
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// Paths are the paths of those parts of an object that merging changed, beside labels and annotations.
+// Paths are the paths of those parts of an object that merging may have changed, beside labels and annotations.
 type Paths struct {
-	// PodSpec is the path of the pod spec; nil if merging did not change the pod spec.
+	// PodSpec is the path of the pod spec; nil if merging did not read the pod spec, or could not decode it.
 	PodSpec []string
 	// Clusters is the path of the field that lists the clusters of a placement object; nil if merging did not change the list.
 	Clusters []string
@@ -228,8 +228,8 @@ func textsOf(value any) map[string]string {
 	return out
 }
 
-// patchMap returns operations that turn a map of labels, annotations, or node labels at a JSON pointer into another. there reports whether
-// the object has a non-empty map there.
+// patchMap returns operations that turn a map of labels, annotations, or a node selector, at the JSON pointer base, into another. there
+// reports whether the object has a non-empty map there.
 func patchMap(base string, there bool, old, next map[string]string) []jsonpatch.Operation {
 	if maps.Equal(old, next) {
 		return nil

@@ -49,7 +49,7 @@ type Recorded struct {
 	Policy string `json:"policy,omitempty"`
 	// Current is the value in the object; nil if there is none. For an affinity, it is the policy's addition.
 	Current *string `json:"current"`
-	// Requested is the value that the developer requested; nil if there is none.
+	// Requested is the value that the developer requested; nil if there is none. For an affinity, it is the developer's complete affinity.
 	Requested *string `json:"requested"`
 	// Changed reports whether another client has changed the value since the policy set it. The current value then counts as requested.
 	Changed bool `json:"changed,omitempty"`

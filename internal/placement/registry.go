@@ -61,8 +61,8 @@ type PolicyState struct {
 	Loaded LoadedVersion
 	// Staged describes the versions of a policy with spec.rollout; nil for a policy without it.
 	Staged *StagedVersions
-	// Last is the newest version if the leader must store it as the last one in force everywhere; nil otherwise. See
-	// rollout.ChoiceFacts.Stores.
+	// Last is the newest version if it decides in all namespaces and waits for nothing, so that the leader must store it as the last one in
+	// force everywhere; nil otherwise.
 	Last *policy.Revision
 	// Numbered are the versions of a policy with spec.rollout that the leader must store under their numbers (policy.NumberedRevisionName).
 	Numbered []*policy.Revision
@@ -342,8 +342,8 @@ func (r *Registry) Published(name string) *PolicyState {
 	return r.Get(name)
 }
 
-// BindingsInForce returns the API groups of the plural names that a generation of a policy uses alone; nil if that generation does not
-// decide, or if spec.rollout.revision selects a stored version.
+// BindingsInForce returns, by plural name, the API groups of the resource types that a generation of a policy names without a group; nil if
+// that generation does not compile or does not decide, or if spec.rollout.revision selects a stored version.
 func (r *Registry) BindingsInForce(name string, uid types.UID, generation int64) policy.Bindings {
 	s := r.Get(name)
 	if s == nil || s.Broken || s.Loaded.UID != uid || s.Policy.Generation != generation || s.Staged != nil && s.Staged.InForce.Revision != 0 {

@@ -98,7 +98,8 @@ func (d *Decider) RecordsScheduling(obj *unstructured.Unstructured, namespace st
 	return mayRecordScheduling(obj) && d.Keyring.readStored(obj, identityOf(obj, namespace)).schedules()
 }
 
-// recordsScheduling is RecordsScheduling for either of a request's objects.
+// recordsScheduling reports whether the request's object, or the one before the update, has a valid record of scheduling values that
+// policies set, now or earlier.
 func (d *Decider) recordsScheduling(r *Request, id identity) bool {
 	return mayRecordScheduling(r.Object) && d.Keyring.read(r.Object, id).schedules() ||
 		mayRecordScheduling(r.Old) && d.Keyring.readStored(r.Old, id).schedules()

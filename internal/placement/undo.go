@@ -45,12 +45,13 @@ type UndoResult struct {
 	// Object is the object with the requested values instead of the policies' values, and without the record. It shares everything that was
 	// not merged with the original object.
 	Object *unstructured.Unstructured
-	// Paths are the paths that have other values than in the original object, beside labels and annotations.
+	// Paths are the paths at which Object may have other values than the original object, beside labels and annotations.
 	Paths
 	// Changes are the changes that undo the policies' values, one for each key. A key that the API server does not allow to change has
 	// Immutable set, and keeps the policy's value in Object.
 	Changes []Change
-	// Trusted reports whether the object had a record that the keyring trusts. Without such a record there are no Changes.
+	// Trusted reports whether the object had a record that the keyring trusts, its own or a copy of its controller's. Without such a record
+	// there are no Changes.
 	Trusted bool
 	// Template reports whether the object is a revision that its controller stored, and may contain a pod template that policies changed.
 	// Undo keeps that template, because the controller identifies the revision by it.

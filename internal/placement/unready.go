@@ -57,7 +57,8 @@ func (p *Policy) unready() map[string]time.Time {
 	return nil
 }
 
-// staysIn returns the same as stays, from the clusters that the object is in (placed).
+// staysIn returns those of the clusters placed that are in unready, and that the object need not leave yet
+// (spec.clusters.leaveUnreadyAfter). until is the first time at which it must leave one of them; zero if there is none.
 func (d *Decider) staysIn(p *Policy, unready map[string]time.Time, placed []string) (names []string, until time.Time) {
 	for _, name := range placed {
 		since, marked := unready[name]
