@@ -141,7 +141,8 @@ func (c *change) body() []byte {
 	return c.patch.Bytes()
 }
 
-// fillType replaces the content of a type by some objects, in the mirror and by operations of c. ambiguous: see placesOf.
+// fillType replaces the content of a type by some objects, in the mirror and by operations of c. ambiguous reports whether the engine needs
+// several types with the plural name.
 func (m *mirror) fillType(c *change, r schema.GroupVersionResource, ambiguous bool, objects []keyedRecord) {
 	m.removeType(c, r)
 	t := &table{places: placesOf(r, ambiguous), resource: r.GroupResource(), objects: map[string]map[string]*record{}}
@@ -341,8 +342,8 @@ func (m *mirror) setClustersEmpty(c *change) {
 }
 
 // samples returns paths of documents that must exist in the engine: one in each place of one type, and one in data.clusters and
-// data.berth.ambiguousclusters each. A path leads to an object, or to the place itself if it has no objects. round is the number
-// of the call: successive ones have successive types.
+// data.berth.ambiguousclusters each. A path leads to an object, or to the place itself if it has no objects. A place is missing if OPA
+// could take every path to its objects for another one. round is the number of the call: successive ones have successive types.
 func (m *mirror) samples(round int) [][]string {
 	var out [][]string
 	add := func(at pointer, names []string) { out = append(out, append(at.names(), names...)) }

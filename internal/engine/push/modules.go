@@ -50,7 +50,7 @@ type modules struct {
 	next int
 }
 
-// keepListed adds to the manifest next the modules that the previous manifest lists, if the engine has what the policies need now. It adds
+// keepListed adds to the manifest next the entries of those policies in the previous manifest whose present modules the engine has. It adds
 // none if reliable is false: the engine may have lost something.
 func (m *modules) keepListed(old, next *opaclient.Manifest, reliable bool) {
 	w := m.status.currentNeeds()
@@ -114,7 +114,8 @@ type moduleTexts map[string]string
 // maxModules is the maximum number of Berth's modules in a list.
 const maxModules = 100_000
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON reads Berth's modules, those whose IDs begin with policy.ModulePrefix, from an engine's list of modules. It returns an
+// error if there are more than maxModules of them.
 func (m *moduleTexts) UnmarshalJSON(list []byte) error {
 	*m = moduleTexts{}
 	decoder := json.NewDecoder(bytes.NewReader(list))
@@ -241,8 +242,8 @@ func (f failures) of(policies []string) failures {
 	return out
 }
 
-// editsFor returns the edits that put the missing or changed modules of the due policies, and then the edits that delete the modules of no
-// policy.
+// editsFor returns the edits that put the missing or changed modules of the due policies, and then the edits that delete Berth's modules
+// that no policy needs, apart from those whose removal is not tried again yet.
 func (m *modules) editsFor(w needs, due []string) []edit {
 	var out []edit
 	wanted := map[string]bool{}

@@ -154,7 +154,7 @@ func (s *objects) removeType(ctx context.Context, r schema.GroupVersionResource)
 	return s.commit(ctx, c, func(h *opaclient.Manifest) { delete(h.Types, opaclient.TypeName(r)) })
 }
 
-// markIncomplete returns an edit of the manifest that lists a type as incomplete.
+// markIncomplete returns an edit of the manifest that lists a type as incomplete, and sets a new LoadID if the type was listed as complete.
 func markIncomplete(r schema.GroupVersionResource) func(*opaclient.Manifest) {
 	return func(h *opaclient.Manifest) {
 		if h.Types[opaclient.TypeName(r)] {
@@ -174,7 +174,8 @@ func (s *objects) inventories() bool {
 	return false
 }
 
-// loadTypes loads one type that the engine needs and whose changes it does not receive yet, and reports whether there was one.
+// loadTypes loads one type that the engine needs, if its changes are not followed yet or it has to be in other places now, and reports
+// whether there was one.
 func (s *objects) loadTypes(ctx context.Context) (bool, error) {
 	var due []schema.GroupVersionResource
 	for r, followed := range s.feed.loadable() {

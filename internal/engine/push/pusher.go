@@ -139,7 +139,7 @@ func (s *Pusher) newWriter(r *policy.Remote) *writer {
 	}
 }
 
-// run pushes to the engine at a base URL until no policy needs it.
+// run pushes to the engine at a base URL until ctx ends or no policy needs the engine. In the latter case it removes the writer.
 func (s *Pusher) run(ctx context.Context, base string, w *writer) {
 	for w.run(ctx); ctx.Err() == nil; w.run(ctx) {
 		s.mu.Lock()
@@ -165,8 +165,8 @@ func (s *Pusher) run(ctx context.Context, base string, w *writer) {
 // Wait waits until all goroutines that Set started have ended, after the end of their context.
 func (s *Pusher) Wait() { s.running.Wait() }
 
-// Complete reports whether all engines that need a type for the policy with a name have all of the type's objects; false if none needs it.
-// It also returns the number of the type's objects in the cluster.
+// Complete reports whether all engines that the policy with a name uses and that need a type have all of the type's objects; false if there
+// is no such engine. It also returns the number of the type's objects in the cluster.
 func (s *Pusher) Complete(name string, resource schema.GroupVersionResource) (complete bool, objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

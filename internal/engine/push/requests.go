@@ -52,8 +52,9 @@ type requests struct {
 	unneededSince time.Time
 }
 
-// send implements sender. It sends a request until the engine answers, with backoff. It records the error of each attempt in the status. It
-// returns errUnneeded if requests keep failing while no policy needs the engine.
+// send sends a request until the engine answers, with backoff, and returns the body of the response. It records the error of each attempt
+// in the status. It returns an error that wraps errRefused if sending again would not help, and errUnneeded if requests keep failing while
+// no policy needs the engine.
 func (s *requests) send(ctx context.Context, r opaclient.Request) ([]byte, error) {
 	pause := newBackoff()
 	for tries := 1; ; tries++ {

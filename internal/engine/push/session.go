@@ -118,7 +118,7 @@ func (s *session) patch(ctx context.Context, c *change) error {
 	return err
 }
 
-// readManifest returns the engine's manifest; nil if it has none.
+// readManifest returns the engine's manifest; nil if it has none, or another document in its place.
 func (s *session) readManifest(ctx context.Context) (*opaclient.Manifest, error) {
 	answer, err := s.send(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.ManifestURL(s.base)})
 	if statusOf(err) == http.StatusNotFound {

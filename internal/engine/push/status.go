@@ -121,7 +121,7 @@ func (s *status) setNeeds(next needs) {
 	s.needs = next
 }
 
-// setError records the error that prevents all pushes; nil if there is none.
+// setError records the error that prevents all pushes; nil if there is none. It calls changed if the error is another one than before.
 func (s *status) setError(err error) {
 	s.mu.Lock()
 	differs := (s.err == nil) != (err == nil) || err != nil && s.err.Error() != err.Error()
@@ -133,7 +133,7 @@ func (s *status) setError(err error) {
 	}
 }
 
-// setManifest records the types that the manifest lists as complete.
+// setManifest records the types that the manifest lists as complete, and calls changed with all policies.
 func (s *status) setManifest(h opaclient.Manifest) {
 	complete := map[schema.GroupVersionResource]bool{}
 	for name, whole := range h.Types {
@@ -148,7 +148,8 @@ func (s *status) setManifest(h opaclient.Manifest) {
 	s.changed(names...)
 }
 
-// refusal returns the refusal of a type or of a policy's modules; the zero value if they are not refused.
+// refusal returns the last refusal of a type or of a policy's modules, also when they may be pushed again; the zero value if they were not
+// refused.
 func (s *status) refusal(name string) refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +166,8 @@ func (s *status) setRefusal(name, digest string, err error) {
 	}
 }
 
-// has reports whether a policy needs a type in the engine, and whether the engine has all of its objects.
+// has reports whether the policy with a name uses the engine while any policy needs a type there, and whether the engine has all of the
+// type's objects.
 func (s *status) has(name string, r schema.GroupVersionResource) (needed, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

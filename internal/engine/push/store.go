@@ -186,7 +186,7 @@ func (f *feed) close() {
 	delete(f.store.feeds, f)
 }
 
-// setNeeded replaces the types that the engine needs.
+// setNeeded replaces the types that the engine needs. It stops following those that it does not need any more, and drops their changes.
 func (f *feed) setNeeded(types map[schema.GroupVersionResource]policy.Resource) {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()

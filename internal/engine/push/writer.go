@@ -103,7 +103,8 @@ func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
 }
 
-// sync takes the engine over if the writer does not own it, and does all work that is due. eventOf converts its error to an event.
+// sync takes the engine over if the writer does not own it, does all work that is due, and polls. If no policy needs the engine, it empties
+// it and returns errUnneeded. eventOf converts its error to an event.
 func (w *writer) sync(ctx context.Context) error {
 	if w.state != owned {
 		if err := w.takeOver(ctx); err != nil {
@@ -129,7 +130,8 @@ func (w *writer) sync(ctx context.Context) error {
 	return w.poll(ctx)
 }
 
-// step does one piece of work. did is false if there is none.
+// step does the first piece of work that is due: it removes a type, loads one, pushes modules, or sends changes of objects. did is false if
+// nothing is due.
 func (w *writer) step(ctx context.Context) (did bool, err error) {
 	for _, step := range []func(context.Context) (bool, error){w.objects.removeTypes, w.objects.loadTypes, w.modules.push, w.objects.sendChanges} {
 		if did, err := step(ctx); did || err != nil {
