@@ -75,7 +75,8 @@ func newKind(group, name string, root []string, of func(map[string]any) (layout,
 	return &Kind{group: group, name: name, layout: of, root: root, fields: fields.Seal()}
 }
 
-// newNames returns a kind whose objects have a list of cluster names at a path.
+// newNames returns a kind whose objects have a list of cluster names at a path. An empty list counts as absent, and NoCluster alone stands
+// for no cluster.
 func newNames(group, name string, path []string) *Kind {
 	return newKind(group, name, path[:2], func(map[string]any) (layout, error) {
 		return layout{path: path, slots: []slot{{base: 1, path: elements(path)}}}, nil

@@ -29,7 +29,8 @@ import (
 type List struct {
 	// Path is the path of the field with the clusters, as in spec.placement.clusterAffinity.clusterNames.
 	Path string
-	// Text is the text of the clusters (Names.Text): [] if the object selects no cluster, and nil if it names none, so that it may select any.
+	// Text is the text of the clusters: a JSON array of their names or, if the field has several terms, of one such array or null for each
+	// term. It is [] if the object selects no cluster, and nil if it names none, so that it may select any.
 	Text *string
 	// Form is JSON that describes how the object has its list while that names no clusters, and which details the items have. Write needs it
 	// to restore the field exactly.
@@ -75,10 +76,11 @@ func (k *Kind) Read(obj map[string]any) (List, error) {
 	return out, nil
 }
 
-// Write returns a copy of an object whose list of clusters has the given List.Text; nil names no clusters. The copy shares with the object
-// what does not change, and items of the list that stay are not changed. form is the List.Form that was read with the text; if it is empty,
-// fields that have no members then are removed. Write returns an error if Read would return one, if the text can't be parsed, or if it has
-// another number of terms than the object.
+// Write returns a copy of an object whose list of clusters has the given List.Text; nil names no clusters. It returns the object itself if
+// its list has that text already. The copy shares with the object what does not change, and items of the list that stay are not changed.
+// form is the List.Form that was read with the text; if it is empty, fields that have no members then are removed. A text without terms is
+// written to each term. Write returns an error if Read would return one, if the text can't be parsed, or if it has another number of terms
+// than the object.
 func (k *Kind) Write(obj map[string]any, text *string, form string) (map[string]any, error) {
 	l, err := k.layout(obj)
 	if err != nil {

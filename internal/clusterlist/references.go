@@ -154,7 +154,8 @@ func (r *references) name(obj map[string]any, entry any) (name string, ok bool) 
 	return name, ok
 }
 
-// qualifiedName returns the namespace and the name in an entry's reference, as in "eu/prod". ok is false if it has no name.
+// qualifiedName returns the namespace and the name in an entry's reference, as in "eu/prod". A reference without a namespace is to the
+// namespace of the PlacementDecision. ok is false if it has no name.
 func qualifiedName(obj map[string]any, entry any) (name string, ok bool) {
 	at := map[string]any{"entry": entry}
 	name, ok = lookup(at, []any{"entry", "clusterProfileRef", "name"}).(string)

@@ -39,9 +39,11 @@ type Dependencies struct {
 	// the decision.
 	Input, Data *projection.FieldSet
 	// InputWithoutPath are the fields of `input` that the contract's rules read, apart from the fields that only the rule
-	// language.RuleObjectPath reads. It is nil if no contract rule uses that rule, or if they are not known.
+	// language.RuleObjectPath reads. It is nil if no contract rule uses that rule, if the policy calls predicates, or if the fields are not
+	// known.
 	InputWithoutPath *projection.FieldSet
-	// CacheableRules are rules without arguments that read less of `input` than Input, in the order of the text.
+	// CacheableRules are rules without arguments that read less of `input` than Input, in the order of the text. A policy that calls
+	// predicates has none.
 	CacheableRules []CacheableRule
 	// Nodes and Clusters report whether the policy calls predicates on nodes and on clusters, by a call in the Rego or
 	// by spec.predicates.

@@ -222,7 +222,8 @@ func (a *fieldAnalyser) pathReader(pkg ast.Ref) *reader {
 	return a.groups[i].reader
 }
 
-// inputWithoutPath returns Dependencies.InputWithoutPath.
+// inputWithoutPath returns the fields of `input` that are read, apart from those that only the rule language.RuleObjectPath reads; nil if
+// no contract rule uses that rule, or if finding the fields takes too many steps.
 func (a *fieldAnalyser) inputWithoutPath(pkg ast.Ref) *projection.FieldSet {
 	path := a.pathReader(pkg)
 	if path == nil {

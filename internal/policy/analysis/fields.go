@@ -442,7 +442,8 @@ var sealedClusterFields = func() *projection.FieldSet {
 // ClusterFields returns the fields of a cluster's normal form that predicates read, sealed.
 func ClusterFields() *projection.FieldSet { return sealedClusterFields }
 
-// WithCandidates returns the dependencies of a policy, with what is read in addition to check its decisions against candidates.
+// WithCandidates returns the dependencies of a policy, with what is read in addition to check its decisions against candidates: the pods of
+// the input, and the nodes or the clusters. It returns the dependencies unchanged if there are no candidates.
 func (d Dependencies) WithCandidates(candidates placementv1.PredicateCandidates) Dependencies {
 	switch candidates {
 	case placementv1.PredicateCandidatesNodes:
@@ -466,7 +467,7 @@ func (d Dependencies) WithCandidates(candidates placementv1.PredicateCandidates)
 }
 
 // WithTolerated returns the dependencies of a policy, with what is read in addition to let existing objects stay in clusters that are not
-// ready.
+// ready: the names of these clusters in the input (language.InputTolerated), and the taints of all clusters.
 func (d Dependencies) WithTolerated() Dependencies {
 	input, data := &projection.FieldSet{}, &projection.FieldSet{}
 	input.AddName(language.InputTolerated).AddAll()
