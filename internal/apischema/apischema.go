@@ -94,8 +94,8 @@ func New(schema *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 	return &Schema{structural: structural, values: values, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Validate returns the errors for which the API server refuses to create an object. The object has integers as int64, as in
-// unstructured content. Fields that the schema does not have are no errors.
+// Validate returns the errors for which the API server refuses to create an object, after it has set the defaults. It does not change its
+// argument. The object has integers as int64, as in unstructured content. Fields that the schema does not have are no errors.
 func (s *Schema) Validate(ctx context.Context, object map[string]any) field.ErrorList {
 	object = runtime.DeepCopyJSON(object)
 	defaulting.Default(object, s.structural)
@@ -108,8 +108,8 @@ func (s *Schema) Validate(ctx context.Context, object map[string]any) field.Erro
 	return append(errs, rules...)
 }
 
-// Explain returns why an object can't be converted to the type of a kind of Berth's API. Errors of the schema name the fields, other than
-// err, the error of the conversion, which it returns if the schema has none.
+// Explain returns why an object can't be converted to the type of a kind of Berth's API. err is the error of the conversion, which names no
+// field. Explain returns the errors of the object by the kind's schema instead, which name the fields, or err if there are none.
 func Explain(kind string, object map[string]any, err error) error {
 	schema, unknown := Of(kind)
 	if unknown != nil {

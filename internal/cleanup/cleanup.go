@@ -196,11 +196,11 @@ var ErrPlacedAgain = errors.New("the object was placed again: delete the policy 
 var ErrUntrusted = errors.New("the object's record is not signed by Berth's key, so the object is left alone: pass --unverified to trust " +
 	"the record, if Berth was installed again with another key, or --drop-untrusted to remove the record and leave all values")
 
-// Clean undoes Berth's changes to an object, and returns what it undid; nil if there was nothing to undo.
+// Clean undoes Berth's changes to an object, and returns what it undid; nil if there was nothing to undo, or the object does not exist any
+// more. It repeats attempts that fail with a conflict.
 //
-// Clean removes the record last. Before that, it adds the record to objects that have copies of the object's
-// annotations but no record. So after an interruption, every object that is not clean has a record, and the next run
-// finds it.
+// Clean removes the record last. Before that, it adds the record to objects that have copies of the object's annotations but no record. So
+// after an interruption, every object that is not clean has a record, and the next run finds it. It cleans up these objects last.
 func (c *Cleaner) Clean(ctx context.Context, t Target) (*placement.UndoResult, error) {
 	var out *placement.UndoResult
 	var marked []Target
@@ -276,7 +276,7 @@ func (c *Cleaner) undo(ctx context.Context, t Target, obj *unstructured.Unstruct
 }
 
 // restore sends a patch with all changes except the removal of the record, and stores in the record which field managers owned the changed
-// fields. It returns the patched object.
+// fields. It returns the patched object, or ErrPlacedAgain if that has values of policies again.
 func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstructured, undone *placement.UndoResult,
 	changes []jsonpatch.Operation) (*unstructured.Unstructured, error) {
 	record, err := recordWithOwners(obj, changes)
@@ -297,8 +297,9 @@ func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstr
 	return after, nil
 }
 
-// mark adds the record of an owner to the objects in copies that the owner controls, and returns the objects that have the record now. If a
-// policy matched such an object, Berth dropped the record from the object's copy of the annotations, because it is the owner's record.
+// mark adds the record of an owner to those objects in copies that the owner controls and that still have a policy's value by this record.
+// It returns the objects that have the record now. If a policy matched such an object, Berth dropped the record from the object's copy of
+// the annotations, because it is the owner's record.
 func (c *Cleaner) mark(ctx context.Context, owner types.UID, record string) ([]Target, error) {
 	var marked []Target
 	for _, t := range c.copies[owner] {
@@ -363,7 +364,8 @@ func (c *Cleaner) patch(ctx context.Context, t Target, before *unstructured.Unst
 // owners implements placement.Owners by reading from the API server.
 type owners struct{ *Cleaner }
 
-// Owner implements placement.Owners. It returns nil if the owner does not exist, or is of a kind that is not served.
+// Owner returns the object of a namespace that has the reference's kind and name, as the API server stores it. It returns nil if there is
+// none, or if Find did not discover the kind. It implements placement.Owners.
 func (o owners) Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	resource, ok := o.kinds[schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind).GroupKind()]
 	if !ok {

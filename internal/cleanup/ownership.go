@@ -146,7 +146,7 @@ func isBerths(entry metav1.ManagedFieldsEntry) bool {
 }
 
 // returned returns the managed fields in after, without Berth's entries. The fields of Berth's entries go back to the managers that own
-// them in before. changed is false if after has no entries of Berth.
+// them in before. changed is false if after has no entries of Berth, or if no entry would be left.
 func returned(before, after []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry, changed bool, err error) {
 	taken := fieldpath.NewSet()
 	for _, entry := range after {

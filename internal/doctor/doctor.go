@@ -50,7 +50,7 @@ const (
 // Finding is something that is wrong, or that could not be checked.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	// Object is the kind and name of what the finding is on.
+	// Object is the kind and name of what the finding is on, as in ScopedQuota team-a/gpus; ObjectClock for the clock.
 	Object string `json:"object"`
 	// Message says what is wrong and what to do.
 	Message string `json:"message"`
@@ -184,7 +184,8 @@ func (i *Installation) held() bool {
 	return l != nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" && l.Spec.RenewTime != nil && l.Spec.LeaseDurationSeconds != nil
 }
 
-// led reports whether a replica holds the lease now: the lease has not expired, or less than leaseGrace ago.
+// led reports whether a replica holds the lease now: the lease has not expired, or less than leaseGrace ago. It counts as not expired if
+// the time of the API server is unknown.
 func (i *Installation) led() bool {
 	if !i.held() {
 		return false

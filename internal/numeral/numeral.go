@@ -82,7 +82,8 @@ var ErrTooLong = fmt.Errorf("the number has more than %d digits, counting those 
 // error with the field's path if a quantity has more than MaxDigits digits. The typed object is a pointer to a struct.
 func FromUnstructured(content map[string]any, typed any) error { return convert(content, typed, false) }
 
-// FromUnstructuredStrictly is like FromUnstructured, and returns an error for fields that the typed object does not have.
+// FromUnstructuredStrictly converts the content of an object to a typed one, a pointer to a struct. It returns an error for fields that the
+// typed object does not have, and an error with the field's path if a quantity has more than MaxDigits digits.
 func FromUnstructuredStrictly(content map[string]any, typed any) error {
 	return convert(content, typed, true)
 }
@@ -162,7 +163,8 @@ func check(value any, to reflect.Type, path *field.Path) error {
 	return nil
 }
 
-// checkFields does what check does for an object that is converted to a struct.
+// checkFields returns an error if an object has a text that is not cheap to read where the struct to has a quantity. path is the path of
+// the object.
 func checkFields(object map[string]any, to reflect.Type, path *field.Path) error {
 	for f := range to.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

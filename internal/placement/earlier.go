@@ -144,7 +144,8 @@ func (r *record) sets(field, key string, value *string) bool {
 	return there && entry.Set == digest(*value) && !ptr.Equal(entry.Requested, value) || r.earlier(field).has(field, key, *value)
 }
 
-// earlierAffinity tells what policies added to the affinity earlier.
+// earlierAffinity tells which complete affinities policies made earlier, and which items they added, both by their digests, and which
+// affinity the developer requested last.
 type earlierAffinity struct {
 	values earlierValues // The digests of affinities and of their items.
 	// requested returns the affinity that the developer requested last; nil for none.

@@ -233,7 +233,8 @@ func sameKeys(v *Verdict, before, current *intent) bool {
 	return true
 }
 
-// restoreKeys resets the keys that the policy writes, and their entries in the record, to their state before the update.
+// restoreKeys resets in current the keys that the policy writes, and their entries in the record, to their state in before, the intent of
+// the object before the update.
 func restoreKeys(v *Verdict, before, current *intent) {
 	for _, field := range fields {
 		for _, key := range writes(v, field, &before.applied, &current.applied) {

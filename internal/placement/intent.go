@@ -524,7 +524,7 @@ func (s sources) copied(field, key, value string) bool {
 	return there && entry.Set == digest(value)
 }
 
-// recorded returns a copy of the last of the records, in which the earlier values are complete; nil if there is none. The copy has no
+// recorded returns a copy of the last of the records that is not nil, which has all earlier values; nil if there is none. The copy has no
 // earlier values if the object requests all values as they are written (asWritten).
 func (s sources) recorded(obj *unstructured.Unstructured) *record {
 	var out *record

@@ -37,7 +37,7 @@ import (
 var copies = []schema.GroupResource{replicaSets, appsv1.Resource("controllerrevisions")}
 
 // HoldsRecordCopies reports whether objects of a resource get copies of the annotations, including the record, of the objects that control
-// them.
+// them: ReplicaSets and ControllerRevisions do.
 func HoldsRecordCopies(resource schema.GroupResource) bool { return slices.Contains(copies, resource) }
 
 // UndoResult is an existing object without the changes that policies made.

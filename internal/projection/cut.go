@@ -51,8 +51,8 @@ func (f *FieldSet) Project(document map[string]any) map[string]any {
 	return f.projectObject(document, func(part any) any { return part })
 }
 
-// Copy is like Project, but the result shares nothing with the document, which must have only values that a JSON decoder of the API
-// machinery returns.
+// Copy returns a copy of a document that has only the fields of the sealed set, and that shares nothing with the document. The document
+// must have only values that a JSON decoder of the API machinery returns.
 func (f *FieldSet) Copy(document map[string]any) map[string]any {
 	return f.projectObject(document, runtime.DeepCopyJSONValue)
 }

@@ -147,7 +147,8 @@ func (f *FieldSet) AppendKey(buffer []byte, document any) (out []byte, ok bool) 
 	return f.appendKey(buffer, document, space)
 }
 
-// appendKey appends the key of a value of any type, as AppendKey does. space is a buffer for sorting names, which may hold other names.
+// appendKey appends the key of a value of any type, cut to the set. It returns false if the value has no Value. space is a buffer for
+// sorting names, which may hold other names.
 func (f *FieldSet) appendKey(out []byte, document any, space *[]string) ([]byte, bool) {
 	switch d := document.(type) {
 	case nil:
@@ -197,7 +198,8 @@ func appendText(out []byte, text string) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(text))), text...)
 }
 
-// appendArray appends the key of an array, as appendKey does.
+// appendArray appends the key of an array: the keys of its items after their number, or nothing about them if they are not in the set. It
+// returns false if an item has no Value.
 func (f *FieldSet) appendArray(out []byte, array []any, space *[]string) ([]byte, bool) {
 	out = append(out, keyArray)
 	fields := f.items()
@@ -214,7 +216,8 @@ func (f *FieldSet) appendArray(out []byte, array []any, space *[]string) ([]byte
 	return out, true
 }
 
-// appendObject appends the key of an object, as appendKey does.
+// appendObject appends the key of an object: the keys of the members that are in the set, sorted by name. It returns false if a member has
+// no Value. space is a buffer for sorting names, which may hold other names.
 func (f *FieldSet) appendObject(out []byte, object map[string]any, space *[]string) ([]byte, bool) {
 	out = append(out, keyObject)
 	ok := true
