@@ -77,7 +77,8 @@ type Installation struct {
 	Denied []Denied
 	// Unread are the objects that could not be read.
 	Unread []Unread
-	// ServerTime is the time of the API server, zero if it is unknown, and LocalTime the time of this machine at that moment.
+	// ServerTime is the time of the API server, and LocalTime the time of this machine at that moment. If the API server does not tell its
+	// time, both are the time of this machine. Check does not compare them if ServerTime is zero.
 	ServerTime, LocalTime time.Time
 }
 
@@ -87,7 +88,7 @@ type Object struct {
 	Generation            int64
 	ObservedGeneration    int64
 	Conditions            []metav1.Condition
-	// Enforced reports whether spec.mode is Enforce, so that a policy or quota changes or denies requests.
+	// Enforced reports whether spec.mode is Enforce or not set, so that a policy or quota changes or denies requests.
 	Enforced bool
 	// Rollout is the status of a policy's rollout; nil if it has none.
 	Rollout *placementv1.RolloutStatus

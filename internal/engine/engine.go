@@ -61,10 +61,10 @@ func (e *StaleError) Error() string {
 // LimitError is the error of an evaluation that exceeded a size limit: of a builtin function's operands or results, of
 // the number of predicate calls, or of the decision.
 type LimitError struct {
-	// Function is the name of the builtin function whose operands or result exceed the limit; empty if the limit does not concern a function
-	// of OPA.
+	// Function is the name of the builtin function, of OPA or of Berth, whose operands or result exceed the limit; empty if the limit concerns
+	// something else.
 	Function string
-	// Operand names what is too large: an operand, all operands together, the evaluation, or the decision.
+	// Operand names what is too large, as in "operand 1": an operand, all operands together, an amount, the evaluation, or the decision.
 	Operand string
 	// Size is the measured size in units of Unit. Measuring stops beyond the limit, so the real size may be larger.
 	Size int

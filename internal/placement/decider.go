@@ -139,13 +139,14 @@ type Remote interface {
 	Health() RemoteHealth
 }
 
-// RemoteHealth is the state of the connection to a remote engine, as this replica sees it.
+// RemoteHealth is the state of the connection to a remote engine, as this replica sees it for one policy.
 type RemoteHealth struct {
 	// Endpoint is the address of the remote engine, for example https://opa.example:8181.
 	Endpoint string
-	// Queried reports whether this replica has ever queried the engine.
+	// Queried reports whether this replica has tried to query the engine for the policy, or failed to for another policy.
 	Queried bool
-	// Err is the last failure of a query; nil if the engine responded since.
+	// Err is the last failure of a query of the engine for any policy, or one that says something about this policy alone; nil once the
+	// queries have succeeded for a while.
 	Err error
 	// Since is when the failures began; zero if Err is nil.
 	Since time.Time

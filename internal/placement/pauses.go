@@ -22,7 +22,8 @@ import (
 	"github.com/berth-dev/berth/internal/containment"
 )
 
-// Pauses says for which policies remediation is paused, and where. The zero value is empty. It is safe for concurrent use.
+// Pauses says for which policies remediation is paused, and in which namespaces, as this replica knows it from the status of the policies.
+// The zero value is empty. It is safe for concurrent use.
 type Pauses struct {
 	// scopes has the containment.Scope of the pause of each paused policy, by name of the policy.
 	scopes sync.Map

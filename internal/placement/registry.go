@@ -36,8 +36,8 @@ var _ Policies = (*Registry)(nil)
 
 // PolicyState is the state of one PlacementPolicy on this replica.
 type PolicyState struct {
-	// Policy is the version that decides. If no known version compiles, its evaluator always fails, so that Policy.FailurePolicy says what
-	// happens to the objects that it matches.
+	// Policy is the version that decides: with spec.rollout, only in the stages that it has reached, which may be none. If no known version
+	// compiles, its evaluator always fails, so that Policy.FailurePolicy says what happens to the objects that it matches.
 	Policy *Policy
 	// Generation is the newest generation that was loaded. It is newer than Policy.Generation if it does not compile, or does not decide
 	// yet.
@@ -72,13 +72,13 @@ type PolicyState struct {
 type StagedVersions struct {
 	// InForce says which version PolicyState.Policy is, and how far its rollout is.
 	InForce rollout.InForce
-	// Candidate is the ID of the rollout of the newest version, which may not have begun; "" while that version can't decide.
+	// Candidate is the digest that identifies the rollout of the newest version, which may not have begun; "" while that version can't decide.
 	Candidate string
 	// Stages are the stages of the newest spec.
 	Stages *rollout.Stages
 	// Before is the version that decides wherever PolicyState.Policy does not yet; nil if none does.
 	Before *Policy
-	// BeforeBinding is the data that Before reads; nil if Before is nil.
+	// BeforeBinding is the data that Before reads; nil if Before is nil, or if it can't be loaded any more, so that it always fails.
 	BeforeBinding *policy.Binding
 }
 
