@@ -234,8 +234,8 @@ type Namespaces interface {
 type Decider struct {
 	Policies   Policies
 	Namespaces Namespaces
-	// Owners looks up the objects that control others. If it is nil, policies may change the pod template of any ReplicaSet, and no object
-	// follows its controller.
+	// Owners looks up the objects that control others. If it is nil, policies may change the pod template of any ReplicaSet, and an object
+	// keeps the clusters that it copied from its controller only if the policies give them anyway.
 	Owners  Owners
 	Keyring *Keyring // Signs and verifies the records of requested values.
 	// OwnNamespace is the namespace that Berth runs in, in which no object is matched; "" if there is none.
@@ -320,7 +320,8 @@ type Outcome struct {
 	Paths
 	// List says where a placement object lists its clusters. It is nil for an object of another kind, which lists them in an annotation.
 	List *clusterlist.Kind
-	// Verdicts are the verdicts of the matching policies, in order of precedence.
+	// Verdicts are the verdicts of the matching policies, and of those that the object leaves by the update (Verdict.Leaves), in order of
+	// precedence.
 	Verdicts []*Verdict
 	// NotTaken are values that an update requests and the object does not get, because a policy set them earlier
 	// (placementv1.AsWrittenAnnotation), and no policy sets these keys now.

@@ -67,7 +67,8 @@ func (p *Policy) RemediatesExisting() bool {
 	return p.Remediation != placementv1.RemediationOff && p.Remediation != placementv1.RemediationNewOnly
 }
 
-// OnceApproved returns the verdict as it would be with the approval that the policy needs; the verdict itself if the policy needs none.
+// OnceApproved returns the verdict as it would be with the approval that the policy needs (Released); the verdict itself if the policy
+// needs none, or if that is not known.
 func (v *Verdict) OnceApproved() *Verdict {
 	if v.Released != nil && v.Policy.NeedsApproval() {
 		return v.Released
@@ -107,7 +108,8 @@ func (r *Request) release(verdicts []*Verdict) []*Verdict {
 	return out
 }
 
-// mayHold reports whether some verdict may hold, so that the complete object before the update is needed.
+// mayHold reports whether some verdict may hold, so that the complete object before the update is needed. It is false unless the request is
+// an update by a client.
 func (r *Request) mayHold(verdicts []*Verdict) bool {
 	return r.changesObject() && slices.ContainsFunc(verdicts, (*Verdict).mayHold)
 }

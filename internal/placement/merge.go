@@ -58,7 +58,7 @@ type Verdict struct {
 	// may leave, and gives it nothing: its decision has errors and warnings alone.
 	Leaves bool
 	// DeniesNew reports whether the policy would deny a new object like this one, and leaves the existing one alone because of remediation
-	// mode NewOnly.
+	// mode NewOnly. It is only set when remediation decides.
 	DeniesNew bool
 	// Stays are the clusters that the object is in and in which the policy lets it stay although they are not ready, sorted.
 	Stays []string

@@ -36,15 +36,17 @@ var _ Policies = (*Registry)(nil)
 
 // PolicyState is the state of one PlacementPolicy on this replica.
 type PolicyState struct {
-	// Policy is the version that decides: with spec.rollout, only in the stages that it has reached, which may be none. If no known version
-	// compiles, its evaluator always fails, so that Policy.FailurePolicy says what happens to the objects that it matches.
+	// Policy is the version that decides: with spec.rollout, only in the stages that it has reached, which may be none. If Broken is true, its
+	// evaluator always fails, so that Policy.FailurePolicy says what happens to the objects that it matches.
 	Policy *Policy
-	// Generation is the newest generation that was loaded. It is newer than Policy.Generation if it does not compile, or does not decide
-	// yet.
+	// Generation is the newest generation that was loaded, apart from one that waits for its data, which only Loaded and Next tell. It is
+	// newer than Policy.Generation if it can't decide, so that an earlier version does.
 	Generation int64
-	// Err says why the newest generation does not compile; nil if it does.
+	// Err says why the newest generation does not decide, for example because it does not compile or reads a type that is not served, or which
+	// stored version can't be loaded; nil if the versions decide that the spec and the rollout's status ask for.
 	Err error
-	// Broken reports whether no known generation compiles.
+	// Broken reports whether the version that has to decide can't be loaded: no known generation compiles, or the stored version that the
+	// rollout needs does not exist or does not compile.
 	Broken bool
 	// Binding is the data that Policy reads; nil if Broken.
 	Binding *policy.Binding
