@@ -361,7 +361,7 @@ func (c *Cleaner) patch(ctx context.Context, t Target, before *unstructured.Unst
 	return c.Objects.Resource(t.Resource).Namespace(t.Namespace).Patch(ctx, t.Name, types.JSONPatchType, text, options)
 }
 
-// owners implements placement.Owners by reading from the API server.
+// owners looks up the objects that control others, by reading from the API server. It implements placement.Owners.
 type owners struct{ *Cleaner }
 
 // Owner returns the object of a namespace that has the reference's kind and name, as the API server stores it. It returns nil if there is

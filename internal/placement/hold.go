@@ -50,7 +50,7 @@ func (p *Policy) WatchesRollouts() bool { return p.Schedules && p.PatchesExistin
 
 // keepsUnread reports whether an update that changes nothing that the policy reads or writes leaves the placement of an existing object as
 // it is: existing objects are left to their owners (remediation mode Manual), or are moved only after an approval, in windows, or at the
-// pace of a budget. It is false for mode NewOnly, which hold treats in its own way.
+// pace of a budget (maxPerMinute, maxConcurrent, perNamespace, or group). It is false for mode NewOnly, which hold treats in its own way.
 func (p *Policy) keepsUnread() bool {
 	switch p.Remediation {
 	case placementv1.RemediationManual, placementv1.RemediationApproved:

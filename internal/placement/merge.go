@@ -286,8 +286,8 @@ func (m *merger) complete(values map[string]map[string]string) (whole map[string
 
 // decideAffinities sets an error in the verdict of each policy whose affinity cannot be combined with the developer's and the other
 // policies'. It first tries all enforced policies together, so that the usual case takes only one attempt. If that fails, it adds one after
-// the other, by name, and the one that can't be added gets the error. It tries each policy that is not enforced alone, on top of the
-// enforced ones.
+// the other, by name, and the one that can't be added gets the error. It tries each policy that is not enforced on top of the enforced ones
+// that are added, and leaves it out again.
 func (m *merger) decideAffinities() {
 	adding := func(v *Verdict) bool { return v.Err == nil && v.Decision.Scheduling[podscheduling.Affinity] != "" }
 	enforced := func(v *Verdict) bool { return adding(v) && v.Policy.Mode == placementv1.ModeEnforce }

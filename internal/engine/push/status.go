@@ -65,7 +65,8 @@ type needs struct {
 	policies map[string]PolicyNeeds
 }
 
-// needsOf combines the needs of policies in one engine.
+// needsOf combines the needs of policies in one engine. Of a policy with several entries, it takes the types of all, and the modules of the
+// last one that has some.
 func needsOf(all []PolicyNeeds) needs {
 	out := needs{types: map[schema.GroupVersionResource]policy.Resource{}, policies: map[string]PolicyNeeds{}}
 	for _, w := range all {

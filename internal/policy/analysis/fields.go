@@ -105,7 +105,8 @@ type places struct {
 
 var anything = places{other: true}
 
-// analyseFields finds the fields that some of the module's rules read, directly or through other rules.
+// analyseFields sets Input, Data, InputWithoutPath, and CacheableRules by the fields that the given rules of the module read, directly or
+// through other rules.
 func (d *Dependencies) analyseFields(compiler *ast.Compiler, module *ast.Module, rules []string) {
 	a := &fieldAnalyser{
 		compiler: compiler, functions: map[string]*ruleGroup{},

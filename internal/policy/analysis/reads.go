@@ -80,7 +80,7 @@ func (r Read) Path() []string {
 	}
 }
 
-// Explained returns the reference as String does, followed by its note if there is one.
+// Explained returns the reference as it is written in Rego, followed by a comma and its note if there is one.
 func (r Read) Explained() string {
 	if r.Note == "" {
 		return r.String()
@@ -130,8 +130,8 @@ type analyser struct {
 	errs      ast.Errors
 }
 
-// analyseReads finds the resource types that the module reads, and the references to other documents. If listed is true, it
-// accepts references to unknown resource types. An error is an ast.Errors.
+// analyseReads sets Reads, Keyed, and Documents: the resource types that the module reads, and its references to other documents. If listed
+// is true, it accepts references to unknown resource types. An error is an ast.Errors.
 func (d *Dependencies) analyseReads(module *ast.Module, listed bool) error {
 	a := &analyser{
 		pkg: module.Package.Path, rules: language.RuleNames(module), dynamic: listed,
@@ -216,7 +216,8 @@ func (a *analyser) ownRule(ref ast.Ref) bool {
 	return ok && a.rules[name]
 }
 
-// readResource adds the read of a resource type whose plural name is the part of the reference at the index at.
+// readResource adds the read of a resource type whose plural name is the part of the reference at the index at, with the constant keys
+// below it. If that part is not constant, the type is known only at evaluation; see unresolved.
 func (a *analyser) readResource(ref ast.Ref, groupVersion string, at int) {
 	plural, ok := language.Part(ref, at)
 	if !ok {
