@@ -51,7 +51,8 @@ const (
 	fieldClusters = "clusters"
 )
 
-// fields are all parts of an object that decisions are merged into, in the order in which changes are reported.
+// fields are all parts of an object that decisions are merged into, in the order in which changes are reported. The list of clusters of a
+// placement object is merged as an annotation.
 var fields = []string{fieldAnnotations, fieldLabels, fieldScheduling}
 
 // record is stored in an annotation of an object. For each key that a policy overwrote, it keeps the value that the developer requested.

@@ -397,8 +397,8 @@ func (m *merger) overrideShares(wins map[string]winner) {
 	}
 }
 
-// applyWins sets each key of a field to the value of its winner, and records the value that the developer requested. values has the
-// requested values by key, and gets those of the winners.
+// applyWins sets each key of a field to the value of its winner, and records the value that the developer requested. A key stays as it is
+// if the change can't be made, or if its winner is held. values has the requested values by key, and gets those of the winners.
 func (m *merger) applyWins(field string, wins map[string]winner, values map[string]string) {
 	current := m.intent.current[field]
 	for _, key := range slices.Sorted(maps.Keys(wins)) {
@@ -452,8 +452,9 @@ func (m *merger) restoreUnclaimed(field string, wins map[string]winner, values m
 	}
 }
 
-// successor returns the verdict of the first policy that gives the object something, so that the object loses a value of a policy that does
-// not match it any more; nil if there is none. For the shares of clusters, it is the first policy that gives clusters.
+// successor returns the verdict of the first enforced policy that gives the object something, preferably one that is not held, so that the
+// object loses a value of a policy that does not match it any more; nil if there is none. For the shares of clusters, it is the first
+// policy that gives clusters.
 func (m *merger) successor(field, key string) *Verdict {
 	return m.first(func(v *Verdict) bool {
 		if field == fieldAnnotations && key == placementv1.ClusterSharesAnnotation {
@@ -481,7 +482,7 @@ func (d *Decision) gives() bool {
 }
 
 // change adds a change to a verdict. It sets Immutable of a scheduling change, and returns false if the API server would reject that
-// change.
+// change, or if the object is a ReplicaSet that must keep its pod template.
 func (m *merger) change(v *Verdict, c Change) bool {
 	if c.Field == fieldScheduling {
 		c.Immutable = fixed(m.request, m.owned, c.Key, c.From, c.To)

@@ -70,6 +70,7 @@ func (s *objects) keepListed(old, next *opaclient.Manifest, reliable bool) {
 }
 
 // commit sends a transaction of the session, with the changes of data.clusters that follow from it. edit, if not nil, changes the manifest.
+// commit calls changed with all policies of the engine if ambiguous names of clusters change.
 func (s *objects) commit(ctx context.Context, c *change, edit func(*opaclient.Manifest)) error {
 	ambiguity := s.mirror.writtenClusters != nil && s.mirror.patchClusters(c)
 	err := s.session.commit(ctx, c, edit)

@@ -209,7 +209,8 @@ func (f *feed) reset() {
 	f.reportPending()
 }
 
-// loadable returns the types that the engine needs and that are complete. The value reports whether the changes of the type are followed.
+// loadable returns the types that the engine needs and whose objects the store has completely. The value reports whether the changes of the
+// type are followed.
 func (f *feed) loadable() map[schema.GroupVersionResource]bool {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()

@@ -75,8 +75,8 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// setNeeds replaces what policies need in the engine. The types are set first: a writer which finds that no policy needs the engine must
-// not find types to keep.
+// setNeeds replaces what policies need in the engine, and wakes the writer. The types are set first: a writer which finds that no policy
+// needs the engine must not find types to keep.
 func (w *writer) setNeeds(next needs) {
 	w.feed.setNeeded(next.types)
 	w.status.setNeeds(next)
