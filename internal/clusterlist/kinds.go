@@ -98,7 +98,7 @@ const multicluster = "multicluster.x-k8s.io"
 
 var decisions = schema.GroupResource{Group: multicluster, Resource: "placementdecisions"}
 
-// builtin has the built-in kinds, keyed by resource.
+// builtin has the built-in kinds, keyed by resource: placements of Karmada and KubeFleet, and PlacementDecision.
 var builtin = func() map[schema.GroupResource]*Kind {
 	const karmada, kubefleet = "policy.karmada.io", "placement.kubernetes-fleet.io"
 	placement, policy := []string{"spec", "placement"}, []string{"spec", "policy"}

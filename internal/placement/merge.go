@@ -51,8 +51,8 @@ type Verdict struct {
 	// OwnClusters reports whether the object is denied only because of the clusters that its developer requested: without that list, it
 	// would get some.
 	OwnClusters bool
-	// Follows names the controller from which the object copied its clusters, such as "Deployment shop", if the policy matches both and
-	// gives the object neither clusters nor shares of its own; "" otherwise.
+	// Follows names the controller from which the object copied its clusters, such as "Deployment shop", if the policy gives the object
+	// neither clusters nor shares of its own for that reason; "" otherwise.
 	Follows string
 	// Leaves reports whether the policy matches the object only by its labels before the update. The policy then decides whether the object
 	// may leave, and gives it nothing: its decision has errors and warnings alone.

@@ -309,7 +309,9 @@ func (p *Policy) delivers(resource schema.GroupResource) bool {
 	return p.Mode == placementv1.ModeEnforce && (p.Delivery != nil || DeliversNatively(resource))
 }
 
-// setClusters sets the list of clusters to next. It records the developer's list requested and, where needed, what each policy allows.
+// setClusters sets the list of clusters to next. It records the developer's list requested and, where needed, what each policy allows. It
+// does nothing if there is no list, if no policy has one, or if next is what the developer requested and no policy needs an entry in the
+// record.
 func (m *merger) setClusters(lists policyAllowances, requested, next *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	if next == nil || len(lists.counted) == 0 || ptr.Equal(requested, next) && !m.delivers() && !slices.ContainsFunc(lists.counted, policyAllowance.mustRecord) {
