@@ -267,9 +267,9 @@ type Request struct {
 	Source Source
 	// Admission is the admission request for the object, for match conditions, which may read it.
 	Admission *admissionv1.AdmissionRequest
-	// Evaluate evaluates a policy; if it is nil, the policy's own evaluator does. Remediation sets a function that caches decisions. For
-	// policies with a Remote, it is called on other goroutines, concurrently with all other calls. All calls have returned when the
-	// decision is made.
+	// Evaluate evaluates a policy; if it is nil, the policy's own evaluator does. Remediation sets a function that reuses known decisions, and
+	// the webhook one that measures evaluations. For policies with a Remote, it is called on other goroutines, concurrently with all other
+	// calls. All calls have returned when the decision is made.
 	Evaluate evaluateFunc
 	purpose
 }
