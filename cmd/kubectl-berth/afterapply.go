@@ -34,7 +34,8 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// afterApply is a cluster as it is after manifests are applied, without those that the API server refuses.
+// afterApply is a cluster as it is after manifests are applied. It leaves out manifests without a name, those of types that the cluster
+// does not serve, and those of Berth's API that are not valid.
 type afterApply struct {
 	simulation.Cluster
 	policies map[string]placementv1.PlacementPolicy                                              // Those among the manifests, by name.
@@ -52,7 +53,7 @@ func newAfterApply(ctx context.Context, cluster simulation.Cluster, manifests []
 	return out
 }
 
-// add adds a manifest, unless the API server refuses it. Of two manifests of one object, the last one counts.
+// add adds a manifest, unless afterApply leaves it out. Of two manifests of one object, the last one counts.
 func (a *afterApply) add(ctx context.Context, obj *unstructured.Unstructured) {
 	resource, err := a.Resource(obj.GroupVersionKind())
 	if err != nil || obj.GetName() == "" {
@@ -136,8 +137,8 @@ func (a *afterApply) Get(ctx context.Context, resource schema.GroupVersionResour
 	return a.Cluster.Get(ctx, resource, namespace, name)
 }
 
-// NamespacesInUse returns the names of the namespaces that the objects are in, if the cluster is that of files; see
-// simulation.NamespacesOf. An API server has its namespaces itself.
+// NamespacesInUse returns the names of the namespaces that the objects of the cluster and the manifests are in, if the cluster is read from
+// files; see simulation.NamespacesOf. It returns nil for an API server, which has its namespaces itself.
 func (a *afterApply) NamespacesInUse() []string {
 	files, ok := a.Cluster.(*simulation.Static)
 	if !ok {
@@ -146,7 +147,8 @@ func (a *afterApply) NamespacesInUse() []string {
 	return append(files.NamespacesInUse(), simulation.NamespacesOf(a.objects, a.Catalog().Inventories())...)
 }
 
-// warnOfReplaced adds a warning to the result of each object that a later one of the same kind and name replaces.
+// warnOfReplaced adds a warning to the result of each object that a later one of the same kind, namespace, and name replaces with other
+// content.
 func warnOfReplaced(results []checked, objects []*unstructured.Unstructured) {
 	last := map[string]int{}
 	for i, obj := range objects {

@@ -50,7 +50,7 @@ const approveExample = `  # Show the plan of a policy, and approve it
 type approveOptions struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
-	id    string // the digest of the plan, or the ID of the stage, to approve; "" for the first that waits
+	id    string // the digest of the plan, or the ID of the stage, to approve; "" for the stage if one waits, otherwise the plan
 	yes   bool   // approves without asking
 }
 
@@ -126,7 +126,8 @@ func (o *approveOptions) run(ctx context.Context, name string) error {
 	return p.err
 }
 
-// choose returns the plan or stage that the command approves. It is an error if none waits, or if none that waits has the ID of --id.
+// choose returns the plan or stage that the command approves: the one with the ID of --id or, without --id, the stage if one waits,
+// otherwise the plan. It is an error if none waits, or if none that waits has that ID.
 func (o *approveOptions) choose(policy *placementv1.PlacementPolicy) (awaited, error) {
 	waiting := waitingIn(policy)
 	for _, w := range waiting {
@@ -141,7 +142,8 @@ func (o *approveOptions) choose(policy *placementv1.PlacementPolicy) (awaited, e
 	return awaited{}, fmt.Errorf("PlacementPolicy %s does not wait for an approval: %s", policy.Name, notWaiting(policy))
 }
 
-// waitingIn returns the next stage of a policy's rollout, and the policy's plan, as far as they wait for an approval.
+// waitingIn returns the next stage of a policy's rollout, and the policy's plan, in this order, as far as they wait for an approval
+// according to the status.
 func waitingIn(policy *placementv1.PlacementPolicy) (out []awaited) {
 	if r := policy.Status.Rollout; r != nil && r.State == placementv1.RolloutWaitingForApproval && r.ApprovalID != "" {
 		out = append(out, awaited{placementv1.ApproveStageAnnotation, r.ApprovalID, []string{
@@ -164,7 +166,8 @@ func waitingIn(policy *placementv1.PlacementPolicy) (out []awaited) {
 	return append(out, awaited{placementv1.ApproveAnnotation, plan.Digest, lines})
 }
 
-// notWaiting says why a policy does not wait for an approval.
+// notWaiting says why a policy for which waitingIn returns nothing does not wait for an approval, such as "plan D is approved, and is being
+// carried out" or "spec.remediation.mode is Manual".
 func notWaiting(policy *placementv1.PlacementPolicy) string {
 	switch plan, r := policy.Status.Plan, policy.Status.Rollout; {
 	case plan != nil && plan.State == placementv1.PlanInProgress && plan.Approval != nil:
@@ -180,7 +183,7 @@ func notWaiting(policy *placementv1.PlacementPolicy) string {
 	}
 }
 
-// confirm asks the user whether to approve, unless --yes is given. Any answer but yes is an error.
+// confirm asks the user whether to approve, unless --yes is given. Any answer but y or yes is an error. name is that of the policy.
 func (o *approveOptions) confirm(name string) error {
 	if o.yes {
 		return nil

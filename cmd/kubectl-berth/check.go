@@ -108,7 +108,7 @@ func newCheck(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 // checked is the result of checking one object.
 type checked struct {
 	Policy   string   `json:"policy,omitempty"` // the name of a PlacementPolicy; "" for other objects
-	Object   string   `json:"object,omitempty"` // the kind and name of another object, such as "ScopedQuota shop/gold"
+	Object   string   `json:"object,omitempty"` // the kind and name of an object that is no PlacementPolicy, such as "ScopedQuota shop/gold"
 	Errors   []string `json:"errors,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 	// Reads are the types that a policy reads, with the fields.
@@ -166,14 +166,16 @@ func (o *checkOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// checker checks objects of Berth's API.
+// checker checks objects of Berth's API: policies, quotas, and LimitedResources.
 type checker struct {
 	cluster  simulation.Cluster
 	policies *policyvalidator.Validator
 	quotas   *quotaspec.Handler
 }
 
-// checker returns the checker for the objects, which it also compares with each other. It knows a cluster only with --live or --from.
+// checker returns the checker for the objects. With --live or --from, it compares them with each other and with the cluster. Otherwise, it
+// compares only policies with each other, and knows the types of Kubernetes itself and those of the objects, also of
+// CustomResourceDefinitions among them.
 func (o *checkOptions) checker(ctx context.Context, objects []*unstructured.Unstructured) (*checker, error) {
 	options, inventories, err := o.settings()
 	if err != nil {
@@ -202,7 +204,7 @@ func (o *checkOptions) checker(ctx context.Context, objects []*unstructured.Unst
 	return &checker{cluster, policies, newQuotaSpecs(cluster, options)}, nil
 }
 
-// check checks an object of Berth's group.
+// check checks an object of Berth's group. A kind or version that Berth does not have is an error in the result.
 func (c *checker) check(ctx context.Context, obj *unstructured.Unstructured) checked {
 	switch kind := obj.GetKind(); {
 	case obj.GetAPIVersion() != placementv1.GroupVersion.String() || !slices.Contains(apischema.Kinds(), kind):
@@ -216,7 +218,8 @@ func (c *checker) check(ctx context.Context, obj *unstructured.Unstructured) che
 	}
 }
 
-// newValidator returns the webhook's validator of policies. Of the cluster, it knows only the types that are served, and no objects.
+// newValidator returns the webhook's validator of policies. Of the cluster, it knows only the types that are served, with their schemas and
+// scale subresources, and no objects.
 func newValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	files, isStatic := cluster.(*simulation.Static)
 	return &policyvalidator.Validator{
@@ -226,8 +229,8 @@ func newValidator(cluster simulation.Cluster, options simulation.Options) *polic
 	}
 }
 
-// typesOf returns the type checker of policies, which knows the schemas of a cluster's kinds: those that its API server publishes, or, for
-// files other than a snapshot, those of Kubernetes itself. It returns nil if the cluster is neither.
+// typesOf returns the type checker of policies for a cluster. It knows the schemas that the API server publishes or, for files other than a
+// snapshot, those of Kubernetes itself; for a snapshot, none. It returns nil for another implementation of simulation.Cluster.
 func typesOf(cluster simulation.Cluster) whatif.Types {
 	if c, ok := cluster.(interface{ TypeChecker() *schemas.Checker }); ok {
 		return c.TypeChecker()
@@ -235,7 +238,9 @@ func typesOf(cluster simulation.Cluster) whatif.Types {
 	return nil
 }
 
-// completeValidator returns the webhook's validator of policies, which also compares them with the objects of the cluster.
+// completeValidator returns the webhook's validator of policies, which also compares them with what compareWith names and, if the cluster
+// is files other than a snapshot, with the objects that the policies match. A cluster that does not serve policies has no policies and
+// quotas to compare with.
 func completeValidator(ctx context.Context, cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	out := newValidator(cluster, options)
 	compareWith(ctx, out, cluster)
@@ -251,8 +256,8 @@ func completeValidator(ctx context.Context, cluster simulation.Cluster, options 
 	return out
 }
 
-// compareWith has a validator of policies compare them with what exists in a cluster: namespaces, clusters and their scores, nodes,
-// priority classes, other policies, and quotas.
+// compareWith has a validator of policies compare them with what exists in a cluster: namespaces (if any are known), clusters and their
+// scores, nodes, priority classes, other policies, quotas, and LimitedResources.
 func compareWith(ctx context.Context, v *policyvalidator.Validator, cluster simulation.Cluster) {
 	if namespaces := (namespacesOf{cluster}); namespaces.known(ctx) {
 		v.Namespaces = namespaces
@@ -262,7 +267,8 @@ func compareWith(ctx context.Context, v *policyvalidator.Validator, cluster simu
 	v.Scores, v.Policies, v.Quotas = scoresOf{cluster}, cluster.Policies, &watches.Quotas{Cache: quotas, Live: quotas}
 }
 
-// checkPolicy returns what the API server and Berth's webhook would say if a policy was applied, and what the policy reads.
+// checkPolicy returns the errors and warnings with which the API server and Berth's webhook would answer if a policy was created and,
+// unless there are errors, what the policy reads.
 func checkPolicy(ctx context.Context, cluster simulation.Cluster, v *policyvalidator.Validator, obj *unstructured.Unstructured) checked {
 	out := checked{Policy: obj.GetName()}
 	p, mistakes := decodePolicy(ctx, obj)
@@ -302,13 +308,14 @@ func checkPolicy(ctx context.Context, cluster simulation.Cluster, v *policyvalid
 	return out
 }
 
-// decodePolicy returns the policy that an object is, or the mistakes for which the API server refuses it.
+// decodePolicy returns the policy that an object is, and the mistakes for which the API server refuses it; nil if there are none.
 func decodePolicy(ctx context.Context, obj *unstructured.Unstructured) (*placementv1.PlacementPolicy, []string) {
 	p := &placementv1.PlacementPolicy{}
 	return p, decodeStrictly(ctx, "PlacementPolicy", obj, p)
 }
 
-// decodeStrictly decodes an object of a kind of Berth's API, and returns the mistakes for which the API server refuses it.
+// decodeStrictly decodes an object of a kind of Berth's API to into, and returns the mistakes for which the API server refuses it, such as
+// unknown fields; nil if there are none.
 func decodeStrictly(ctx context.Context, kind string, obj *unstructured.Unstructured, into metav1.Object) []string {
 	schema, err := apischema.Of(kind)
 	if err != nil {
@@ -352,7 +359,8 @@ func mistakesInMetadata(kind string, object metav1.Object) []string {
 	return out
 }
 
-// messagesOf returns the messages of an error of the API machinery, each after the path of the field that is wrong.
+// messagesOf returns the messages of an error of the API machinery, each after the path of the field that is wrong if the error names
+// fields; nil for nil.
 func messagesOf(err error) []string {
 	if err == nil {
 		return nil
@@ -399,7 +407,8 @@ func printChecked(p *printer, results []checked) {
 // clustersOf reads the clusters that the inventories of a cluster list. It implements policyvalidator.Clusters.
 type clustersOf struct{ simulation.Cluster }
 
-// All returns the clusters of the inventories in their normal form. idle are messages about configured sources that select no cluster.
+// All returns the clusters of the served inventories in their normal form. idle are messages about sources, and namespaces of sources, in
+// the configuration that select no cluster.
 func (c clustersOf) All(ctx context.Context) (clusters []map[string]any, idle []string, err error) {
 	inventories := c.Catalog().Inventories()
 	served := func(r schema.GroupVersionResource) bool {
@@ -424,7 +433,8 @@ func (c clustersOf) All(ctx context.Context) (clusters []map[string]any, idle []
 // scoresOf reads the scores in the AddOnPlacementScores of a cluster. It implements findings.Scores.
 type scoresOf struct{ simulation.Cluster }
 
-// All returns the scores of clusters, by the name of the cluster and that of the score; nil if the cluster does not serve scores.
+// All returns the scores of clusters, by the name of the cluster and that of the score; nil if the cluster does not serve
+// AddOnPlacementScores.
 func (s scoresOf) All(ctx context.Context) (map[string]map[string]any, error) {
 	if _, ok := s.Catalog().Exact(replication.AddOnPlacementScores); !ok {
 		return nil, nil
@@ -436,8 +446,8 @@ func (s scoresOf) All(ctx context.Context) (map[string]map[string]any, error) {
 // namespacesOf reads the namespaces of a cluster. It implements policyvalidator.Namespaces.
 type namespacesOf struct{ simulation.Cluster }
 
-// All yields the name and labels of each namespace. Of files, these are also the namespaces of objects, which the API server needs to store
-// them.
+// All returns a sequence of the names and labels of all namespaces. Of files, these are also the namespaces of objects, which the API
+// server needs to store them. The labels always include the one with the name, which the API server sets.
 func (n namespacesOf) All(ctx context.Context) (iter.Seq2[string, map[string]string], error) {
 	objects, err := n.List(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), nil)
 	if err != nil {
@@ -468,8 +478,8 @@ func (n namespacesOf) All(ctx context.Context) (iter.Seq2[string, map[string]str
 	}, nil
 }
 
-// known reports whether the namespaces are known. They are not if there are none, as in files that have only clusters. It also returns true
-// if reading them fails, which the checks then report.
+// known reports whether the namespaces are known: at least one is, unlike in files that have only clusters. It also returns true if reading
+// them fails, which the checks then report.
 func (n namespacesOf) known(ctx context.Context) bool {
 	all, err := n.All(ctx)
 	if err != nil {
@@ -485,7 +495,7 @@ func (n namespacesOf) known(ctx context.Context) bool {
 // nodesOf reads the nodes of a cluster. It implements policyvalidator.Nodes and quotaspec.Nodes.
 type nodesOf struct{ simulation.Cluster }
 
-// All returns the name, the labels, the taints, and the allocatable resources of each node.
+// All returns a map for each node, with the members name, labels, taints, and allocatable (its allocatable resources).
 func (n nodesOf) All(ctx context.Context) ([]map[string]any, error) {
 	objects, err := n.List(ctx, corev1.SchemeGroupVersion.WithResource("nodes"), nil)
 	out := make([]map[string]any, len(objects))
@@ -504,8 +514,8 @@ func (n nodesOf) ExtendedResources(ctx context.Context) (names []string, ok bool
 // capacityOf adds up what pods can request in a cluster. It implements quotaspec.Capacity.
 type capacityOf struct{ simulation.Cluster }
 
-// All returns the allocatable CPU and memory of all clusters of the inventories and all nodes together. One that is not known of each of
-// them is missing.
+// All returns the allocatable CPU and memory of all clusters of the inventories and all nodes together. If a cluster or node does not say
+// how much it has of one of the two, the result lacks that resource.
 func (c capacityOf) All(ctx context.Context) (corev1.ResourceList, error) {
 	clusters, _, err := clustersOf(c).All(ctx)
 	if err != nil {
@@ -518,7 +528,8 @@ func (c capacityOf) All(ctx context.Context) (corev1.ResourceList, error) {
 // scalesOf reads the scale subresources of the types of a cluster. It implements policyvalidator.Scales.
 type scalesOf struct{ simulation.Cluster }
 
-// ReplicasPath returns the path of the field that the scale subresource of a type sets; ok is false if the type has no such subresource.
+// ReplicasPath returns the path of the field that the scale subresource of a type sets, such as [spec replicas]; ok is false if the type
+// has no such subresource. It knows Kubernetes' own types and CustomResourceDefinitions.
 func (s scalesOf) ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error) {
 	if path, ok := match.BuiltinReplicasPath(resource.GroupResource()); ok {
 		return path, true, nil

@@ -107,8 +107,8 @@ func checkQuota(ctx context.Context, cluster simulation.Cluster, h *quotaspec.Ha
 	return out
 }
 
-// warnOfNamespace warns of a namespace that does not exist in a cluster of which the namespaces are known: the API server refuses objects
-// there. An empty name is that of no namespace.
+// warnOfNamespace returns a warning if the namespace with the name does not exist in a cluster of which the namespaces are known: the API
+// server refuses objects there. Another one says that the namespaces can't be read. An empty name is that of no namespace.
 func warnOfNamespace(ctx context.Context, cluster simulation.Cluster, namespaces quotaspec.Namespaces, name string) []string {
 	if namespaces == nil || name == "" || slices.Contains(initialNamespaces, name) {
 		return nil
@@ -129,7 +129,7 @@ func warnOfNamespace(ctx context.Context, cluster simulation.Cluster, namespaces
 	return nil
 }
 
-// initialNamespaces are those that each API server has.
+// initialNamespaces are the namespaces that each API server creates itself.
 var initialNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease"}
 
 // namesOf lists the names of the objects of a type.
@@ -162,7 +162,8 @@ type quotasOf struct {
 	cluster simulation.Cluster
 }
 
-// List implements client.Reader.
+// List lists ScopedQuotas, ClusterScopedQuotas, LimitedResources, ResourceQuotas, LimitRanges, Pods, or PriorityClasses; none if the
+// cluster does not serve the type. Another type is an error. Of the options, only the namespace counts.
 func (q quotasOf) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	in := (&client.ListOptions{}).ApplyOptions(options).Namespace
 	own := placementv1.GroupVersion.WithResource

@@ -130,7 +130,7 @@ func (o *cleanupOptions) clients() (*clients, error) {
 	return out, errors.Join(errs[:]...)
 }
 
-// managed is the label selector of the objects that Berth creates at run time.
+// managed is the label selector of the objects that Berth creates at run time, such as its webhook configurations.
 const managed = "app.kubernetes.io/name=berth,app.kubernetes.io/managed-by=berth"
 
 func (o *cleanupOptions) run(ctx context.Context) error {
@@ -186,10 +186,11 @@ func (o *cleanupOptions) run(ctx context.Context) error {
 // of records.
 const settleDelay = time.Second
 
-// maxPasses is the number of times that the objects are listed again to find what is left.
+// maxPasses is the number of times that objects are cleaned up again which got a record again.
 const maxPasses = 3
 
-// checkWebhooks returns an error if Berth's webhook for placements is registered; with --force, it only warns.
+// checkWebhooks returns an error if Berth's webhook for placements is registered. With --force, or if webhook configurations can't be
+// listed, it only warns.
 func (o *cleanupOptions) checkWebhooks(ctx context.Context, c *clients) error {
 	list, err := c.typed.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{LabelSelector: managed})
 	if err != nil {
@@ -212,7 +213,8 @@ func (o *cleanupOptions) warn(format string, args ...any) {
 	newPrinter(o.ErrOut).line("Warning: "+format, args...)
 }
 
-// cleaner returns a Cleaner for the flags. Without --unverified, it reads the key that verifies records.
+// cleaner returns a Cleaner for the flags. Without --unverified, it reads the key that verifies records from the Secret in Berth's
+// namespace; it is an error if the Secret does not exist.
 func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Cleaner, error) {
 	out := &cleanup.Cleaner{
 		Discovery: c.typed.Discovery(), Metadata: c.metadata, Objects: c.dynamic, Keyring: placement.NewUnverifiedKeyring(),
@@ -247,7 +249,8 @@ func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Clea
 	return out, nil
 }
 
-// confirm asks the user whether to clean up count objects of a namespace, or of all if namespace is empty.
+// confirm asks the user whether to clean up count objects of a namespace or, if namespace is empty, of all namespaces and outside them. Any
+// answer but y or yes is an error.
 func (o *cleanupOptions) confirm(count int, namespace string) error {
 	where := "in all namespaces and outside them"
 	if namespace != "" {
@@ -257,7 +260,7 @@ func (o *cleanupOptions) confirm(count int, namespace string) error {
 	return confirm(o.IOStreams, question, "nothing is changed: answer y, or pass --yes; --dry-run prints the changes")
 }
 
-// confirm asks the user a question. It returns an error with the text otherwise unless the answer is yes.
+// confirm asks the user a question on the standard error. Unless the answer is y or yes, it returns an error with the text otherwise.
 func confirm(streams genericiooptions.IOStreams, question, otherwise string) error {
 	if _, err := fmt.Fprintf(streams.ErrOut, "%s [y/N] ", question); err != nil {
 		return fmt.Errorf("asking: %w", err)
@@ -289,7 +292,8 @@ type summary struct {
 	cleaned, kept, failed sets.Set[string]
 }
 
-// clean cleans up the targets that did not fail before.
+// clean cleans up those of the targets that did not fail before, with --dry-run without changing them. It prints what changes, and warns of
+// each target that fails.
 func (s *summary) clean(ctx context.Context, targets []cleanup.Target) {
 	for _, t := range targets {
 		if s.failed.Has(t.String()) {
@@ -307,7 +311,7 @@ func (s *summary) clean(ctx context.Context, targets []cleanup.Target) {
 	}
 }
 
-// print prints what was undone at an object.
+// print prints what was undone at an object, or would be with --dry-run, and counts the object in kept if a part of it can't be undone.
 func (s *summary) print(t cleanup.Target, undone *placement.UndoResult) {
 	p := newPrinter(s.options.Out)
 	done := "cleaned up"
@@ -334,7 +338,7 @@ func (s *summary) print(t cleanup.Target, undone *placement.UndoResult) {
 	}
 }
 
-// tried reports whether the command already failed to clean up each of the targets, so that another pass is useless.
+// tried reports whether the command already failed to clean up each of the targets, or there are none, so that another pass is useless.
 func (s *summary) tried(targets []cleanup.Target) bool {
 	for _, t := range targets {
 		if !s.failed.Has(t.String()) {
@@ -387,8 +391,8 @@ var leftovers = []schema.GroupVersionResource{
 	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 }
 
-// isBerths reports whether an object of one of the leftovers types belongs to Berth. Objects that controller-gen
-// generates have no labels, so it also checks the name.
+// isBerths reports whether an object of one of the leftovers types belongs to Berth. Objects that controller-gen generates have no labels,
+// so a name with the prefix berth- or the suffix definitions is enough.
 func isBerths(obj metav1.Object) bool {
 	return obj.GetLabels()["app.kubernetes.io/name"] == "berth" || strings.HasPrefix(obj.GetName(), "berth-") || strings.HasSuffix(obj.GetName(), definitions)
 }
@@ -396,8 +400,8 @@ func isBerths(obj metav1.Object) bool {
 // definitions is the suffix of the names of Berth's CustomResourceDefinitions.
 const definitions = ".placement.berth.dev"
 
-// reportRest prints the commands that delete what is left of Berth after it is uninstalled. It leaves out types that the
-// user may not list.
+// reportRest prints the commands by which the user deletes what exists of Berth outside of namespaces, and its namespace, after
+// uninstalling it. It leaves out types that the user may not list.
 func (o *cleanupOptions) reportRest(ctx context.Context, c *clients) {
 	var lines []string
 	for _, resource := range leftovers {

@@ -68,7 +68,7 @@ type consoleOptions struct {
 	simulationFlags
 	port      int // on the loopback address; 0 for a free one
 	noBrowser bool
-	logs      []string // paths of files with the log of decisions
+	logs      []string // paths of files with the manager's log of decisions
 	listen    string   // the address at which to serve other users; "" to serve only the user of the command
 	// certificate and key are the paths of the certificate for listen and of its key; "" for one that the command signs itself.
 	certificate, key string
@@ -117,7 +117,8 @@ const (
 	shutdownTimeout = 5 * time.Second
 )
 
-// serve serves the console until the context ends.
+// serve prints the link to the console, opens it in a browser unless --no-browser is given, and serves the console to this user until the
+// context ends.
 func (o *consoleOptions) serve(ctx context.Context, listener net.Listener) error {
 	c, guard := console.New(o.console()), console.NewGuard(listener.Addr().String())
 	server := newServer(ctx, guard.Handler(c.Handler()))
@@ -141,14 +142,15 @@ func (o *consoleOptions) serve(ctx context.Context, listener net.Listener) error
 	return serveUntil(ctx, server, func() error { return server.Serve(listener) })
 }
 
-// newServer returns a server whose requests end with the context.
+// newServer returns a server. The contexts of its requests end with ctx.
 func newServer(ctx context.Context, handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 }
 
-// serveUntil calls serve, which runs the server, and shuts the server down when the context ends.
+// serveUntil calls serve, which runs the server. When the context ends, it shuts the server down, and gives requests shutdownTimeout to
+// end.
 func serveUntil(ctx context.Context, server *http.Server, serve func() error) error {
 	closed := make(chan error, 1)
 	go func() {
@@ -191,7 +193,8 @@ func liveReading(live *simulation.Live, options simulation.Options, source strin
 	}
 }
 
-// contextName returns the name of the context of the kubeconfig that is used; "" if the kubeconfig can't be read.
+// contextName returns the name of the context of the kubeconfig that is used: that of --context, or the current one; "" if the kubeconfig
+// can't be read.
 func (o *consoleOptions) contextName() string {
 	config, err := o.flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
@@ -200,14 +203,15 @@ func (o *consoleOptions) contextName() string {
 	return cmp.Or(*o.flags.Context, config.CurrentContext)
 }
 
-// checkInConsole checks a policy against the cluster that was read.
+// checkInConsole checks a policy against the cluster that was read. mistakes are errors for which the API server or Berth's webhook would
+// refuse the policy, and warnings those of the webhook.
 func checkInConsole(ctx context.Context, r *console.Reading, obj *unstructured.Unstructured) (mistakes, warnings []string) {
 	checked := checkPolicy(ctx, r.Cluster, completeValidator(ctx, r.Cluster, r.Options), obj)
 	return checked.Errors, checked.Warnings
 }
 
-// approvalsOf returns the next stage of a policy's rollout, and the policy's plan, as far as they wait for an approval, without
-// Approval.Command.
+// approvalsOf returns the next stage of a policy's rollout, and the policy's plan, in this order, as far as they wait for an approval.
+// Approval.Command is left empty.
 func approvalsOf(p *placementv1.PlacementPolicy) []console.Approval {
 	var out []console.Approval
 	for _, w := range waitingIn(p) {
@@ -216,7 +220,7 @@ func approvalsOf(p *placementv1.PlacementPolicy) []console.Approval {
 	return out
 }
 
-// openBrowser opens a link in the browser of the user.
+// openBrowser opens a link in the browser of the user. It does not wait for the browser.
 func openBrowser(ctx context.Context, link string) error {
 	command := []string{"xdg-open"}
 	switch runtime.GOOS {

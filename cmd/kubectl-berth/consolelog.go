@@ -28,7 +28,7 @@ import (
 	"github.com/berth-dev/berth/internal/decisionlog"
 )
 
-// logFiles are files with the log of decisions, to which the manager may add lines. It implements console.Log.
+// logFiles are the paths of files with the log of decisions, to which the manager may add lines. It implements console.Log.
 type logFiles []string
 
 // filePosition says up to which byte a file of the log has been read.
@@ -39,8 +39,9 @@ type filePosition struct {
 	Before string
 }
 
-// ReadOn reads the files one after the other, each from its last position. position and next are lists with a filePosition for each file,
-// in JSON.
+// ReadOn calls add with the decisions in the files, one file after the other, each from its last position. position, which is "" for the
+// starts, and next are lists with a filePosition for each file, in JSON. restarted reports whether a file was replaced or written again
+// since position: then all files are read from their starts.
 func (l logFiles) ReadOn(ctx context.Context, position string, add func(decisionlog.Entry)) (next string, restarted bool, err error) {
 	positions := make([]filePosition, len(l))
 	if position != "" {
@@ -74,7 +75,8 @@ func (l logFiles) ReadOn(ctx context.Context, position string, add func(decision
 	return string(encoded), restarted, err
 }
 
-// readOn calls add with the decisions in a file after the position, and moves the position behind them.
+// readOn calls add with the decisions in a file after the position, and moves the position behind them. A last line that is not complete
+// yet stays behind the position.
 func (p *filePosition) readOn(ctx context.Context, file io.ReadSeeker, add func(decisionlog.Entry)) error {
 	if _, err := file.Seek(p.Bytes, io.SeekStart); err != nil {
 		return err
@@ -94,7 +96,8 @@ func (p *filePosition) readOn(ctx context.Context, file io.ReadSeeker, add func(
 // maxBefore is the number of bytes before a position that tell a file from another one.
 const maxBefore = 4 << 10
 
-// digestBefore returns a digest of the last maxBefore bytes of a file before an offset; "" if the file is shorter.
+// digestBefore returns a digest of the last maxBefore bytes of a file before an offset, or of all bytes before it if these are fewer; "" if
+// the file is shorter than the offset.
 func digestBefore(file io.ReaderAt, offset int64) string {
 	content := make([]byte, min(offset, maxBefore))
 	if _, err := file.ReadAt(content, offset-int64(len(content))); err != nil && len(content) > 0 {

@@ -34,7 +34,8 @@ import (
 	"github.com/berth-dev/berth/internal/console"
 )
 
-// runShared serves the console to several users until the context ends.
+// runShared serves the console to several users at o.listen, each with the rights of the bearer token in their requests, until the context
+// ends. It is an error with --from or --log.
 func (o *consoleOptions) runShared(ctx context.Context) error {
 	switch {
 	case len(o.from) > 0, len(o.logs) > 0:
@@ -69,7 +70,8 @@ func (o *consoleOptions) runShared(ctx context.Context) error {
 // memoryShare is the fraction of the container's memory limit to which Go's memory limit is set.
 const memoryShare = 0.9
 
-// limitMemory sets Go's memory limit to memoryShare of the container's, unless the environment variable GOMEMLIMIT sets it.
+// limitMemory sets Go's memory limit to memoryShare of the container's limit, if it has one, unless the environment variable GOMEMLIMIT is
+// set.
 func (o *consoleOptions) limitMemory(container memlimit.Provider) {
 	if _, err := memlimit.Set(memlimit.WithProvider(container), memlimit.WithRatio(memoryShare)); err != nil && !errors.Is(err, memlimit.ErrCgroupsNotSupported) {
 		newPrinter(o.ErrOut).line("warning: the container's memory limit can't be read (%v): set GOMEMLIMIT", err)

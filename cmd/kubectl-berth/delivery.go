@@ -91,7 +91,8 @@ func (o *deliveryRenderOptions) run(ctx context.Context, args []string) error {
 	return errors.Join(failures...)
 }
 
-// render prints the objects that Berth applies to deliver one object, or why it applies none.
+// render prints the objects that Berth applies to deliver one object or, on the standard error, why it applies none. If an enforced policy
+// denies the object, or can't decide it, that is an error.
 func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simulation, object simulation.Object) error {
 	outcome, err := s.Decide(ctx, object)
 	if err != nil {
@@ -156,7 +157,8 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 		strings.Join(names, ", "), clustersWait(s, object, outcome.Verdicts)), delivered)
 }
 
-// withoutClusters says why an object without clusters is not delivered. waits is what clustersWait returns for it.
+// withoutClusters says why nothing is delivered for an object without a list of clusters: it waits for the list, or no policy decides it.
+// waits is what clustersWait returns for the object.
 func withoutClusters(waits string) string {
 	if waits != "" {
 		return "nothing is delivered yet" + waits
@@ -164,8 +166,8 @@ func withoutClusters(waits string) string {
 	return "no policy decides the object's clusters, so nothing is delivered"
 }
 
-// clustersWait says what an existing object waits for before it gets the clusters that policies decide, for appending to a message; "" if
-// it has them, or gets them at once.
+// clustersWait says what an existing object waits for before it gets the clusters that policies decide, for appending to a message, such as
+// "; the object waits for an approval"; "" if it has them, gets them at once, or does not exist yet.
 func clustersWait(s *simulation.Simulation, object simulation.Object, verdicts []*placement.Verdict) string {
 	if !object.Exists {
 		return ""

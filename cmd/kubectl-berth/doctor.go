@@ -133,7 +133,8 @@ func (r *examiner) note(object string, err error) bool {
 	return err == nil
 }
 
-// readClock reads the API server's time from a response, and the local time at that moment.
+// readClock reads the API server's time from the header Date of a response, and the local time at that moment. If the header lacks a time,
+// it notes that, and uses the local time for both.
 func (r *examiner) readClock(ctx context.Context, config *rest.Config, c clock.PassiveClock) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -156,7 +157,7 @@ func (r *examiner) readClock(ctx context.Context, config *rest.Config, c clock.P
 	return nil
 }
 
-// readInstallation reads Berth's Deployment, Lease, certificate, and webhook configurations.
+// readInstallation reads Berth's Deployment, Lease, certificate, and webhook configurations. What does not exist stays empty in r.found.
 func (r *examiner) readInstallation(ctx context.Context) {
 	d, err := r.typed.AppsV1().Deployments(r.namespace).Get(ctx, "berth-controller-manager", metav1.GetOptions{})
 	if r.note(doctor.ObjectDeployment, err) {
@@ -217,7 +218,8 @@ func objectOf(obj *unstructured.Unstructured) doctor.Object {
 // rightsTimeout bounds the time of all requests of readRights together.
 const rightsTimeout = 20 * time.Second
 
-// readRights asks the API server whether the manager may list and watch the types that the policies read.
+// readRights adds each type that a policy reads and that the manager may not list or watch to r.found.Denied. It asks the API server about
+// the manager's ServiceAccount.
 func (r *examiner) readRights(ctx context.Context, o *doctorOptions) {
 	const object = "the rights of the ServiceAccount berth-controller-manager"
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
@@ -243,7 +245,7 @@ func (r *examiner) readRights(ctx context.Context, o *doctorOptions) {
 	}
 }
 
-// deniedVerb returns list or watch, whichever the manager's user may not use on a type; "" if it may use both.
+// deniedVerb returns the first of list and watch that the manager's user may not use on a type; "" if it may use both.
 func (r *examiner) deniedVerb(ctx context.Context, user string, resource schema.GroupResource) (string, error) {
 	for _, verb := range []string{"list", "watch"} {
 		review, err := r.typed.AuthorizationV1().SubjectAccessReviews().Create(ctx,

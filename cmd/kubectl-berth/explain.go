@@ -57,7 +57,7 @@ type explainOptions struct {
 	output string
 	whyNot string // the name of the only cluster or node to explain; empty for all
 	limit  int    // for how many clusters, and how many nodes, that are not chosen to find the reasons
-	// limited reports whether the user has set limit.
+	// limited reports whether the user has set --limit.
 	limited bool
 }
 
@@ -140,7 +140,7 @@ func printExplanation(p *printer, e *explain.Explanation) {
 	}
 }
 
-// printKeys prints the values of the object that policies set, restore, or compete for.
+// printKeys prints, for each key that policies set, restore, or compete for, the decided, requested, and current value, and the policies.
 func printKeys(p *printer, e *explain.Explanation) {
 	if len(e.Keys) > 0 {
 		p.line("")
@@ -204,8 +204,8 @@ func printPolicy(p *printer, policy explain.Policy) {
 	}
 }
 
-// decidesOthers says how many objects the rule that decides the object decides in all, for appending to a message; "" if that is not known,
-// or the policy has no other rule.
+// decidesOthers says how many existing objects the rule that decides the object decides in all, for appending to a message; "" if that is
+// not known from the policy's status, or the policy has no other rule.
 func decidesOthers(policy explain.Policy) string {
 	at := slices.IndexFunc(policy.Decided, func(r placementv1.RuleStatus) bool { return r.Name == policy.Rule })
 	if at < 0 || len(policy.Decided) < 2 || policy.Matched == nil {
@@ -214,8 +214,8 @@ func decidesOthers(policy explain.Policy) string {
 	return fmt.Sprintf(" (the rule decides %d of the %d objects that the policy matches)", ptr.Deref(policy.Decided[at].Objects, 0), *policy.Matched)
 }
 
-// appliesTo says how many objects each rule of a policy decides, for appending to a message; "" if the status of the policy does not have
-// it.
+// appliesTo says how many existing objects each rule of a policy decides, for appending to a message; "" if the status of the policy does
+// not have it. It is for objects that no rule decides.
 func appliesTo(policy explain.Policy) string {
 	if len(policy.Decided) == 0 || policy.Matched == nil {
 		return ""

@@ -74,7 +74,8 @@ func withFile(builder *resource.Builder, path string, limit int64) (*resource.Bu
 	return builder.Stream(input.Limit(file, limit, input.TooLarge(limit)), path), nil
 }
 
-// pathsOf returns the files that a path or a pattern names. Of a directory, it returns the files with an extension of manifests.
+// pathsOf returns the files that a path or a pattern names. Of a directory, it returns the files with an extension of manifests, such as
+// .yaml, also those in its subdirectories if recursive is true. It is an error if there are none.
 func pathsOf(name string, recursive bool) ([]string, error) {
 	roots := []string{name}
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {

@@ -106,14 +106,15 @@ func (o *historyOptions) run(object string) error {
 	return p.err
 }
 
-// shortNames has the plural names of Kubernetes' own types by their short names. Those of other types are unknown, because the log does not
-// have short names.
+// shortNames has the plural names of some of Kubernetes' own types by their short names. Those of other types are unknown, because the log
+// does not have short names.
 var shortNames = map[string]string{
 	"cj": "cronjobs", "cm": "configmaps", "deploy": "deployments", "ds": "daemonsets", "ns": "namespaces", "po": "pods", "pvc": "persistentvolumeclaims",
 	"rc": "replicationcontrollers", "rs": "replicasets", "sts": "statefulsets", "svc": "services",
 }
 
-// isOfType reports whether an object is of a type that is named by its kind, its plural name, or its short name, with or without the group.
+// isOfType reports whether an object is of a type that is named by its kind, its plural name, or its short name, in upper or lower case,
+// with or without the group, or the version and the group.
 func isOfType(o decisionlog.Object, name string) bool {
 	name, group, qualified := strings.Cut(strings.ToLower(name), ".")
 	if qualified && group != o.Group && group != o.Version+"."+o.Group {
@@ -152,7 +153,7 @@ func printHistory(p *printer, entries []decisionlog.Entry, wide bool) {
 	p.table(header, rows)
 }
 
-// requestOf returns the action of a decision, and the user whose request led to it, if one did.
+// requestOf returns the action of a decision, and the user whose request led to it, if one did, such as "update by alice" or "patch".
 func requestOf(e decisionlog.Entry) string {
 	if e.User == "" {
 		return string(e.Action)
@@ -160,7 +161,8 @@ func requestOf(e decisionlog.Entry) string {
 	return string(e.Action) + " by " + e.User
 }
 
-// readLog calls f with each decision in a file, or in the standard input if file is -, until f returns false.
+// readLog calls f with each decision in a file, or in the standard input if file is -, until f returns false. It skips lines that are no
+// decisions.
 func readLog(file string, standardInput io.Reader, f func(decisionlog.Entry) bool) error {
 	in := standardInput
 	if file != "-" || in == nil {

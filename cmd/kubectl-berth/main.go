@@ -67,7 +67,8 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 // release is the version that make sets through the linker; "" if the plugin was built in another way.
 var release string
 
-// version returns the version of the plugin: release if make has set it, or that of the main module in the build information.
+// version returns the version of the plugin: release if make has set it, or that of the main module in the build information; "unknown" if
+// there is neither.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return cmp.Or(release, info.Main.Version)

@@ -62,9 +62,10 @@ type migrateOptions struct {
 
 	files         resource.FilenameOptions // with the ConfigMaps; those of the cluster if empty
 	allNamespaces bool
-	// selector selects the ConfigMaps with modules by their labels, and dataSelector those with data.
+	// selector is the label selector of the ConfigMaps with modules; "" for all that dataSelector does not select. dataSelector is that of the
+	// ConfigMaps with data; "" for none.
 	selector, dataSelector string
-	// packages are the packages to convert to policies; empty for all. resources are the types that the policies match.
+	// packages are the Rego packages to convert to policies; empty for all. resources are the types that the policies match.
 	packages, resources            []string
 	mode, remediation, regoVersion string // for all policies; regoVersion is that of the modules
 	allowPartial                   bool   // prints the policies even if something was left out
@@ -183,7 +184,7 @@ func oneOf[T ~string, S ~string](flag string, value S, allowed ...T) (T, error) 
 	return "", fmt.Errorf("%s: %q is none of %s", flag, value, strings.Join(names, ", "))
 }
 
-// resourceRule parses <plural>.<group>/<version>, or <plural>/<version> for the core group.
+// resourceRule parses <plural>.<group>/<version>, or <plural>/<version> for the core group, to a rule for this one type.
 func resourceRule(text string) (placementv1.ResourceRule, error) {
 	name, version, found := strings.Cut(text, "/")
 	plural, group, _ := strings.Cut(name, ".")
@@ -193,7 +194,8 @@ func resourceRule(text string) (placementv1.ResourceRule, error) {
 	return placementv1.ResourceRule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{plural}}, nil
 }
 
-// read returns the ConfigMaps in the files of --filename, or those in the cluster that the selectors of the options select.
+// read returns all ConfigMaps in the files of --filename or, without that flag, those in the namespace of the kubeconfig, or in all with
+// --all-namespaces, that one of the selectors of the options selects.
 func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, error) {
 	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {

@@ -154,7 +154,7 @@ func (f *simulationFlags) live(
 	return cluster, err
 }
 
-// simulate returns a simulation of the cluster.
+// simulate returns a simulation of the cluster that --from contains or that the kubeconfig names.
 func (f *simulationFlags) simulate(ctx context.Context) (*simulation.Simulation, error) {
 	cluster, options, err := f.cluster(ctx)
 	if err != nil {
@@ -163,7 +163,7 @@ func (f *simulationFlags) simulate(ctx context.Context) (*simulation.Simulation,
 	return simulation.New(ctx, cluster, options)
 }
 
-// recorded returns the cluster in the files of --from.
+// recorded returns the cluster of the snapshot that --from names, or of the manifests in its files and directories.
 func (f *simulationFlags) recorded(inventories *replication.Inventories) (*simulation.Static, error) {
 	if len(f.from) == 1 {
 		snapshot, err := readSnapshot(f.from[0])
@@ -190,7 +190,8 @@ const (
 	maxRatio    = 200
 )
 
-// readSnapshot reads a snapshot. It returns nil without an error for a file or directory that is none.
+// readSnapshot reads a snapshot, which is compressed if the path ends with .gz. It returns nil without an error for a path of another file,
+// of a directory, or of nothing.
 func readSnapshot(path string) (*simulation.Snapshot, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -232,10 +233,10 @@ func uncompressedUpTo(reader io.Reader, compressed int64) io.Reader {
 		input.Size(limit), input.Size(compressed)))
 }
 
-// snapshotStart is how each snapshot starts.
+// snapshotStart is the text with which each snapshot begins, when it is decompressed.
 const snapshotStart = `{"kind":"` + simulation.SnapshotKind + `"`
 
-// keyring returns the manager's key that verifies records, or nil if the user can't read it.
+// keyring returns the manager's key that verifies records; nil without an error if the user may not read it, or it does not exist.
 func (f *simulationFlags) keyring(ctx context.Context, config *rest.Config) (*placement.Keyring, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -260,7 +261,8 @@ func (f *simulationFlags) manifests(files *resource.FilenameOptions) ([]*unstruc
 	return collect(builder)
 }
 
-// existing returns the objects that the arguments, TYPE/NAME or TYPE NAME, name in the cluster.
+// existing returns the objects of the cluster that the arguments, TYPE/NAME or TYPE NAME, name. It is an error if one does not exist. For
+// an API server, TYPE alone names all objects of the type in the namespace. cluster may be nil for the API server of the kubeconfig.
 func (f *simulationFlags) existing(ctx context.Context, cluster simulation.Cluster, args []string) ([]*unstructured.Unstructured, error) {
 	namespace, _, err := f.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -328,7 +330,7 @@ func (f *objectFlags) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
 }
 
-// selected returns the selected objects, and the simulation that decides them.
+// selected returns the selected objects, and the simulation that decides them. It is an error to name both arguments and files, or neither.
 func (f *objectFlags) selected(ctx context.Context, args []string) (*simulation.Simulation, []*unstructured.Unstructured, error) {
 	if (len(args) == 0) == (len(f.files.Filenames) == 0) {
 		return nil, nil, errors.New("name either an object, for example deployment/web, or a file with -f")

@@ -124,7 +124,8 @@ func printLeftAlone(p *printer, plan *whatif.Plan) {
 	}
 }
 
-// toRemediate says how many objects the plan of a policy has, and what Berth does to them, such as "3 objects to patch".
+// toRemediate says how many objects the plan of a policy has, and what Berth does to them: "3 objects to patch", or "3 objects to patch or
+// evict" if the policy has spec.remediation.evict.
 func toRemediate(moves int, policy *placementv1.PlacementPolicy) string {
 	if policy.Spec.Remediation.Evict {
 		return objects(moves) + " to patch or evict"

@@ -60,7 +60,7 @@ func printEach[T any](out io.Writer, format string, all []T, write func(*printer
 	return p.err
 }
 
-// printStructured writes a value as JSON or YAML.
+// printStructured writes a value in the format json or yaml. Any other format is an error.
 func printStructured(out io.Writer, format string, value any) error {
 	encode := encodeJSON
 	switch format {
@@ -103,7 +103,7 @@ func printableJSON(text []byte) string {
 // longCharacters matches the characters that JSON escapes as two, a surrogate pair.
 var longCharacters = regexp.MustCompile(`[\x{10000}-\x{10ffff}]`)
 
-// encodeYAML returns a value as YAML.
+// encodeYAML returns a value as YAML, in the form of JSON if it has characters without a glyph.
 func encodeYAML(value any) (string, error) {
 	if text, err := yaml.Marshal(value); err == nil && printable.Lines(string(text)) == string(text) {
 		return string(text), nil
@@ -144,7 +144,7 @@ func manifest(p *placementv1.PlacementPolicy) (string, error) {
 	return nice, nil
 }
 
-// block renders a field with a multi-line text as a YAML block scalar.
+// block renders a field with a multi-line text as a YAML block scalar. field is the name after its indentation.
 func block(field, text string) string {
 	chomp := "-"
 	if body, ended := strings.CutSuffix(text, "\n"); ended {

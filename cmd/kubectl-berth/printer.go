@@ -33,7 +33,7 @@ import (
 type printer struct {
 	out io.Writer
 	err error
-	// styled reports whether the output is a terminal, which shows styles.
+	// styled reports whether the output shows styles: it is a terminal, and the environment variable NO_COLOR is not set.
 	styled bool
 }
 
@@ -64,7 +64,7 @@ func shown(text string) string {
 	return text
 }
 
-// style returns the text in a style, if the output shows styles.
+// style returns the text, escaped as by shown, in a style, such as bold, if the output shows styles.
 func (p *printer) style(style, text string) styled {
 	text = shown(text)
 	if p.styled {
@@ -125,7 +125,7 @@ func (p *printer) write(text string) {
 	}
 }
 
-// printError writes the error with which a command fails.
+// printError writes the error with which a command fails, after "Error: ".
 func printError(out io.Writer, err error) {
 	// There is no other place to report an error of this message.
 	newPrinter(out).line("Error: %s", paragraph(err.Error()))

@@ -77,7 +77,8 @@ func newQuotas(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 type namespaceQuotas struct {
 	Namespace string          `json:"namespace"`
 	Amounts   []limitedAmount `json:"amounts"`
-	// Missing are sentences that say why quotas are missing, such as because the user may not list them.
+	// Missing are sentences about quotas that are not in Amounts: those that the user may not read, and those that do not limit the namespace
+	// because it is Berth's own or kube-system.
 	Missing []string `json:"missing,omitempty"`
 }
 
@@ -135,7 +136,8 @@ func printQuotas(p *printer, n *namespaceQuotas) {
 	}
 }
 
-// read reads the quotas. own is Berth's own namespace.
+// read adds the quotas that limit the namespace to n. own is Berth's own namespace. What the user may not read is no error, and named in
+// n.Missing. It is an error if the namespace does not exist.
 func (n *namespaceQuotas) read(ctx context.Context, client dynamic.Interface, own string) error {
 	var of labels.Set
 	namespace, err := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, n.Namespace, metav1.GetOptions{})
@@ -162,7 +164,7 @@ func (n *namespaceQuotas) read(ctx context.Context, client dynamic.Interface, ow
 	return n.readShared(ctx, client, of)
 }
 
-// readScoped reads the ScopedQuotas of the namespace.
+// readScoped adds the ScopedQuotas of the namespace, or a sentence to n.Missing if the user may not list them.
 func (n *namespaceQuotas) readScoped(ctx context.Context, client dynamic.Interface) error {
 	items, err := listQuotas(ctx, client, "scopedquotas", n.Namespace)
 	if apierrors.IsForbidden(err) {
@@ -183,8 +185,8 @@ func (n *namespaceQuotas) readScoped(ctx context.Context, client dynamic.Interfa
 	return nil
 }
 
-// readShared reads the ClusterScopedQuotas that select the namespace. The labels of the namespace, of, are nil if the user may not read
-// them.
+// readShared adds the ClusterScopedQuotas that select the namespace. Its labels, of, are nil if the user may not read them. n.Missing says
+// how many quotas may select the namespace by its labels, and whether the user may not list them.
 func (n *namespaceQuotas) readShared(ctx context.Context, client dynamic.Interface, of labels.Set) error {
 	items, err := listQuotas(ctx, client, "clusterscopedquotas", "")
 	if apierrors.IsForbidden(err) {
@@ -215,7 +217,8 @@ func (n *namespaceQuotas) readShared(ctx context.Context, client dynamic.Interfa
 	return nil
 }
 
-// listQuotas lists the quotas of a kind, such as scopedquotas, in a namespace, which is "" for a cluster-scoped kind.
+// listQuotas lists the quotas of a type with a plural name, such as scopedquotas, in a namespace, which is "" for a cluster-scoped type. If
+// the user may not list them, it returns the API server's error unchanged.
 func listQuotas(ctx context.Context, client dynamic.Interface, plural, namespace string) ([]unstructured.Unstructured, error) {
 	list, err := client.Resource(placementv1.GroupVersion.WithResource(plural)).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	switch {
@@ -230,7 +233,7 @@ func listQuotas(ctx context.Context, client dynamic.Interface, plural, namespace
 }
 
 // isSelectedBy reports whether a quota selects the namespace, whose labels are of. If the labels are unknown, of is nil, and known is false
-// unless the quota selects all namespaces or its status lists this one.
+// unless the quota selects all namespaces or its status lists this one. A quota with an invalid selector selects none.
 func (n *namespaceQuotas) isSelectedBy(q *placementv1.ClusterScopedQuota, of labels.Set) (selects, known bool) {
 	selector, err := quota.NamespaceSelector(q.Spec.NamespaceSelector)
 	switch {

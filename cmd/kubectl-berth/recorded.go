@@ -102,7 +102,7 @@ func (o *explainOptions) explainRecorded(ctx context.Context, args []string, mis
 	return printEach(o.Out, o.output, all, printRecorded)
 }
 
-// recordOf returns the values that Berth's record in an object has, with the current ones.
+// recordOf returns the values that Berth's record in an object has, with the current ones. It does not verify the record.
 func recordOf(obj *unstructured.Unstructured, options simulation.Options, mapper meta.RESTMapper) (placement.ObjectRecord, error) {
 	gvk := obj.GroupVersionKind()
 	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)

@@ -134,7 +134,8 @@ type policyModule struct {
 	rendered bool
 }
 
-// moduleOf returns the module of a policy, or the mistakes in the policy because of which it has none.
+// moduleOf returns the module of a policy, or the mistakes because of which it has none. A policy with neither spec.rules nor spec.rego is
+// such a mistake.
 func moduleOf(ctx context.Context, obj *unstructured.Unstructured) (module policyModule, mistakes []string) {
 	p, mistakes := decodePolicy(ctx, obj)
 	switch {

@@ -104,7 +104,8 @@ func (r *testReport) failed() int {
 	return failed
 }
 
-// runAll runs the cases in the paths once, and prints the results. It returns an error if a case fails or too few lines are covered.
+// runAll runs the cases in the paths once, and prints the results. It returns an error if a file can't be read, no case matches --run, a
+// case fails, or too few lines are covered.
 func (o *testOptions) runAll(ctx context.Context, paths []string) error {
 	report, err := o.results(ctx, paths)
 	if err != nil {
@@ -138,7 +139,8 @@ func (o *testOptions) runAll(ctx context.Context, paths []string) error {
 // watchInterval is how often the files are looked at. Notifications of file systems differ too much between platforms.
 const watchInterval = 500 * time.Millisecond
 
-// runOnChanges runs the cases at once, and after each change of a file, until ctx ends.
+// runOnChanges runs the cases at once, and after each change of a file, until ctx ends. It prints the errors of the runs, and returns an
+// error only if it can't look at the files.
 func (o *testOptions) runOnChanges(ctx context.Context, paths []string) error {
 	before := ""
 	ticker := time.NewTicker(watchInterval)
@@ -162,7 +164,8 @@ func (o *testOptions) runOnChanges(ctx context.Context, paths []string) error {
 	}
 }
 
-// stateOfFiles returns a text with the name, size, and time of each file in the directories of the paths, to notice changes.
+// stateOfFiles returns a text with the name, size, and time of each file in the directories of the paths, and in their subdirectories, to
+// notice changes. The directory of the path of a file is the one that contains it.
 func stateOfFiles(paths []string) (string, error) {
 	var out strings.Builder
 	for _, path := range paths {
@@ -263,7 +266,7 @@ type junitSuite struct {
 	Cases    []junitCase `xml:"testcase"`
 }
 
-// junitCase is the element testcase.
+// junitCase is the element testcase of JUnit's XML: the result of one case.
 type junitCase struct {
 	Name    string        `xml:"name,attr"`
 	Class   string        `xml:"classname,attr"` // the path of the file
@@ -271,7 +274,7 @@ type junitCase struct {
 	Failure *junitFailure `xml:"failure,omitempty"`
 }
 
-// junitFailure is the element failure.
+// junitFailure is the element failure of JUnit's XML: why a case failed.
 type junitFailure struct {
 	Message string `xml:"message,attr"` // the first line of Text
 	Text    string `xml:",chardata"`    // all failures of the case

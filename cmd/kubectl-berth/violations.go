@@ -56,7 +56,7 @@ func (o *listOptions) addTo(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// listFormats are the values of --output of a command that lists objects of a policy.
+// listFormats names, for messages, the values of --output of a command that lists objects of a policy.
 const listFormats = "json, yaml, or wide"
 
 // checkOutput returns an error for a value of --output that is none of listFormats. Call it before the command reads the cluster.
@@ -67,7 +67,8 @@ func (o *listOptions) checkOutput() error {
 	return nil
 }
 
-// none stands in tables for a namespace or UID that an object does not have.
+// none stands in output for what there is not, such as the namespace of a cluster-scoped object, and in the where command for the place of
+// objects that are nowhere.
 const none = "(none)"
 
 func newViolations(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {

@@ -146,7 +146,8 @@ func (o *whatifOptions) run(ctx context.Context) error {
 	return cmp.Or(err, o.exit(report))
 }
 
-// exit returns the error that sets the exit code for what a report contains; nil for exit code 0.
+// exit returns the error that sets the exit code: exitDenials if a policy does not compile, an object would be denied or become
+// undecidable, or more than --max-moves would move; exitChanges if an object changes and --max-moves is not given; nil for exit code 0.
 func (o *whatifOptions) exit(r *whatif.Report) error {
 	broken := slices.ContainsFunc(r.Findings, func(f whatif.Finding) bool { return f.Error })
 	switch {
@@ -158,7 +159,7 @@ func (o *whatifOptions) exit(r *whatif.Report) error {
 	return nil
 }
 
-// changes returns the changes that the flags name.
+// changes returns the changes that the flags name. It is an error if they name none.
 func (o *whatifOptions) changes(ctx context.Context, cluster simulation.Cluster) (whatif.Changes, error) {
 	var out whatif.Changes
 	if len(o.files.Filenames)+len(o.deleted)+len(o.assignments) == 0 {

@@ -215,7 +215,7 @@ func noPlace(table *fleet.Table, name string) error {
 	return fmt.Errorf("there is no %s %q: no inventory has it, and no object names it; %s", table.By, name, hint)
 }
 
-// showPlaces writes a table with a row for each place.
+// showPlaces writes a table with a row for each place, or the places as JSON or YAML.
 func (o *whereOptions) showPlaces(table *fleet.Table, out io.Writer) error {
 	if o.output == "json" || o.output == "yaml" {
 		return printStructured(out, o.output, table)
@@ -284,6 +284,7 @@ func numbers[N int | int64](header string, number func(fleet.Place) N) column[fl
 }
 
 // amountColumns returns the columns with used and free amounts of CPU and memory; if wide, also the allocatable ones, and other resources.
+// It leaves out amounts that are unknown for all places.
 func amountColumns(table *fleet.Table, wide bool) (out []column[fleet.Place]) {
 	known := map[corev1.ResourceName]bool{}
 	for _, p := range table.Places {
@@ -315,7 +316,7 @@ func amountColumns(table *fleet.Table, wide bool) (out []column[fleet.Place]) {
 	return out
 }
 
-// unknownAmount stands for an amount that no inventory says.
+// unknownAmount stands in the table for an amount that is not known of a place.
 const unknownAmount = "-"
 
 // readyOf returns true or false for a cluster or node that is ready or not; "" if that is unknown, and for zones and regions.
@@ -342,7 +343,7 @@ func quantityOf(amounts corev1.ResourceList, resource corev1.ResourceName) strin
 	return ""
 }
 
-// showMembers writes a table with a row for each object in a place.
+// showMembers writes a table with a row for each object in a place, or the place and the objects as JSON or YAML.
 func (o *whereOptions) showMembers(place fleet.Place, members []fleet.Member, out io.Writer) error {
 	if o.output == "json" || o.output == "yaml" {
 		return printStructured(out, o.output, struct {
@@ -393,7 +394,8 @@ func stateOf(state fleet.State, change fleet.Change) string {
 	return string(state) + ", " + strings.ToLower(string(change))
 }
 
-// showObjects writes the clusters of the objects that arguments name, with the reasons for each.
+// showObjects writes the clusters of the objects that arguments name, with the reasons for each. Objects that no policy matches are named
+// on the standard error.
 func (o *whereOptions) showObjects(ctx context.Context, s *simulation.Simulation, args []string, out io.Writer) error {
 	contents, err := o.existing(ctx, s.Cluster(), args)
 	if err != nil {
