@@ -109,7 +109,7 @@ func Repels(rule placementv1.Rule, key, value, effect string) bool {
 // harmlessEffects is the Rego set of the effects of taints that repel no object.
 var harmlessEffects = set(quoted(preferring))
 
-// NotTerminating is the Rego expression that is true for a cluster that is not being deleted.
+// NotTerminating is the Rego expression that is true if the cluster in the variable cluster is not being deleted.
 const NotTerminating = "cluster.terminating == false"
 
 // renderEligible renders the names of the eligible clusters. What does not depend on the object has a Rego rule of its own, which is
@@ -167,7 +167,7 @@ func (r *ruleText) renderScores() {
 	r.printf("%s[name] := sum(array.flatten(%s)) if {\n%s\n}\n", r.name("score"), list(gains), of)
 }
 
-// chooses reports whether the rule chooses among the eligible clusters.
+// chooses reports whether the rule chooses among the eligible clusters, because it has limit or spread. Otherwise it chooses all of them.
 func (r *ruleText) chooses() bool { return r.rule.Limit > 0 || r.rule.Spread != nil }
 
 // scored returns the name of the Rego rule with the eligible clusters, from which the functions of the engine choose: their scores by name,
@@ -287,7 +287,8 @@ func (r *ruleText) countsDomains() bool {
 	return r.rule.Spread != nil && max(r.rule.Spread.MinDomains, r.rule.Spread.MinClusters) > 1
 }
 
-// renderContract renders the Rego rule with the name clusters, whose value is the clusters that the rule gives.
+// renderContract renders the Rego rule with the name clusters, whose value is the names of the chosen clusters, with their weights if the
+// rule gives weights. It is undefined for an object that the rule does not decide, or for which it chooses none.
 func (r *ruleText) renderContract() {
 	value := r.name(partChosen)
 	switch {

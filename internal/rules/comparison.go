@@ -27,9 +27,9 @@ import (
 )
 
 // Comparison compares two versions of rules that differ only in values that clusters are compared with. It returns a Rego module that warns
-// of each requirement and preference that a cluster of data.clusters meets in one version and not in the other. If there are no warnings,
-// both versions decide the same for all objects, apart from the texts of denials, which name the values. ok is false if the versions do not
-// differ, or differ in anything else. Both versions must be valid.
+// of each requirement and preference that a cluster of data.clusters meets in one version and not in the other, with its path. If there are
+// no warnings, both versions decide the same for all objects, apart from the texts of denials, which name the values. ok is false if the
+// versions do not differ, or differ in anything else. Both versions must be valid.
 func Comparison(before, after []placementv1.Rule) (module string, ok bool) {
 	if len(before) != len(after) {
 		return "", false

@@ -36,11 +36,11 @@ import (
 // same value.
 type condition struct {
 	at      *field.Path // The path of the part of the rule.
-	subject string      // The name of the value, such as "label env".
+	subject string      // The name of the value: "label env" of a cluster, or the key of a label or annotation of the object.
 	// entry is the beginning of an entry about the value in a manifest, such as "field: region". list is the field that has such entries.
 	entry, list string
 	operator    placementv1.RequirementOperator
-	// values are what the value is compared with; nil if that depends on the object.
+	// values are what the value is compared with; nil if that depends on the object, and for Exists and DoesNotExist.
 	values []string
 	as     placementv1.ValueType // The type that an operator of order reads values as.
 	// many reports whether a cluster can have several such values, so that In needs only one of them to be listed.
@@ -205,7 +205,8 @@ func (c condition) alternative(others []condition) string {
 // maxSuggested is the maximum number of values in a suggestion.
 const maxSuggested = 8
 
-// canBeMet reports whether some value, or a missing one, can meet all of the conditions, which have the same subject.
+// canBeMet reports whether some value, or a missing one, can meet all of the conditions, which have the same subject. It returns true if
+// that is not certain.
 func canBeMet(conditions []condition) bool {
 	isAbsent := func(c condition) bool { return c.operator == placementv1.OperatorDoesNotExist }
 	needsValue := func(c condition) bool { return !isAbsent(c) && c.operator != placementv1.OperatorNotIn }
@@ -252,7 +253,8 @@ func (c condition) rejects(value string) bool {
 	return false
 }
 
-// valid reports whether the operator can read the values of the condition. Otherwise, validation refuses the rule.
+// valid reports whether the operator can read the values of the condition. It is true if the values depend on the object. Validation
+// refuses a rule with a condition that is not valid.
 func (c condition) valid() bool {
 	return !requirementIsOrdered(c.operator) || c.values == nil || len(c.values) == 1 && readable(c.as, c.values[0])
 }

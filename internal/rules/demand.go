@@ -67,7 +67,8 @@ func DemandOf(rule placementv1.Rule, i int, object map[string]any) (d Demand, ok
 	return out, true
 }
 
-// objectValue returns the label or annotation of an object that a requirement compares clusters with; false if the object lacks it.
+// objectValue returns the value of the label or annotation of an object that a requirement compares clusters with; false if the object
+// lacks it.
 func objectValue(object map[string]any, from *placementv1.ObjectValue) (string, bool) {
 	part, key := "labels", from.Label
 	if from.Annotation != "" {

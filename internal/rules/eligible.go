@@ -61,7 +61,7 @@ func (c Compared) MayMeet(values []string) bool {
 	return slices.ContainsFunc(values, func(v string) bool { return !order.rejects(v) })
 }
 
-// CanBeMet reports whether one cluster may meet all of the requirements: none contradicts the others on the same value.
+// CanBeMet reports whether one cluster may meet all of the requirements: none is certain to contradict the others on the same value.
 func CanBeMet(require []placementv1.Requirement) bool {
 	all := requirementConditions(require, nil, false)
 	return !slices.ContainsFunc(all, func(c condition) bool {

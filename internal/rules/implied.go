@@ -108,8 +108,8 @@ func eligibleWithin(narrow, wide placementv1.Rule) bool {
 	return !slices.ContainsFunc(narrow.Tolerate, func(t placementv1.RuleToleration) bool { return !slices.Contains(wide.Tolerate, t) })
 }
 
-// preferences warns of preferences that have no effect, because all eligible clusters or nodes meet them, or none does. nodes reports
-// whether the rule is for nodes.
+// preferences warns of preferences that have no effect, because no eligible cluster or node meets them, or because all do and the rule
+// gives no weights. nodes reports whether the rule is for nodes.
 func (v *validator) preferences(rule placementv1.Rule, path *field.Path, nodes bool) {
 	if !nodes && !choosesBest(rule) && rule.Weights == "" {
 		return

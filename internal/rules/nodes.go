@@ -29,7 +29,8 @@ import (
 // metadataName is the only field of nodes that node affinities can match, besides labels.
 const metadataName = "metadata.name"
 
-// nodeLabel returns the key of the label of nodes that a subject stands for; "" for the name of a node.
+// nodeLabel returns the key of the label of nodes that a subject stands for; "" for the name of a node, and for what nodes do not have,
+// such as properties.
 func nodeLabel(s placementv1.Subject) string {
 	switch s.Field {
 	case placementv1.ClusterFieldRegion:
@@ -41,7 +42,8 @@ func nodeLabel(s placementv1.Subject) string {
 	}
 }
 
-// renderNodes renders the scheduling fields that pods get by a rule for nodes.
+// renderNodes renders the scheduling fields that pods get by a rule for nodes, and the denial of objects with a value that no node can
+// have.
 func (r *ruleText) renderNodes() {
 	var require []requirement
 	for i, q := range r.rule.Require {
@@ -94,7 +96,8 @@ func nodeTerm(expressions, fields []item) string {
 	return "{" + strings.Join(members, ", ") + "}"
 }
 
-// renderNodePreferences renders the preferred node affinity. A preference for a value that the object does not have is left out.
+// renderNodePreferences renders the preferred node affinity. A preference for a value that the object does not have, or that no node can
+// have, is left out.
 func (r *ruleText) renderNodePreferences() {
 	var terms []item
 	for i, p := range r.rule.Prefer {

@@ -87,7 +87,8 @@ func (v *validator) order(rule placementv1.Rule, path *field.Path) {
 	}
 }
 
-// choosesBest reports whether a rule can leave out eligible clusters because others are better.
+// choosesBest reports whether a rule can leave out eligible clusters because others are better: it has limit, or maxDomains or maxClusters
+// of spread.
 func choosesBest(rule placementv1.Rule) bool {
 	return rule.Limit > 0 || rule.Spread != nil && (rule.Spread.MaxDomains > 0 || rule.Spread.MaxClusters > 0)
 }
@@ -113,9 +114,9 @@ func scores(prefer []placementv1.Preference) (sum, step int32) {
 	return sum, step
 }
 
-// Volatile returns the preferences for the most or the least of a free resource or of a score, in rules that choose clusters without
-// minGain and in rules that give weights. Free resources change with each pod, and scores with each report. So such a rule chooses another
-// cluster for an object whenever that is a little better, or gives other weights.
+// Volatile returns the preferences for the most or the least of a free resource or of a score, in rules for clusters that give weights, or
+// choose only the best clusters without a minGain above 1. Free resources change with each pod, and scores with each report. So such a rule
+// chooses another cluster for an object whenever that is a little better, or gives other weights.
 func Volatile(rules []placementv1.Rule) []Compared {
 	var out []Compared
 	for i, rule := range rules {
@@ -150,7 +151,8 @@ func (v *validator) impossible(rule placementv1.Rule, path *field.Path) {
 	v.contradictions(requirementConditions(rule.Require, path.Child("require"), nodes), whose, consequence)
 }
 
-// unlikely warns of values in a rule that no cluster is expected to have, and of effects that no taint that repels objects has.
+// unlikely warns of values in a rule for clusters that no cluster is expected to have, and of effects that no taint that repels objects
+// has.
 func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 	if rule.Candidates == placementv1.RuleCandidatesNodes {
 		return
@@ -221,7 +223,7 @@ func ExceedsClusters(q placementv1.Requirement, value string) bool {
 	return err == nil && (amount.Cmp(manyCPUs) >= 0 || amount.Format == resource.BinarySI && amount.CmpInt64(kibi) >= 0)
 }
 
-// unitsOfBytes warns of a number of CPUs with a unit of bytes.
+// unitsOfBytes warns of a number of CPUs that is more than any cluster has, such as one with a unit of bytes.
 func (v *validator) unitsOfBytes(q placementv1.Requirement, path *field.Path) {
 	for i, value := range q.Values {
 		if !ExceedsClusters(q, value) {

@@ -42,8 +42,8 @@ func ObjectPath(input map[string]any) (path string, ok bool) {
 }
 
 // rankedAs returns the kind and name in the path of an object: those of its controller if the object is of a kind that controllers create
-// from a template, so that all objects of a workload have one path. Otherwise they are its own kind, and its generateName or, without one,
-// its name. ok is false if the fields that it reads are invalid.
+// from a template, or those of the Deployment for a Pod of a Deployment, so that all objects of a workload have one path. Otherwise they
+// are its own kind, and its generateName or, without one, its name. ok is false if the fields that it reads are invalid.
 func rankedAs(kind string, metadata map[string]any) (rankedKind, name string, ok bool) {
 	switch kind {
 	case "ControllerRevision", "Job", "Pod", "ReplicaSet":

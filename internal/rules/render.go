@@ -36,8 +36,8 @@ import (
 // Package is the Rego package of rendered modules.
 const Package = "rules"
 
-// maxText limits the length of the text, in bytes before it is formatted, so that it compiles in the time of a request. 32 rules with
-// as much as a rule may have, and keys of ordinary length, have less.
+// maxText limits the length of a module's text, in bytes before it is formatted, so that it compiles in the time of a request. 32 rules
+// with as much as a rule may have, and keys of ordinary length, have less.
 const maxText = 3 << 19
 
 // Module is the Rego that rules are compiled to.
@@ -60,7 +60,7 @@ func (m Module) Field(line int) string {
 	return m.fields[line-1]
 }
 
-// Digest returns the digest of a module's text, as in status.moduleDigest.
+// Digest returns the digest of a module's text, as in status.moduleDigest: "sha256:" and the hash in hexadecimal.
 func Digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256:" + hex.EncodeToString(sum[:])

@@ -66,7 +66,7 @@ type operand struct {
 	noun string
 }
 
-// Noun returns the name of a subject in a denial, as in "label env".
+// Noun returns the name of a subject in a denial, as in "label env", or just the name of a field, as in "region".
 func Noun(s placementv1.Subject) string {
 	switch {
 	case s.Label != "":
@@ -144,13 +144,14 @@ func (r *ruleText) requirementOf(list string, i int, q placementv1.Requirement) 
 	}
 }
 
-// requirementSuffix returns requirement.suffix of the i-th entry of the rule's field list.
+// requirementSuffix returns the suffix of names of Rego rules, such as "require_1", for the i-th entry, counted from 0, of the rule's field
+// list.
 func requirementSuffix(list string, i int) string { return fmt.Sprintf("%s_%d", list, i+1) }
 
 // fromObject reports whether the requirement compares with a value of the object that is decided.
 func (q requirement) fromObject() bool { return q.ValueFrom != nil }
 
-// ordered reports whether the operator compares by order.
+// ordered reports whether the operator is Gt, Gte, Lt, or Lte.
 func (q requirement) ordered() bool {
 	return slices.Contains([]placementv1.RequirementOperator{
 		placementv1.OperatorGt, placementv1.OperatorGte, placementv1.OperatorLt, placementv1.OperatorLte,
@@ -197,11 +198,11 @@ func (q requirement) gain(weight int32) string {
 	return fmt.Sprintf("[%d | %s]", weight, body)
 }
 
-// as returns the result of valueType for the requirement.
+// as returns the type as which the values of the requirement are read, to compare them by order or to scale them.
 func (q requirement) as() placementv1.ValueType { return valueType(q.Requirement) }
 
-// valueType returns the type as which the values of a requirement are read, to compare them by order or to scale them: As, or else the type
-// of the subject.
+// valueType returns the type as which the values of a requirement are read, to compare them by order or to scale them: As or, if that is
+// not set, Version for the field version, Quantity for an allocatable or free amount, and Number for all others.
 func valueType(q placementv1.Requirement) placementv1.ValueType {
 	switch {
 	case q.As != "":
@@ -384,8 +385,8 @@ func (q requirement) isOneOf() string {
 	return ref + " in " + values
 }
 
-// constants returns the values of In and NotIn as Rego terms: as texts and, if the cluster's value may be a number or a boolean, also as
-// what they stand for.
+// constants returns the values of In and NotIn as Rego terms: texts or, for the field ready, booleans. For a property or a score, which can
+// be a string, a number, or a boolean, they include the number or boolean that a text stands for.
 func (q requirement) constants() []string {
 	var out []string
 	for _, value := range q.Values {
@@ -424,7 +425,8 @@ func constant(as placementv1.ValueType, value string) string {
 	}
 }
 
-// plainNumber returns a decimal number without what JSON's numbers do not have: a plus sign, and zeros in front.
+// plainNumber returns a decimal number without what JSON's numbers do not have: a plus sign, and zeros in front. For "+07.50", this is
+// "7.50".
 func plainNumber(text string) string {
 	digits, negative := strings.CutPrefix(text, "-")
 	digits = strings.TrimPrefix(digits, "+")

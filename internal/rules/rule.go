@@ -36,7 +36,7 @@ type ruleText struct {
 	text strings.Builder // The Rego of the rule.
 }
 
-// newRuleText renders the rule at a path.
+// newRuleText returns the Rego of the rule at a path.
 func newRuleText(g *generator, path *field.Path, rule placementv1.Rule) *ruleText {
 	r := &ruleText{generator: g, rule: rule, path: path}
 	r.renderWhen()
@@ -51,12 +51,12 @@ func newRuleText(g *generator, path *field.Path, rule placementv1.Rule) *ruleTex
 	return r
 }
 
-// selects reports whether a rule has a field that selects clusters or nodes.
+// selects reports whether a rule has a field that selects clusters or nodes: require, tolerate, prefer, spread, or limit.
 func selects(rule placementv1.Rule) bool {
 	return len(rule.Require) > 0 || len(rule.Tolerate) > 0 || len(rule.Prefer) > 0 || rule.Spread != nil || rule.Limit > 0
 }
 
-// GivesClusters reports whether a rule decides clusters: it has a field that selects some, and is not for nodes.
+// GivesClusters reports whether a rule decides clusters: it has require, tolerate, prefer, spread, or limit, and is not for nodes.
 func GivesClusters(rule placementv1.Rule) bool {
 	return rule.Candidates != placementv1.RuleCandidatesNodes && selects(rule)
 }
@@ -103,7 +103,7 @@ func Lacking(rule string) string {
 	return fmt.Sprintf("%s(%s[name], set())", functionLackText, nameOf(partLacks, rule))
 }
 
-// printf adds formatted lines to the text. Each paragraph begins with the comment that the method comment adds.
+// printf adds a formatted text to the Rego of the rule. Call the method comment first to begin a paragraph.
 func (r *ruleText) printf(text string, args ...any) { fmt.Fprintf(&r.text, text, args...) }
 
 // comment begins a paragraph with a comment that names the field of the rule from which the paragraph comes, and has the text.
@@ -122,10 +122,12 @@ func (r *ruleText) applies() []string {
 	return []string{r.name(partApplies)}
 }
 
-// finds returns the Rego expression that is true if the rule finds enough clusters.
+// finds returns the Rego expression that is true if the rule chooses a cluster. It chooses none if it finds fewer clusters or domains than
+// it needs.
 func (r *ruleText) finds() string { return fmt.Sprintf("count(%s) > 0", r.name(partChosen)) }
 
-// readsObject reports whether the rule for clusters reads a value of the object as a number, a quantity, or a version.
+// readsObject reports whether require of the rule for clusters reads a value of the object as a number, a quantity, or a version. It is
+// false for a rule for nodes.
 func (r *ruleText) readsObject() bool {
 	return GivesClusters(r.rule) && slices.ContainsFunc(r.rule.Require, func(q placementv1.Requirement) bool {
 		return requirement{Requirement: q}.readsObject()
@@ -243,7 +245,7 @@ func renderMap[T ~string](r *ruleText, path *field.Path, document string, values
 	r.printf("%s := %s if {\n%s\n}\n", document, listed("{", members, "}"), r.decided())
 }
 
-// renderMessages renders the warnings and errors of the rule.
+// renderMessages renders the warning of the field warn, and the error of the field deny.
 func (r *ruleText) renderMessages() {
 	if r.rule.Warn != "" {
 		r.comment(r.path.Child("warn"), "")

@@ -69,7 +69,7 @@ var (
 	doubled = regexp.MustCompile(`(?:^|[^{])(\{\{(\s*\.?[A-Za-z][-A-Za-z0-9_.:/]*\s*)\}\})(?:[^}]|$)`)
 )
 
-// isVersion reports whether a text can be read as a version.
+// isVersion reports whether a text can be read as a version, such as "v1.30.2" or "1.30". A text after the numbers does not matter.
 func isVersion(text string) bool {
 	return versions.MatchString(text) && !longVersions.MatchString(text)
 }
@@ -129,8 +129,8 @@ func isEmpty(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// reachable refuses or warns of rules that never decide an object, because an earlier rule applies to each object to which they apply, and
-// leaves none to the next rule.
+// reachable finds rules that never decide an object, because an earlier rule applies to each object to which they apply, and leaves none to
+// the next rule. It refuses them if the earlier rule applies to all objects or has the same condition, and otherwise warns of them.
 func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
 	for i, rule := range rules {
 		for j, earlier := range rules[:i] {
@@ -191,7 +191,7 @@ func (v *validator) rule(rule placementv1.Rule, path *field.Path, last bool) {
 	}
 }
 
-// decidesBesides reports whether a rule that denies has fields that decide something else.
+// decidesBesides reports whether a rule has a field that a rule with deny must not have: any but name, when, warn, and deny.
 func decidesBesides(rule placementv1.Rule) bool {
 	return selects(rule) || rule.Set != nil || rule.Message != "" || rule.Otherwise != "" || rule.MinGain > 0 || rule.Weights != "" ||
 		rule.Candidates != ""
@@ -248,7 +248,7 @@ func (v *validator) key(path *field.Path, key string) {
 	}
 }
 
-// required checks a requirement that clusters or nodes must meet.
+// required checks a requirement that clusters or nodes must meet. It refuses Most and Least, which only preferences may have.
 func (v *validator) required(q placementv1.Requirement, path *field.Path, nodes bool) {
 	if isProportional(q.Operator) {
 		// The schema refuses this, too.
@@ -332,7 +332,8 @@ func (v *validator) amount(q placementv1.Requirement, path *field.Path) {
 // versionWord matches names of labels, annotations, and properties that are probably of versions, and not those of conversions.
 var versionWord = regexp.MustCompile(`(^|[-_./])version|Version`)
 
-// compared checks the values that Gt, Gte, Lt, or Lte compare with.
+// compared checks that Gt, Gte, Lt, or Lte can read the values and the default that they compare with, and warns if versions are probably
+// compared as numbers.
 func (v *validator) compared(q placementv1.Requirement, path *field.Path) {
 	for i, value := range q.Values {
 		v.comparable(path.Child("values").Index(i), value, valueType(q))
