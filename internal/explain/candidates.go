@@ -39,14 +39,16 @@ type Candidate struct {
 	// Chosen reports whether the object should be in the cluster, by what policies decide and its developer requested. None is chosen for an
 	// object that policies deny. A node is chosen if it passes the predicates.
 	Chosen bool `json:"chosen"`
-	// Current reports whether the existing object is in the cluster today; false for nodes.
+	// Current reports whether the list of clusters of the existing object has the cluster today; false for nodes.
 	Current bool `json:"current,omitempty"`
 	// Waits says what an existing object waits for before it comes to a chosen cluster, or leaves one that is not chosen; empty if it does
 	// neither, or does it at once.
 	Waits string `json:"waits,omitempty"`
-	// Ranks has the rank of the cluster in the rule of each policy that decides the object, if the rule ranks clusters; empty for nodes.
+	// Ranks has the rank of the cluster in the rule of each policy that decides the object, if the rule has limit, spread, or weights, and the
+	// cluster is eligible; empty for nodes.
 	Ranks []Rank `json:"ranks,omitempty"`
-	// Reasons say why the candidate is not chosen.
+	// Reasons say why the candidate is not chosen; none for a chosen one. For a cluster in which the object is today, they say why it has to
+	// leave.
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
@@ -72,10 +74,12 @@ type Preference struct {
 
 // Candidates are the clusters or the nodes that policies choose among.
 type Candidates struct {
-	// Total is the number of candidates, and Chosen that of the chosen ones. They count candidates that are not listed, too.
+	// Total is the number of candidates, and Chosen that of the chosen ones. They count candidates that are not listed, too. A node counts
+	// once for each evaluation of predicates by a policy.
 	Total  int `json:"total"`
 	Chosen int `json:"chosen"`
-	// Listed are the chosen ones, those in which the object is today and, as far as the limit allows, the others, sorted by name.
+	// Listed are, of clusters, the chosen ones, those in which the object is today and, as far as the limit allows, the others, sorted by
+	// name; of nodes, the chosen ones and, as far as the limit allows, the others. With Options.WhyNot, it is only the one with that name.
 	Listed []Candidate `json:"listed"`
 }
 
@@ -167,7 +171,7 @@ func (e *explainer) chosen() []string {
 	return e.outcome.ClusterNames(cmp.Or(e.outcome.Object, e.object.Content))
 }
 
-// current returns the names of the clusters in which the object is today; none for one that does not exist.
+// current returns the names in the list of clusters of the existing object; none for one that does not exist.
 func (e *explainer) current() []string {
 	if !e.object.Exists {
 		return nil
@@ -207,7 +211,7 @@ func shortList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// lost returns why a cluster is not chosen.
+// lost returns why a cluster is not chosen: at least one reason.
 func (e *explainer) lost(ctx context.Context, name string) []Reason {
 	var out []Reason
 	for _, v := range e.outcome.Verdicts {
@@ -278,7 +282,8 @@ func (e *explainer) kept() string {
 	return out
 }
 
-// findsTooFew reports whether a policy denies the object because the rule that decides it is for clusters, and finds too few.
+// findsTooFew reports whether a policy denies the object and gives no clusters, although the rule that decides the object, or the policy's
+// Rego, is for clusters: it found too few.
 func (e *explainer) findsTooFew(ctx context.Context, v *placement.Verdict) bool {
 	if v.Err != nil || len(v.Decision.Errors) == 0 || v.Decision.Clusters != nil {
 		return false
@@ -331,7 +336,8 @@ func (e *explainer) notAllowed(ctx context.Context, v *placement.Verdict, name s
 	return []Reason{{Policy: v.Policy.Name, Message: "its Rego rule named clusters does not contain the cluster"}}
 }
 
-// searchIn returns the search for failing expressions in a policy, or nil if the policy has no Rego that can be inspected.
+// searchIn returns the search for failing expressions in the version of a policy that decides the object; nil if the version has no Rego
+// that can be inspected, as with a remote engine. It makes each search once.
 func (e *explainer) searchIn(p *placement.Policy) *search {
 	if s, ok := e.searches[p.Name]; ok {
 		return s

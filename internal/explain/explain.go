@@ -51,14 +51,15 @@ type Explanation struct {
 	// NoNamespace reports whether the namespace of an object that does not exist does not exist either, so that the API server refuses the
 	// object.
 	NoNamespace bool `json:"noNamespace,omitempty"`
-	// Denied reports whether policies deny the object, also because they can't decide it. An object that does not exist then gets no values
-	// and no clusters. An existing one stays as it is.
+	// Denied reports whether an enforced policy denies the object, or can't decide it and denies it for that. An object that does not exist
+	// then gets no values and no clusters. An existing one stays as it is.
 	Denied bool `json:"denied,omitempty"`
-	// Policies are the policies that match the object, in order of precedence.
+	// Policies are the policies of all modes that match the object, in order of precedence.
 	Policies []Policy `json:"policies"`
 	// Mismatches are the policies that match objects of this type and do not match this one, sorted by name.
 	Mismatches []Mismatch `json:"mismatches,omitempty"`
-	// Keys are the annotations, labels, and scheduling fields that policies set, restore, or compete for.
+	// Keys are the annotations, labels, scheduling fields, and lists of clusters that enforced policies set, restore, or compete for, sorted
+	// by field and key.
 	Keys []Key `json:"keys,omitempty"`
 	// Clusters are the clusters that policies choose among; nil if no policy restricts them, and Options.WhyNot names none.
 	Clusters *Candidates `json:"clusters,omitempty"`
@@ -161,8 +162,8 @@ type Mismatch struct {
 
 // Key is one annotation, label, scheduling field, or list of clusters of the object. A value is nil if the object lacks the key.
 type Key struct {
-	// Field is annotations, labels, scheduling, or clusters for the list of clusters in a placement object. The key of clusters
-	// is the path of the list.
+	// Field is annotations (also for the annotation with the clusters), labels, scheduling, or clusters for the list of clusters in a field of
+	// a placement object, such as a PropagationPolicy. The key of clusters is the path of the list.
 	Field     string  `json:"field"`
 	Key       string  `json:"key"`
 	Requested *string `json:"requested"` // the value that the developer requested
@@ -179,7 +180,8 @@ type Key struct {
 	Waits string `json:"waits,omitempty"`
 }
 
-// Explain explains the placement of an object.
+// Explain explains the placement of an object. It returns an error if the object can't be decided at all, or Options.WhyNot names no
+// cluster and no node. That policies deny the object is no error.
 func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object, options Options) (*Explanation, error) {
 	outcome, err := s.Decide(ctx, o)
 	if err != nil {
@@ -251,7 +253,7 @@ func lacksNamespace(ctx context.Context, s *simulation.Simulation, o simulation.
 	return err == nil && len(all) > 0
 }
 
-// requestedBy returns the values of an object that its developer requested.
+// requestedBy returns the values of an object that its developer requested. For an object that does not exist, these are its own.
 func requestedBy(ctx context.Context, s *simulation.Simulation, o simulation.Object) (values, error) {
 	if !o.Exists {
 		return values{o.Content, s.Scheduling(o.Resource, o.Content)}, nil
@@ -269,7 +271,7 @@ func referenceTo(o simulation.Object) ObjectReference {
 		Name: cmp.Or(o.Content.GetName(), o.Content.GetGenerateName())}
 }
 
-// policyOf returns what a verdict says of its policy. Rollout, Moves, and the fields on rules are left unset.
+// policyOf returns what a verdict says of its policy, and what the policy reads. Rollout, Moves, and the fields on rules are left unset.
 func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 	out := Policy{Name: v.Policy.Name, Generation: v.Policy.Generation, Priority: v.Policy.Priority, Mode: v.Policy.Mode}
 	if binding := s.Policy(v.Policy.Name).VersionOf(v.Policy).Binding; binding != nil {
@@ -355,8 +357,8 @@ func mismatches(ctx context.Context, s *simulation.Simulation, o simulation.Obje
 	return out, nil
 }
 
-// selectsPlural reports whether a rule of the policy names the object's resource in any group and version, or selects it
-// by a wildcard.
+// selectsPlural reports whether spec.match.resourceRules of a version of the policy name the object's resource in any group and version, or
+// select it by a wildcard.
 func selectsPlural(p *simulation.Policy, resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(p.Versions(), func(v *simulation.Version) bool {
 		return v.Matcher.SelectsResource(resource) || slices.ContainsFunc(v.Spec.Match.ResourceRules, func(r placementv1.ResourceRule) bool {
@@ -468,7 +470,8 @@ func describeWaits(s *simulation.Simulation, o simulation.Object, keys []Key, ve
 	}
 }
 
-// Waits returns what an existing object waits for before remediation of a policy changes it; "" if it changes the object at once.
+// Waits returns what an existing object waits for before remediation of the policy of a verdict changes it, also that the policy denies the
+// object; "" if it changes the object at once.
 func Waits(s *simulation.Simulation, o simulation.Object, v *placement.Verdict) string {
 	if v.Err == nil && len(v.Decision.Errors) > 0 {
 		return fmt.Sprintf("the object keeps the current value while PlacementPolicy %s denies the object", v.Policy.Name)

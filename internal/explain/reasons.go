@@ -32,13 +32,14 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// Reason is why a policy does not choose a candidate.
+// Reason is why a policy does not choose a candidate. Its Policy is empty if no policy is the cause, as when the developer requested other
+// clusters.
 type Reason struct {
 	Policy string `json:"policy"`
-	// Message is the reason as a sentence without a subject; empty if Expression is the reason.
+	// Message is the reason in words, such as "chooses other clusters: the limit is 2"; empty if Expression is the reason.
 	Message string `json:"message,omitempty"`
-	Rule    string `json:"rule,omitempty"` // the rule of the policy's Rego that has Expression
-	Line    int    `json:"line,omitempty"` // the line of Expression in the policy's Rego
+	Rule    string `json:"rule,omitempty"` // the Rego rule from which the reason comes, in spec.rego or in what spec.rules are compiled to
+	Line    int    `json:"line,omitempty"` // the line of the reason in that Rego
 	// Field is the field of the policy's rules that the line comes from, such as spec.rules[0].require[1]. It is empty for policies
 	// without rules.
 	Field string `json:"field,omitempty"`
@@ -48,7 +49,7 @@ type Reason struct {
 	Unmet string `json:"unmet,omitempty"`
 	// Outranked reports whether the cluster is eligible, and the rule chooses only others, which come before it.
 	Outranked bool `json:"outranked,omitempty"`
-	// Values are the references in Expression, with what they read for the candidate.
+	// Values are the references and function calls in Expression, with what they read for the candidate.
 	Values []Value `json:"values,omitempty"`
 	// Demanded is the value of the object that Expression compares the cluster with; nil unless Field is a requirement with valueFrom.
 	Demanded *Demanded `json:"demanded,omitempty"`
@@ -83,7 +84,7 @@ type search struct {
 	policy     string // the name of the policy
 	compiled   *policy.Module
 	module     *ast.Module    // the Rego of compiled as it is written, before the compiler changed it
-	input      map[string]any // the object
+	input      map[string]any // the object as its developer requested it
 	// rules are the rules of module by name, with all clauses of each.
 	rules    map[string][]*ast.Rule
 	spec     []placementv1.Rule // spec.rules
@@ -123,8 +124,8 @@ func newSearch(inspection *embedded.Inspection, name string, version *simulation
 	return s
 }
 
-// notIn returns why the value of a rule, a set or an array, does not contain the candidate: a reason for each clause. It returns nil if a
-// clause contains the candidate.
+// notIn returns why the value of a rule, a set or an array, does not contain the candidate: a reason for each clause, but at most
+// maxReasons. It returns nil if a clause contains the candidate.
 func (s *search) notIn(ctx context.Context, name, candidate string, depth int) []Reason {
 	var out []Reason
 	for _, rule := range s.rules[name] {
@@ -304,7 +305,8 @@ func (s *search) causes(ctx context.Context, solved ast.Body, e *ast.Expr, solut
 	return nil
 }
 
-// ruleFails returns why a rule is undefined or, if key is not nil, why its value does not contain the key.
+// ruleFails returns why the rule with a name is undefined or, if key is not nil, why its value does not contain the key; none if no rule of
+// the policy has the name.
 func (s *search) ruleFails(ctx context.Context, name string, key *ast.Term, solution map[string]any, depth int) []Reason {
 	if key != nil {
 		if text, ok := textValue(key, solution); ok {
@@ -704,8 +706,8 @@ func (s *search) unmet(q placementv1.Requirement, values []Value) string {
 // isHelper reports whether a reason is in a function that Berth has written for several rules, so that it comes from no field of one.
 func isHelper(r Reason) bool { return r.Field == "spec.rules" }
 
-// repelling returns the taint of a cluster that a rule does not tolerate, in the words of a denial: of several, the one that comes first by
-// key, effect, and value; "" if there is none.
+// repelling returns the taint of a cluster that a rule does not tolerate, in the form key=value:effect: of several, the one that comes
+// first by key, effect, and value; "" if there is none.
 func (s *search) repelling(ctx context.Context, rule placementv1.Rule, cluster string) string {
 	taints, _ := s.inspection.Lookup(ctx, []string{"clusters", cluster, "taints"}).([]any)
 	var out [][3]string
