@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package celexpression evaluates CEL expressions over one variable, object, as the API server evaluates those of admission
-// policies: in the same environment, and within the same bounds.
+// Package celexpression evaluates CEL expressions over one variable, object, as the API server evaluates those of admission policies: in
+// the same environment, and with the same limit on their cost. In addition, it bounds calls that nothing interrupts (Bounds).
 package celexpression
 
 import (
@@ -80,7 +80,8 @@ func compile(expression string, kind environment.Type) (*cel.Ast, error) {
 	return compiled, nil
 }
 
-// parse parses an expression, and returns the environment in which it can be type-checked. kind is that of compile.
+// parse parses an expression, and returns the environment in which it can be type-checked. kind is environment.NewExpressions or
+// StoredExpressions.
 func parse(expression string, kind environment.Type) (*cel.Env, *cel.Ast, error) {
 	env, err := environments().Env(kind)
 	if err != nil {

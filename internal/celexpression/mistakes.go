@@ -117,7 +117,7 @@ func (m *mistakes) order(left, right ast.Expr) {
 	}
 }
 
-// invalidName matches what is not the name of a namespace, and no part of one.
+// invalidName matches a character that no name of a namespace has.
 var invalidName = regexp.MustCompile(`[^-a-z0-9]`)
 
 // namespaceOfObject is the expression for the namespace of an object.
@@ -177,8 +177,8 @@ func Namespaces(expression string) (selected, excluded []string) {
 	return constantsOf(expression, namespaceVariables...)
 }
 
-// TypeNames returns the constants that an expression compares with a field of the object that identifies its type, kind or apiVersion. Like
-// Namespaces, it knows nothing of some parts.
+// TypeNames returns the constants that an expression compares, by ==, !=, or in, with a field of the object that identifies its type, kind
+// or apiVersion. It knows nothing of parts that are not joined by && and ||.
 func TypeNames(expression, field string) []string {
 	selected, excluded := constantsOf(expression, objectVariable+"."+field)
 	return append(selected, excluded...)

@@ -140,8 +140,8 @@ func FailsWithout(ctx context.Context, expression string, missing []string, know
 	return fails
 }
 
-// evaluateWithoutField evaluates an expression on an object as FailsWithout does. value is a boolean if it is known. fails reports whether
-// the evaluation fails because the field is missing.
+// evaluateWithoutField evaluates an expression on an object without the field missing, whose parents it has, and of which only the fields
+// in known are known. value is a boolean if it is known. fails reports whether the evaluation fails because the field is missing.
 func evaluateWithoutField(ctx context.Context, expression string, missing []string, known map[string]any) (value any, fails bool) {
 	p, err := newProgram(expression, cel.EvalOptions(cel.OptPartialEval))
 	if err != nil {

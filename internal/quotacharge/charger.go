@@ -34,16 +34,17 @@ import (
 	"github.com/berth-dev/berth/internal/quota"
 )
 
-// errContended is returned if a charge could not be stored in time because of concurrent charges.
+// errContended marks that a request was not decided in time, such as because of concurrent charges, so that the client retries.
 var errContended = errors.New("too many other requests are changing the quota")
 
-// errUnreachable marks an error of reading or writing quotas, such as one of the API server. A later attempt may succeed; see Transient.
+// errUnreachable marks an error of reading or writing quotas, such as one of the API server, so that the client retries.
 var errUnreachable = errors.New("quotas can't be read or charged now")
 
-// errModule marks a module that does not compile. No spec that the schema admits leads to it.
+// errModule marks that the module of a quota or LimitedResource does not compile. No spec that the schema admits leads to it.
 var errModule = errors.New("the quota can't be evaluated")
 
-// Transient reports whether a request that failed with this error may succeed if the client tries it again.
+// Transient reports whether a request that failed with this error may succeed if the client tries it again: it was not decided in time, or
+// quotas could not be read or written.
 func Transient(err error) bool { return errors.Is(err, errContended) || errors.Is(err, errUnreachable) }
 
 // unreachable marks an error of reading quotas as errUnreachable, so that the client retries. It leaves errModule as it
@@ -55,7 +56,7 @@ func unreachable(err error) error {
 	return fmt.Errorf("%w: %w", errUnreachable, err)
 }
 
-// panicError logs the value of a panic and returns the error for the client.
+// panicError logs the value of a panic and returns the error for the client, which does not have the value.
 func panicError(ctx context.Context, panicked any) error {
 	ctrllog.FromContext(ctx).Error(fmt.Errorf("panic: %v", panicked), "Deciding", "stack", string(debug.Stack()))
 	return errors.New("an internal error of Berth; the log of Berth's manager has more")
@@ -69,9 +70,9 @@ type Namespaces interface {
 // Charger decides requests against quotas and LimitedResources, and charges them. Objects that it has read are never
 // modified. It is safe for concurrent use. Set its fields before the first use.
 type Charger struct {
-	// Cached reads from a cache, which may be stale.
+	// Cached reads quotas and LimitedResources from a cache, which may be stale.
 	Cached client.Reader
-	// Live reads from the API server.
+	// Live reads quotas and LimitedResources from the API server.
 	Live client.Reader
 	// Writer writes the status of quotas.
 	Writer client.StatusWriter
@@ -101,8 +102,8 @@ type Charger struct {
 	written map[types.UID]placementv1.Quota
 }
 
-// Charge decides a request. If it is allowed and no dry run, its charges are stored when Charge returns.
-// Transient reports whether a retry may help after an error. If Charge fails or ctx ends before, charges that were stored
+// Charge decides a request. A denial is in the verdict, and no error. If the request is allowed and no dry run, its charges are stored when
+// Charge returns. Transient reports whether a retry may help after an error. If Charge fails or ctx ends before, charges that were stored
 // are released.
 func (c *Charger) Charge(ctx context.Context, r *quota.Request) (*quota.Verdict, error) {
 	key, err := c.queueKey(ctx, r.Namespace)

@@ -30,7 +30,8 @@ import (
 	"github.com/berth-dev/berth/internal/quota"
 )
 
-// freshness is how much of the data comes from the API server instead of a cache.
+// freshness is how much of the data comes from the API server instead of a cache: nothing (cached), the quotas that the cache knows
+// (reread), or everything (relisted).
 type freshness int
 
 const (
@@ -47,7 +48,8 @@ func (f freshness) String() string {
 	return [...]string{cached: "cached", reread: "reread", relisted: "relisted"}[f]
 }
 
-// list reads a list of objects, which must not be modified, as fresh as the round requires. kinds names them in errors.
+// list reads a list of objects, which must not be modified: from the API server if the round's freshness is relisted, otherwise from the
+// cache. kinds names them in errors.
 func (r *round) list(ctx context.Context, kinds string, list client.ObjectList, options ...client.ListOption) error {
 	reader := r.Cached
 	if r.freshness == relisted {
@@ -59,7 +61,8 @@ func (r *round) list(ctx context.Context, kinds string, list client.ObjectList, 
 	return nil
 }
 
-// quotas returns the quotas that a namespace's objects are charged to.
+// quotas returns the quotas that a namespace's objects are charged to, in every mode: its ScopedQuotas, and the ClusterScopedQuotas that
+// select it.
 func (r *round) quotas(ctx context.Context, namespace string) ([]placementv1.Quota, error) {
 	list := &placementv1.ScopedQuotaList{}
 	if err := r.list(ctx, "ScopedQuotas", list, client.InNamespace(namespace)); err != nil {

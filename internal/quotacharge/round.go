@@ -160,7 +160,7 @@ func (r *round) write(ctx context.Context) (writes, conflicts int, err error) {
 	return writes, conflicts, err
 }
 
-// writeQuota writes the status of a quota.
+// writeQuota writes the status of a quota, and remembers the quota for newest.
 func (r *round) writeQuota(ctx context.Context, q placementv1.Quota) error {
 	if err := r.Writer.Update(ctx, q); err != nil {
 		return fmt.Errorf("charging quota %s: %w", q.GetName(), err)

@@ -46,7 +46,7 @@ type Input struct {
 	// Known are the findings that the compilation of the policy has already made.
 	Known []lint.Finding
 
-	// optional has the positions of references to fields that a policy may read although they do not exist; see optionalReads.
+	// optional has the positions of references to spec.data under `not`, whose fields need not exist.
 	optional map[lint.Position]bool
 	// comparisons has the comparisons in the policy's Rego as they are written, by position.
 	comparisons map[lint.Position]written
@@ -138,8 +138,7 @@ func Check(in Input) Result {
 }
 
 // checkKinds returns a list of findings for each kind, in the order of in.Kinds. The parameter members reports whether the policy uses the
-// operator `in`. If onlyCommon is true, only findings that all kinds share matter, so it stops at the first kind without
-// findings.
+// operator `in`. If onlyCommon is true, only findings that all kinds share matter, so the result ends with the first kind without findings.
 func checkKinds(in Input, onlyCommon, members bool) ([][]Finding, error) {
 	each := make([][]Finding, 0, len(in.Kinds))
 	for _, kind := range in.Kinds {
@@ -177,7 +176,7 @@ func common(a, b []Finding) []Finding {
 }
 
 // checkKind returns the findings for one type of `input`: those of the type checker, and those about definitions of contract rules whose
-// value can never be valid.
+// value can never be valid. It returns an error if the policy can't be checked.
 func checkKind(in Input, input types.Type) ([]Finding, error) {
 	operators := comparisons{}
 	compiler, err := compile(in, input, nil, operators.unify)
@@ -334,8 +333,8 @@ func readsOwnData(ref ast.Ref) bool {
 // comparisons has the operators of the comparisons in a policy's Rego, by position.
 type comparisons map[lint.Position]string
 
-// unify is a compiler stage that records comparison operators in o, and replaces them with equality, which requires operands of one type.
-// The result is not evaluated.
+// unify is a compiler stage that records comparison operators other than == in o, and replaces them with equality, which requires operands
+// of one type. It leaves comparisons with null as they are. The result is not evaluated.
 func (o comparisons) unify(c *ast.Compiler) *ast.Error {
 	for _, module := range c.Modules {
 		ast.WalkExprs(module, func(e *ast.Expr) bool {

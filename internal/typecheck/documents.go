@@ -93,7 +93,7 @@ func HasTexts(path []string) bool {
 	return possible(t, types.S)
 }
 
-// quota is the type of a quota in data.berth.
+// quota is the type of a quota in data.berth: an object with the amounts hard and used.
 var quota = objectOf(map[string]types.Type{"hard": quantitiesByName, "used": quantitiesByName})
 
 // metadata is the type of every object's metadata, without managed fields.
@@ -107,7 +107,7 @@ var metadata = objectOf(map[string]types.Type{
 	})),
 })
 
-// AnyObject is the type of an object of which only the metadata is known.
+// AnyObject is the type of an object of which only the metadata is known. Other fields may have any value.
 var AnyObject types.Type = types.NewObject([]*types.StaticProperty{
 	types.NewStaticProperty("apiVersion", types.S),
 	types.NewStaticProperty("kind", types.S),
@@ -142,7 +142,8 @@ func namespaced(b *policy.Binding, resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(b.Resources, func(r policy.Resource) bool { return r.GroupVersionResource == resource && r.Namespaced })
 }
 
-// replicated returns the type of the part of an object that is replicated, given the type of the object; see replication.Strip.
+// replicated returns the type of the part of an object that is replicated, given the type of the object: Secrets lose their payload, and
+// the status of Berth's own objects may have any value.
 func replicated(resource schema.GroupResource, t types.Type) types.Type {
 	switch {
 	case resource == schema.GroupResource{Resource: "secrets"}:

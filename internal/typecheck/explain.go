@@ -208,7 +208,8 @@ func sourceOf(at *ast.Location) string {
 	return line
 }
 
-// possible reports whether one value can have both types. All types of objects count as one type, and so do all types of arrays.
+// possible reports whether one value can have both types, as also if one of them is unknown. All types of objects count as one type, and so
+// do all types of arrays.
 func possible(a, b types.Type) bool {
 	a, b = policy.PlainType(a), policy.PlainType(b)
 	if x, ok := a.(types.Any); ok {

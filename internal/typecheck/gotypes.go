@@ -83,7 +83,7 @@ func (g *goTypes) of(t reflect.Type) types.Type {
 	}
 }
 
-// object returns the type of the JSON of a struct.
+// object returns the type of the JSON of a struct; any for a struct that contains itself.
 func (g *goTypes) object(t reflect.Type) types.Type {
 	if out, ok := g.done[t]; ok {
 		return out

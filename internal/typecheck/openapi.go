@@ -164,7 +164,8 @@ func (c *converter) combined(s *openAPISchema) types.Type {
 	return out
 }
 
-// object returns the type of the objects that a schema describes.
+// object returns the type of the objects that a schema describes. If it has neither properties nor additionalProperties, they may have any
+// fields.
 func (c *converter) object(s *openAPISchema) types.Type {
 	var static []*types.StaticProperty
 	for name, property := range s.Properties {

@@ -174,7 +174,8 @@ func (w written) asTexts(have []types.Type) string {
 	return message
 }
 
-// isVersion reports whether a term is probably the text of a version, such as cluster.version, and not that of a number.
+// isVersion reports whether a term is probably the text of a version, and not that of a number: a reference whose last name ends with
+// version, such as cluster.version.
 func isVersion(t *ast.Term) bool {
 	ref, ok := t.Value.(ast.Ref)
 	if !ok {
@@ -187,7 +188,7 @@ func isVersion(t *ast.Term) bool {
 // isText reports whether all values of a type are strings.
 func isText(t types.Type) bool { return describedAs(t, types.S) }
 
-// describedAs reports whether messages describe two types alike.
+// describedAs reports whether messages describe two types alike, as all types of objects.
 func describedAs(t, other types.Type) bool {
 	return policy.DescribeType(t) == policy.DescribeType(other)
 }
