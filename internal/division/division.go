@@ -42,7 +42,8 @@ type Cluster struct {
 	Name string
 	// Weight is relative to the weights of the other clusters. A cluster with the weight 0 gets the minimum number of replicas.
 	Weight int64
-	// Fixed, unless it is nil, is the number of replicas of the cluster, whatever the weights and bounds are.
+	// Fixed, unless it is nil, is the number of replicas of the cluster, whatever the weights and bounds are. With fewer replicas than all
+	// fixed numbers require, the cluster gets fewer.
 	Fixed *int64
 }
 

@@ -60,7 +60,7 @@ func NewDetector() *Detector {
 // NeedLeaderElection returns false, because every replica remembers what it has read.
 func (*Detector) NeedLeaderElection() bool { return false }
 
-// Start waits until ctx ends, or until Compare finds that a store went back. Then it returns Err.
+// Start waits until ctx ends, and returns nil, or until Compare finds that a store went back, and returns Err.
 func (d *Detector) Start(ctx context.Context) error {
 	select {
 	case <-d.detected.Done():

@@ -42,7 +42,8 @@ type Conditions struct {
 	Generation int64               // The observedGeneration of the conditions that are set.
 }
 
-// Set sets the condition of a type to next, which True, False, or Unknown returned. It removes the condition if next is nil.
+// Set sets the condition of a type to next, which True, False, or Unknown returned, and truncates its message to maxConditionMessage bytes.
+// It removes the condition if next is nil.
 func (c *Conditions) Set(conditionType string, next *metav1.Condition) {
 	if next == nil {
 		meta.RemoveStatusCondition(c.List, conditionType)

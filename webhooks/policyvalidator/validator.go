@@ -73,7 +73,8 @@ type Prober interface {
 // probeTimeout limits the query to a policy's engine, because the client that applies the policy waits for it.
 const probeTimeout = 2 * time.Second
 
-// Validator refuses policies that do not compile, and warns about probable mistakes. It is safe for concurrent use.
+// Validator refuses policies that do not compile, or whose match or rollout is not valid, and warns about probable mistakes, which it
+// refuses in strict policies. It is safe for concurrent use.
 type Validator struct {
 	Catalog findings.Catalog
 	Checker Checker
@@ -111,7 +112,8 @@ type Validator struct {
 	Objects func(ctx context.Context, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error)
 	// CatalogIsPartial reports whether an API server may serve more types than those in Catalog, which are from files.
 	CatalogIsPartial bool
-	// Quotas reads LimitedResources and quotas. If it is nil, the classes that policies set are not compared with them.
+	// Quotas reads LimitedResources and quotas. If it is nil, the priority classes that policies set are not compared with LimitedResources,
+	// and it is not checked whether quotas exist to which Rego refers.
 	Quotas findings.Quotas
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
 	Templates *workload.Templates
@@ -119,12 +121,13 @@ type Validator struct {
 	Compiler *policy.BoundedCompiler
 }
 
-// ValidateCreate implements admission.Validator.
+// ValidateCreate returns the warnings about a new policy, and an error if it is refused.
 func (v *Validator) ValidateCreate(ctx context.Context, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
 	return v.validate(ctx, nil, obj)
 }
 
-// ValidateUpdate implements admission.Validator.
+// ValidateUpdate returns the warnings about an update of a policy, and an error if it is refused. It accepts an update without a change of
+// the spec of a policy that is being deleted.
 func (v *Validator) ValidateUpdate(ctx context.Context, old, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
 	if old.Generation == obj.Generation && obj.DeletionTimestamp != nil {
 		// The webhook must not block the removal of a finalizer from a policy.
@@ -133,7 +136,7 @@ func (v *Validator) ValidateUpdate(ctx context.Context, old, obj *placementv1.Pl
 	return v.validate(ctx, old, obj)
 }
 
-// ValidateDelete implements admission.Validator.
+// ValidateDelete accepts each deletion without a warning.
 func (v *Validator) ValidateDelete(context.Context, *placementv1.PlacementPolicy) (admission.Warnings, error) {
 	return nil, nil
 }
@@ -217,7 +220,8 @@ var annotationsOfUsers = []string{
 	placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ReleaseBlastRadiusAnnotation, placementv1.ResumeAfterFailuresAnnotation,
 }
 
-// warnOfAnnotations warns of annotations of a policy that have Berth's prefix and have no effect.
+// warnOfAnnotations warns of annotations of a policy that have Berth's prefix and have no effect, and of approvals whose value approves
+// nothing.
 func warnOfAnnotations(obj *placementv1.PlacementPolicy) admission.Warnings {
 	out := admission.Warnings{}
 	for _, key := range slices.Sorted(maps.Keys(obj.Annotations)) {
@@ -352,7 +356,8 @@ func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, 
 		"matches can't be decided until the type is installed", strings.Join(names, ", "))}, nil
 }
 
-// missesMore returns those of missing, the types that are read and not served, that the policy old does not read.
+// missesMore returns those of missing, the types that are read and not served, that the policy old does not read; all of them if that can't
+// be determined, because old does not compile.
 func (v *Validator) missesMore(ctx context.Context, old *placementv1.PlacementPolicy, missing []analysis.Read) []analysis.Read {
 	spec := old.Spec.WithDefaults()
 	module, err := v.Compiler.Compile(ctx, old.Name, spec)
@@ -381,8 +386,9 @@ func (v *Validator) warnOfEngine(ctx context.Context, old, obj *placementv1.Plac
 	return nil
 }
 
-// refuseRule returns an error if the URL of a remote engine ends with the name of a contract rule, as some engines require. The value of a
-// rule has no members with the names of rules, so Berth would find no decision in it. With modules, the name may be that of a package.
+// refuseRule returns an error if the URL of a remote engine ends with the name of a contract rule, as some engines require, unless the
+// update does not change the URL. The value of a rule has no members with the names of rules, so Berth would find no decision in it. With
+// modules, the name may be that of a package.
 func refuseRule(old, obj *placementv1.PlacementPolicy, r *policy.Remote, path *field.Path) field.ErrorList {
 	if r == nil || r.OwnPackage || old != nil && old.Spec.Remote != nil && old.Spec.Remote.URL == obj.Spec.Remote.URL {
 		return nil

@@ -111,7 +111,7 @@ func (g *Generator) name(kind string) string {
 // gone returns the name of a node that does not exist.
 func (g *Generator) gone() string { return g.prefix + "gone" }
 
-// anyNode returns the name of a node, or the name from gone.
+// anyNode returns the name of a node of the last generated world, or the name from gone, each with the same probability.
 func (g *Generator) anyNode() string {
 	if n := g.rng.IntN(len(g.nodes) + 1); n < len(g.nodes) {
 		return g.nodes[n]

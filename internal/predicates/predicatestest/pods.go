@@ -74,7 +74,7 @@ func (g *Generator) Pod() *corev1.Pod {
 	return pod
 }
 
-// Running generates a pod on the node, with a status.
+// Running generates a pod that is bound to the node. Most such pods run; some have terminated, and some are being deleted.
 func (g *Generator) Running(node string) *corev1.Pod {
 	pod := g.pod(g.chance(60))
 	pod.Spec.NodeName = node
@@ -269,7 +269,7 @@ func (g *Generator) hostPort(port int32) []corev1.ContainerPort {
 	}}
 }
 
-// nodeLabel generates a value for a label of nodes.
+// nodeLabel generates a value for a label of nodes: that of the zone, the rack, or the disk.
 func (g *Generator) nodeLabel(key string) string {
 	switch key {
 	case corev1.LabelTopologyZone:
@@ -425,7 +425,7 @@ func (g *Generator) podTerm() corev1.PodAffinityTerm {
 	return term
 }
 
-// spread generates topology spread constraints with a probability of percent.
+// spread generates one or two topology spread constraints with a probability of percent, and otherwise none.
 func (g *Generator) spread(percent int) []corev1.TopologySpreadConstraint {
 	if !g.chance(percent) {
 		return nil

@@ -33,8 +33,8 @@ type source struct {
 	rest *rand.PCG // The pseudo-random sequence.
 }
 
-// Uint64 implements rand.Source. It makes a number from one byte. The byte becomes the highest bits, on which choices
-// among few values depend.
+// Uint64 implements rand.Source. As long as there are bytes, it uses one for each number: the byte becomes the highest bits, on which
+// choices among few values depend. The other bits are pseudo-random.
 func (s *source) Uint64() uint64 {
 	n := s.rest.Uint64()
 	if len(s.data) > 0 {
