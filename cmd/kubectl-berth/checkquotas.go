@@ -81,7 +81,8 @@ func newQuotaObject(kind string) client.Object {
 	}
 }
 
-// checkQuota checks a ScopedQuota, a ClusterScopedQuota, or a LimitedResource.
+// checkQuota returns the errors and warnings with which the API server and Berth's webhook would answer if a ScopedQuota, a
+// ClusterScopedQuota, or a LimitedResource was created. If there are errors, there are no warnings.
 func checkQuota(ctx context.Context, cluster simulation.Cluster, h *quotaspec.Handler, obj *unstructured.Unstructured) checked {
 	out := checked{Object: simulation.Describe(obj)}
 	object := newQuotaObject(obj.GetKind())

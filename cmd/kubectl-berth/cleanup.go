@@ -186,7 +186,7 @@ func (o *cleanupOptions) run(ctx context.Context) error {
 // of records.
 const settleDelay = time.Second
 
-// maxPasses is the number of times that objects are cleaned up again which got a record again.
+// maxPasses is the maximum number of times that the command cleans up objects again because they got a record again.
 const maxPasses = 3
 
 // checkWebhooks returns an error if Berth's webhook for placements is registered. With --force, or if webhook configurations can't be
@@ -382,7 +382,7 @@ func (s *summary) err() error {
 	return nil
 }
 
-// leftovers are the types of cluster-scoped objects that Berth or its installation create.
+// leftovers are the types of cluster-scoped objects, besides Namespaces, that Berth or its installation create.
 var leftovers = []schema.GroupVersionResource{
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},

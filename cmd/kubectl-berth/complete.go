@@ -30,7 +30,8 @@ import (
 // completionTimeout is how long the shell may wait for names from the API server.
 const completionTimeout = 3 * time.Second
 
-// completePolicies completes the name of a policy.
+// completePolicies completes the name of a policy as the first argument, from the cluster that the flags name. If that can't be read in
+// time, there are no names.
 func (f *simulationFlags) completePolicies(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -52,7 +53,8 @@ func (f *simulationFlags) completePolicies(cmd *cobra.Command, args []string, _ 
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeObjects completes the name of an object after its type, as in deployment/NAME.
+// completeObjects completes the name of an object in the namespace of the kubeconfig after its type, as in deployment/NAME. It does not
+// complete types. If the cluster can't be read in time, there are no names.
 func (f *simulationFlags) completeObjects(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	typeName, _, ok := strings.Cut(toComplete, "/")
 	if !ok {

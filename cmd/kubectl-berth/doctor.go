@@ -122,7 +122,7 @@ type examiner struct {
 	namespace string // Berth's own
 	typed     kubernetes.Interface
 	dynamic   dynamic.Interface
-	found     doctor.Installation // what was read so far
+	found     doctor.Installation // what was read so far, for doctor.Check
 }
 
 // note records that an object could not be read because of err, unless the object does not exist. It reports whether err is nil.
@@ -182,7 +182,7 @@ func (r *examiner) readInstallation(ctx context.Context) {
 	}
 }
 
-// readObjects reads the policies, quotas, and LimitedResources.
+// readObjects reads the policies, quotas, and LimitedResources of all namespaces, and notes which of these types the user may not list.
 func (r *examiner) readObjects(ctx context.Context) {
 	for _, plural := range []string{"placementpolicies", "scopedquotas", "clusterscopedquotas", "limitedresources"} {
 		list, err := r.dynamic.Resource(placementv1.GroupVersion.WithResource(plural)).List(ctx, metav1.ListOptions{})

@@ -65,14 +65,15 @@ func (f *simulationFlags) addFlags(flags *pflag.FlagSet) {
 	f.addSettings(flags)
 }
 
-// addSettings adds the flags for the manager's settings.
+// addSettings adds the flags for the manager's settings: --config, --predicates, and --berth-namespace.
 func (f *simulationFlags) addSettings(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config, "config", "", "The manager's configuration file, for its inventories, podTemplates, placements, and predicates.")
 	flags.StringSliceVar(&f.predicates, "predicates", nil, "The value of the manager's flag --predicates. Without it, its default.")
 	flags.StringVar(&f.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace. Policies match nothing in it.")
 }
 
-// settings returns the options of a simulation, and the inventories, as the flags and the configuration file set them.
+// settings returns the options of a simulation, without the key that verifies records, and the inventories, as the flags and the manager's
+// configuration file set them.
 func (f *simulationFlags) settings() (simulation.Options, *replication.Inventories, error) {
 	out := simulation.Options{
 		OwnNamespace: f.berthNamespace,

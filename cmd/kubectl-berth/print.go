@@ -79,7 +79,7 @@ func printStructured(out io.Writer, format string, value any) error {
 	return p.err
 }
 
-// encodeJSON returns a value as JSON.
+// encodeJSON returns a value as indented JSON, with escapes for characters without a glyph.
 func encodeJSON(value any) (string, error) {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

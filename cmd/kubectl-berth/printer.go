@@ -77,7 +77,8 @@ func (p *printer) style(style, text string) styled {
 // all but the first after a mark. A paragraph must be the last argument of printer.line.
 type paragraph string
 
-// line writes one line, even if an argument contains line breaks, except for a paragraph.
+// line writes one line. It escapes arguments as shown does, so that their line breaks begin no line, except for a text of the type styled.
+// A paragraph can take several lines.
 func (p *printer) line(format string, args ...any) {
 	printed, below := make([]any, len(args)), ""
 	for i, arg := range args {
@@ -99,7 +100,7 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-// table writes rows in aligned columns below a header.
+// table writes rows in aligned columns below a header. It escapes cells as shown does.
 func (p *printer) table(header []string, rows [][]string) {
 	var aligned strings.Builder
 	w := printers.GetNewTabWriter(&aligned)

@@ -185,8 +185,8 @@ func (n *namespaceQuotas) readScoped(ctx context.Context, client dynamic.Interfa
 	return nil
 }
 
-// readShared adds the ClusterScopedQuotas that select the namespace. Its labels, of, are nil if the user may not read them. n.Missing says
-// how many quotas may select the namespace by its labels, and whether the user may not list them.
+// readShared adds the ClusterScopedQuotas that select the namespace. Its labels, of, are nil if the user may not read them. n.Missing gets
+// a sentence if the user may not list the quotas, or if it is not known of some whether they select the namespace.
 func (n *namespaceQuotas) readShared(ctx context.Context, client dynamic.Interface, of labels.Set) error {
 	items, err := listQuotas(ctx, client, "clusterscopedquotas", "")
 	if apierrors.IsForbidden(err) {

@@ -189,7 +189,8 @@ func stateOfFiles(paths []string) (string, error) {
 	return out.String(), nil
 }
 
-// results runs the cases in the paths, and returns their results and the coverage.
+// results runs the cases in the paths, and returns their results and, if it is measured, the coverage. The error is that of the files which
+// can't be run; the results are those of the others.
 func (o *testOptions) results(ctx context.Context, paths []string) (*testReport, error) {
 	options := casetest.Options{Clock: clock.RealClock{}}
 	var err error

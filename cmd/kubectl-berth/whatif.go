@@ -188,7 +188,8 @@ func (o *whatifOptions) changes(ctx context.Context, cluster simulation.Cluster)
 	return out, nil
 }
 
-// printReport prints what changes would do.
+// printReport prints what changes would do: what is wrong with them, the objects with the values that change, and the numbers of objects by
+// namespace and by rule.
 func printReport(p *printer, r *whatif.Report) {
 	for _, f := range r.Findings {
 		kind := "warning"
@@ -224,7 +225,7 @@ func printReport(p *printer, r *whatif.Report) {
 	p.line("%s unchanged", objects(r.Unchanged))
 }
 
-// printObject prints what happens to an object.
+// printObject prints what happens to an object: each value before and after, what it waits for, and why.
 func printObject(p *printer, o whatif.Object) {
 	p.line("  %s %s", o.Resource, qualifiedName(o.Namespace, o.Name))
 	for j, v := range o.Values {
@@ -262,7 +263,7 @@ func printPlanned(p *printer, v whatif.Value) {
 	p.line("      without the change, it waits %s", cmp.Or(strings.Join(differs, ", "), "for its next patch"))
 }
 
-// printRules prints how many objects the rules of each policy with several rules decide.
+// printRules prints how many objects the rules of each policy with several rules decide after the changes, and before them if that differs.
 func printRules(p *printer, rules []whatif.RuleCount) {
 	texts, policies := map[string][]string{}, []string{}
 	for _, r := range rules {

@@ -69,7 +69,7 @@ const whereExample = `  # All clusters, with their regions and what arrives and 
 // whereOptions are the flags of the where command.
 type whereOptions struct {
 	listOptions
-	by       string // the kind of places to count by, such as cluster
+	by       string // the kind of places to count by: cluster, node, zone, or region
 	watch    bool
 	interval time.Duration
 }
@@ -115,7 +115,8 @@ func (o *whereOptions) where(ctx context.Context, args []string) error {
 	return repeat(ctx, o.interval, o.Out, show)
 }
 
-// subject returns what the flags and arguments ask for.
+// subject returns what the flags and arguments ask for: one argument without a slash names a place, and others name objects. Without
+// arguments, it is the table of all places.
 func (o *whereOptions) subject(args []string) (subject, error) {
 	if err := o.checkOutput(); err != nil {
 		return subject{}, err
@@ -246,7 +247,8 @@ func countsOf(states map[fleet.State]int) (out []string) {
 	return out
 }
 
-// placeColumns returns the columns for places.
+// placeColumns returns the columns for places: the name, the numbers of workloads in each state, replicas, policies, and amounts of
+// resources; if wide, also the region, the zones, and others.
 func placeColumns(table *fleet.Table, wide bool) []column[fleet.Place] {
 	columns := []column[fleet.Place]{
 		{strings.ToUpper(string(table.By)), func(p fleet.Place) string { return cmp.Or(p.Name, none) }},
@@ -386,7 +388,8 @@ func countOf(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// stateOf returns the text of an object's state in a place, with its change if it comes to the place or leaves it.
+// stateOf returns the text of an object's state in a place, with its change if it comes to the place or leaves it, such as "Moving,
+// arriving".
 func stateOf(state fleet.State, change fleet.Change) string {
 	if change == "" {
 		return string(state)

@@ -41,7 +41,7 @@ import (
 // objectVariable is the name of the only variable that Check and Evaluate give an expression: the object.
 const objectVariable = "object"
 
-// environments compile expressions. Building them takes milliseconds.
+// environments are the environments of CEL in which expressions are compiled. Building them takes milliseconds.
 var environments = sync.OnceValue(func() *environment.EnvSet {
 	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 	out, err := base.Extend(Bounds, environment.VersionedOptions{

@@ -185,7 +185,8 @@ func (s *search) termLacks(ctx context.Context, rule *ast.Rule, name string, bef
 	return whole, false
 }
 
-// operationLacks is termLacks for the call of an operator on sets. whole is the reason if no operand gives a better one.
+// operationLacks returns why the result of a call of an operator on sets does not contain the candidate, if termLacks has found that it
+// does not. whole is the reason if no operand gives a better one.
 func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string, before ast.Body, call ast.Call, whole *Reason, candidate string,
 	depth int) (*Reason, bool) {
 	if len(call) != 3 {

@@ -84,8 +84,8 @@ func Check(expression string, most, text int, all bool) *Excess {
 	return CheckStates(States(expression), most, text, all)
 }
 
-// CheckStates returns which limit one or more regular expressions exceed that have the given number of states together, by this number or
-// by their work on a text; nil if none. The other parameters are those of Check.
+// CheckStates returns which limit regular expressions that together have this number of states exceed, by this number or by their work on a
+// text; nil if none. The other parameters are those of Check.
 func CheckStates(states, most, text int, all bool) *Excess {
 	if states > most {
 		return &Excess{Size: states, Limit: most, Unit: "states"}

@@ -200,7 +200,7 @@ func (r *ruleText) options() string {
 	return "{" + strings.Join(out, ", ") + "}"
 }
 
-// renderChosen renders the names of the chosen clusters.
+// renderChosen renders the Rego rule with the names of the chosen clusters: the best ones for limit or spread, or all eligible ones.
 func (r *ruleText) renderChosen() {
 	switch {
 	case r.rule.Spread != nil:

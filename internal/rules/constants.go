@@ -45,7 +45,7 @@ type Key struct {
 	Document, Name string
 }
 
-// Comparisons returns the requirements and preferences of rules, in the order of the rules.
+// Comparisons returns the requirements and preferences of rules, in the order of the rules; of each rule, the requirements come first.
 func Comparisons(rules []placementv1.Rule) (out []Compared) {
 	for i, rule := range rules {
 		at, nodes := field.NewPath("spec", "rules").Index(i), rule.Candidates == placementv1.RuleCandidatesNodes

@@ -202,7 +202,7 @@ func (c condition) alternative(others []condition) string {
 		c.list, c.entry, strings.Join(quoted(values), ", "))
 }
 
-// maxSuggested is the maximum number of values in a suggestion.
+// maxSuggested is the maximum number of values that a message suggests to write; with more, it lists none.
 const maxSuggested = 8
 
 // canBeMet reports whether some value, or a missing one, can meet all of the conditions, which have the same subject. It returns true if

@@ -151,7 +151,8 @@ func (q requirement) nodeValue() (pattern, form string) {
 	}
 }
 
-// renderNodeValue renders the Rego rules with the object's value, if the requirement compares with one.
+// renderNodeValue renders the Rego rules with the object's value, as a text and as the operator and values of a node affinity, if the
+// requirement compares with one.
 func (q requirement) renderNodeValue() {
 	if !q.fromObject() {
 		return

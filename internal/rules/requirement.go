@@ -50,7 +50,7 @@ const functionLackText = "lack_text"
 // functionInvalid is the name of the Rego function that returns the error about a value of the object that can't be used.
 const functionInvalid = "invalid"
 
-// operand is a value of a cluster that is compared.
+// operand is how Rego refers to a value of a cluster that a rule compares.
 type operand struct {
 	// ref is the Rego expression of the value, with the variables name and cluster.
 	ref string
@@ -254,7 +254,8 @@ func (q requirement) renderUnreadable() {
 	q.printf("\n%s contains %s if not %s\n", q.name(partUnreadable), q.invalidValue(q.form()), q.comparedName())
 }
 
-// form says what the object's value must be so that it can be read as the type that is compared.
+// form says what the object's value must be so that it can be read as the type that is compared, such as "must be a number, such as 2 or
+// 0.5".
 func (q requirement) form() string {
 	return map[placementv1.ValueType]string{
 		placementv1.ValueTypeNumber: formNumber, placementv1.ValueTypeQuantity: formQuantity, placementv1.ValueTypeVersion: formVersion,

@@ -28,7 +28,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// ruleText renders one rule.
+// ruleText renders one rule of spec.rules as Rego.
 type ruleText struct {
 	*generator
 	rule placementv1.Rule

@@ -38,13 +38,13 @@ func isQuantity(t types.Type) bool {
 	return ok && len(either) > 0 && &either[0] == &quantity[0]
 }
 
-// ordering has the operators that order their operands.
+// ordering has the operators that order their operands, <, <=, >, and >=, by name.
 var ordering = map[string]*ast.Builtin{
 	ast.LessThan.Name: ast.LessThan, ast.LessThanEq.Name: ast.LessThanEq,
 	ast.GreaterThan.Name: ast.GreaterThan, ast.GreaterThanEq.Name: ast.GreaterThanEq,
 }
 
-// choosing are the functions that order the members of a collection.
+// choosing has the names of the functions that order the members of a collection: max, min, and sort.
 var choosing = []string{ast.Max.Name, ast.Min.Name, ast.Sort.Name}
 
 // operands is a function whose arguments are always invalid if their types are known. The type checker's error then

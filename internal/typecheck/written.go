@@ -38,7 +38,7 @@ type written struct {
 	left, right *ast.Term
 }
 
-// equating has the operators that compare their operands without order.
+// equating has the names of the operators that compare their operands without order: ==, =, and !=.
 var equating = []string{ast.Equal.Name, ast.Equality.Name, ast.NotEqual.Name}
 
 // writtenComparisons returns the comparisons in a policy, by position. Of two at one position, as in x < 2 == true, it returns the outer

@@ -113,7 +113,7 @@ type Validator struct {
 	// CatalogIsPartial reports whether an API server may serve more types than those in Catalog, which are from files.
 	CatalogIsPartial bool
 	// Quotas reads LimitedResources and quotas. If it is nil, the priority classes that policies set are not compared with LimitedResources,
-	// and it is not checked whether quotas exist to which Rego refers.
+	// and references in Rego to quotas are not checked.
 	Quotas findings.Quotas
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
 	Templates *workload.Templates
