@@ -165,7 +165,7 @@ func (o *testOptions) runOnChanges(ctx context.Context, paths []string) error {
 }
 
 // stateOfFiles returns a text with the name, size, and time of each file in the directories of the paths, and in their subdirectories, to
-// notice changes. The directory of the path of a file is the one that contains it.
+// notice changes. For the path of a file, it looks at the directory that contains the file.
 func stateOfFiles(paths []string) (string, error) {
 	var out strings.Builder
 	for _, path := range paths {

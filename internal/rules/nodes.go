@@ -42,8 +42,8 @@ func nodeLabel(s placementv1.Subject) string {
 	}
 }
 
-// renderNodes renders the scheduling fields that pods get by a rule for nodes, and the denial of objects with a value that no node can
-// have.
+// renderNodes renders the scheduling fields that pods get by a rule for nodes, and the denial of objects without a value that nodes are
+// compared with, or with one that no node can have.
 func (r *ruleText) renderNodes() {
 	var require []requirement
 	for i, q := range r.rule.Require {

@@ -96,8 +96,8 @@ func contractRules(source *ast.Module) []string {
 	})
 }
 
-// readsKind reports whether a policy reads input.kind, input.apiVersion, or a field of input whose name is not constant, so that it may
-// distinguish kinds.
+// readsKind reports whether a policy reads input.kind, input.apiVersion, input as a whole, or a field of it whose name is not constant, so
+// that it may distinguish kinds.
 func readsKind(source *ast.Module) bool {
 	reads := false
 	ast.WalkRefs(source, func(ref ast.Ref) bool {
