@@ -91,7 +91,8 @@ func (b *backlog) has(policies ...*placement.Policy) bool {
 	return slices.ContainsFunc(policies, func(p *placement.Policy) bool { return slices.Contains(changed, p) })
 }
 
-// take returns the collected changes, and removes them, except for the versions of policies after the first n.
+// take returns all collected changes, and removes them. It leaves the versions of policies after the first n for the next call, too: they
+// were added after the caller processed the first n.
 func (b *backlog) take(n int) changes {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,7 +162,8 @@ func (c *Controller) RemoteRevisionChanged() {
 	c.after("revisions", predicateSettle, func() { c.backlog.add(func(b *changes) { b.remoteRevision = true }) })
 }
 
-// policyChanged requests that the objects that the policy matched before or matches now are decided again.
+// policyChanged requests that the objects that the policy matched before or matches now are decided again. It tells the ledger if the
+// policy was deleted, and the scheduler which version is in force now.
 func (c *Controller) policyChanged(p placement.PolicyChange) {
 	if slices.Equal(p.After, p.Before) {
 		return
@@ -273,7 +275,8 @@ func (c *Controller) matchers(ctx context.Context, policies []*placement.Policy,
 	return out
 }
 
-// sweep evaluates each policy whose data changed, once for each group of equal objects, and enqueues the objects whose decision changes.
+// sweep evaluates each policy in force whose data changed, once for each group of objects with the same projection, and enqueues the
+// objects whose decision changes. Patches for the policy wait until these are decided.
 func (c *Controller) sweep(ctx context.Context, changes *changes) {
 	var group errgroup.Group
 	group.SetLimit(sweepers)
@@ -313,7 +316,7 @@ func (c *Controller) enqueueTogether(cause remediation.Cause, policies []*placem
 	c.objects.Enqueue(keys...)
 }
 
-// remediating returns the names of the policies that remediate existing objects, if the given versions decide now.
+// remediating returns the names, sorted, of the policies whose given versions are in force and evaluate existing objects.
 func (c *Controller) remediating(policies []*placement.Policy) []string {
 	names := sets.New[string]()
 	for _, p := range policies {

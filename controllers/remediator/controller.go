@@ -104,7 +104,7 @@ type Deps struct {
 // Controller patches existing objects that differ from what the policies decide for them. Create it with New.
 type Controller struct {
 	Deps
-	objects *objectcache.Cache // The existing objects of the types that policies remediate.
+	objects *objectcache.Cache // The existing objects of the types that policies match which evaluate existing objects.
 	watches *watches.Consumer  // The watches that fill objects.
 	// rollouts passes the readiness of matched objects to the Scheduler, for the policies that watch rollouts.
 	rollouts    *watches.Consumer
@@ -180,7 +180,7 @@ type scope struct {
 	outcome *placement.Outcome         // The verdicts of all policies that match the object. decide sets it.
 	// mu protects decisions and responses, because policies are evaluated concurrently.
 	mu        sync.Mutex
-	decisions []*decisions.PolicyDecision // What the verdicts are based on, one for each policy. decide sets them.
+	decisions []*decisions.PolicyDecision // The decisions that the verdicts are made of, one for each evaluated policy. decide sets them.
 	due       remediation.Due             // The verdicts that require a patch, as far as its plan may be carried out. record sets it.
 	// task is the task of the remoteQueue that runs the phases; nil if a worker of the controller does.
 	task      *remoteTask
@@ -190,7 +190,7 @@ type scope struct {
 	waits, asked bool
 	// delay is the delay after which the object must be decided again even if nothing changes; 0 for never. Every phase may set it.
 	delay time.Duration
-	err   error // The error for which the object could not be decided; nil if it could. decide sets it.
+	err   error // Why no policy could decide the object; nil if not set. An error of one policy is in its verdict. decide sets it.
 }
 
 // retryWithin lowers delay to the given one, so that the object is decided again by then. It ignores 0.
@@ -253,13 +253,15 @@ func (c *Controller) pending(versions ...*placement.Policy) (queued, unrecorded 
 	return queued, unrecorded
 }
 
-// HasUndecided reports whether existing objects of the types that versions of a policy match are in the workqueue.
+// HasUndecided reports whether existing objects of the types that versions of a policy match are in the workqueue, and no worker has begun
+// to decide them.
 func (c *Controller) HasUndecided(versions ...*placement.Policy) bool {
 	queued, _ := c.pending(versions...)
 	return queued > 0
 }
 
-// Assessed reports whether all existing objects that versions of a policy match have been decided since the versions came into force.
+// Assessed reports whether all existing objects that versions of one policy match have been decided since the versions came into force. It
+// is false while any object of a matched type is in the workqueue.
 func (c *Controller) Assessed(versions ...*placement.Policy) bool {
 	return !c.backlog.has(versions...) && !c.HasUndecided(versions...) && c.Ledger.Assessed(versions[0].Name)
 }
@@ -274,7 +276,7 @@ func (c *Controller) Settled() bool {
 	})
 }
 
-// UID returns the UID of an existing object that a policy matches; "" if there is none.
+// UID returns the UID of an existing object of a type that policies match, as this replica's cache has it; "" if there is no such object.
 func (c *Controller) UID(key remediation.Key) types.UID {
 	if object, _ := c.objects.Get(key); object != nil {
 		return object.GetUID()

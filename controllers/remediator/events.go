@@ -47,7 +47,8 @@ func (c *Controller) emitSums(ctx context.Context, all bool) {
 	}
 }
 
-// causeNote is the part of the note of an Event that says why an object was moved.
+// causeNote is the part of the note of an Event that says why an object was moved, as far as all who may read it may know, and who approved
+// that.
 func causeNote(reasons remediation.Reasons) string {
 	out := strings.Join(reasons.Shown, ", ")
 	if len(reasons.ApprovedBy) > 0 {

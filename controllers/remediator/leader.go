@@ -80,8 +80,8 @@ func (c *Controller) lead(ctx context.Context) {
 	c.watch(ctx)
 }
 
-// restore restores the pauses of an earlier leader from the policies' status, and the approved plans that it was carrying out. It returns
-// the names of the policies with such a pause or plan.
+// restore restores what an earlier leader left: from the policies' status its pauses, failures, and unfinished moves, and from the plan
+// store the approved plans that it was carrying out. It returns the names of the policies with a pause because of a change, or such a plan.
 func (c *Controller) restore(ctx context.Context) (left []string, err error) {
 	policies := &placementv1.PlacementPolicyList{}
 	if err := c.Policies.List(ctx, policies); err != nil {
@@ -195,7 +195,8 @@ func (c *Controller) settleReadiness(name string) {
 	}
 }
 
-// rolls reports whether the rollouts of a type's objects are watched for a policy.
+// rolls reports whether the rollouts of a type's objects are watched for a policy: Berth knows their pod template, or they are Pods, and
+// remediation of the policy may replace or evict their pods.
 func (c *Controller) rolls(p *placement.Policy, resource schema.GroupVersionResource) bool {
 	_, templated := c.Decider.Templates.Path(resource.GroupResource())
 	return templated && remediation.Observes(p, resource.GroupResource())

@@ -68,8 +68,8 @@ func (c *Controller) gather(ctx context.Context, s *scope) bool {
 	return true
 }
 
-// decide evaluates all policies on the object. It reports whether the result counts. It does not if a policy needs fields that are missing,
-// or if the remoteQueue has to decide the object.
+// decide evaluates all policies on the object. It reports whether the result counts. It does not if the decision of the object as a whole
+// failed (see scope.err), if a policy needs fields that are missing, or if the remoteQueue has to decide the object.
 func (c *Controller) decide(ctx context.Context, s *scope) bool {
 	if err := c.assessObject(ctx, s); err != nil {
 		tracing.Fail(trace.SpanFromContext(ctx), err)
@@ -182,8 +182,8 @@ func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input ma
 	return tracing.Evaluate(ctx, c.Clock, c.Metrics, metrics.SourceRemediation, p, input)
 }
 
-// record records the decisions in the ledger, and sets due. It reports whether the object must be patched: a decision requires that, and
-// earlier patches of the object last.
+// record records the decisions in the ledger, and sets due. It reports whether the object must be patched: a decision requires that, which
+// needs no approval or has it, and earlier patches of the object last.
 func (c *Controller) record(ctx context.Context, s *scope) bool {
 	verdicts := s.outcome.Verdicts
 	c.decideAgain(s.key, verdicts, c.groups.Record(s.key, s.decisions))
@@ -210,7 +210,7 @@ func (c *Controller) record(ctx context.Context, s *scope) bool {
 }
 
 // unsettled reports whether the object must not be patched because earlier patches of it did not last, or were too many. If other clients
-// revert them, it tells the ledger which.
+// revert them, it tells the ledger which. It emits an Event when it finds out that patches do not last.
 func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 	judged := c.Scheduler.Judge(c.Clock.Now(), s.key, s.object, s.outcome.Verdicts, decisions.DataOf(s.decisions))
 	if judged.Stability == attempts.Settling {
@@ -312,7 +312,8 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 	}
 }
 
-// ask reports whether the object may be patched or evicted now. If not, the object is decided again later.
+// ask asks the Scheduler whether the object may be patched or evicted now, unless the object must be delivered before. If it may not, the
+// object is decided again later.
 func (c *Controller) ask(s *scope) bool {
 	carrier := c.carrierOf(s.key)
 	if s.due.MovesClusters() && !carrier.Reports && c.Deliveries.Pending(s.key.Resource, s.key.Namespace, s.key.Name) {

@@ -39,8 +39,8 @@ func keyOf(resource schema.GroupVersionResource, o *unstructured.Unstructured) r
 	return remediation.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// trim removes what no decision needs and field sets can't exclude from an object that has the given fields: managed fields, and kubectl's
-// copy of the object.
+// trim removes what no decision needs and field sets can't exclude from an object that has the given fields: managed fields, and, unless a
+// policy reads it, kubectl's copy of the object.
 func trim(fields *projection.FieldSet, o *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 	if !fields.Covers(withCopy) {
@@ -58,8 +58,8 @@ func (c *Controller) watch(ctx context.Context) {
 	})
 }
 
-// wanted returns the types that policies with remediation match, with the fields that decisions on them need, and the types whose rollouts
-// policies watch, with the fields that show them.
+// wanted returns the types that those policies in force match which evaluate existing objects, with the fields that decisions on them need,
+// and those of these types whose rollouts must be known for a policy (see Controller.rolls), with the fields that show them.
 func (c *Controller) wanted() (objects, rollouts map[schema.GroupVersionResource]*projection.FieldSet) {
 	objects, rollouts = map[schema.GroupVersionResource]*projection.FieldSet{}, map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {
@@ -124,7 +124,7 @@ type typeCache struct {
 	byPolicy  map[*placement.Policy][]schema.GroupVersionResource  // Caches what the method matched returns.
 }
 
-// matched returns the served types that a policy matches; none if the policy does not remediate existing objects.
+// matched returns the served types that a policy matches; none if the policy does not evaluate existing objects.
 func (t *typeCache) matched(p *placement.Policy) []schema.GroupVersionResource {
 	if !p.RemediatesExisting() {
 		return nil
@@ -252,7 +252,8 @@ func (c *Controller) carrierOf(key remediation.Key) remediation.Carrier {
 	return remediation.Carrier{Reports: result.Reports, Surges: result.Surges}
 }
 
-// ObjectDelivered passes to the scheduler what multi-cluster systems report of an object.
+// ObjectDelivered passes to the scheduler what multi-cluster systems report of an object: that it runs in its clusters or does not, or that
+// none of them reports on it any more. It passes nothing if the systems do not say yet whether it runs.
 func (c *Controller) ObjectDelivered(d delivery.Reconciled) {
 	key := keyOf(d.Resource, d.Object)
 	switch {

@@ -92,8 +92,8 @@ func (r *rotation) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	return reconcile.Result{RequeueAfter: lookAgain}, r.client.Update(ctx, secret)
 }
 
-// dueAt returns the time at which the certificate in a Secret's data must be renewed for the hosts. It returns the zero time if the data
-// has no certificate that clients of all hosts accept.
+// dueAt returns the time at which the certificate in a Secret's data must be renewed for the hosts. It returns the zero time, so that it is
+// renewed now, if the data has no certificate that clients of all hosts accept.
 func dueAt(data map[string][]byte, hosts []string) time.Time {
 	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if err != nil {
@@ -111,9 +111,8 @@ func dueAt(data map[string][]byte, hosts []string) time.Time {
 	return due
 }
 
-// renew returns the Secret's data with a new certificate. It also creates a new authority if the current one would
-// expire before the certificate. Authorities are only replaced then, and always together with the certificate that they
-// signed.
+// renew returns the Secret's data with a new certificate. It also creates a new authority if there is no valid one, or if the current one
+// would expire before the certificate. Authorities are only replaced then, and always together with the certificate that they signed.
 func renew(data map[string][]byte, hosts []string, now time.Time) (map[string][]byte, error) {
 	out := maps.Clone(data)
 	if out == nil {

@@ -312,7 +312,8 @@ func (s *Source) Expiry() time.Time {
 	return time.Time{}
 }
 
-// Trusted reports whether a certificate is loaded whose authority all webhook configurations trust.
+// Trusted reports whether a certificate is loaded, and all webhook configurations that exist trust the authority of the newest one, which
+// may not be served yet.
 func (s *Source) Trusted() bool { return s.trusted.Load() }
 
 // CABundle returns the authorities that the API server should trust, in PEM; nil until a certificate is loaded.

@@ -116,7 +116,8 @@ func (c *ManagerConfiguration) validateType() field.ErrorList {
 	return errs
 }
 
-// Templates returns the pod templates of the kinds built into Kubernetes and of those in PodTemplates.
+// Templates returns where objects have their pod template, for the kinds built into Kubernetes and those in PodTemplates. It returns an
+// error if an entry of PodTemplates is invalid.
 func (c *ManagerConfiguration) Templates() (*workload.Templates, error) {
 	templates := make([]workload.Template, len(c.PodTemplates))
 	for i, t := range c.PodTemplates {
@@ -125,7 +126,8 @@ func (c *ManagerConfiguration) Templates() (*workload.Templates, error) {
 	return workload.NewTemplates(templates...)
 }
 
-// ClusterLists returns the lists of clusters of the built-in kinds of placements and of those in Placements.
+// ClusterLists returns where objects of multi-cluster systems list the clusters that they run on, for the kinds that Berth knows and those
+// in Placements. It returns an error if an entry of Placements is invalid.
 func (c *ManagerConfiguration) ClusterLists() (*clusterlist.Kinds, error) {
 	declared := make([]clusterlist.Declaration, len(c.Placements))
 	for i, p := range c.Placements {

@@ -156,7 +156,7 @@ func Decode(encoded string) (out []placement.Change) {
 	return out
 }
 
-// Common returns those of the changes that set the same value as encoded changes do.
+// Common returns those of the changes that set the same value of the same field and key as encoded changes do.
 func Common(encoded string, changes []placement.Change) (out []placement.Change) {
 	before := Decode(encoded)
 	for _, c := range changes {

@@ -117,7 +117,8 @@ func named(resource schema.GroupVersionResource, name types.NamespacedName) reme
 	return remediation.Key{Resource: resource, Namespace: name.Namespace, Name: name.Name}
 }
 
-// Replace replaces the objects of a type, and passes those that differ to listed. It implements watches.Sink.
+// Replace replaces the objects of a type, and passes those that were added, changed, or deleted to listed; all objects if fields has fields
+// that they lacked before. It implements watches.Sink.
 func (c *Cache) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
 	watches.ReplaceByPacking(c, resource, fields, objects)
 }
@@ -128,7 +129,7 @@ type listedObject struct {
 	packed packed.Object
 }
 
-// Pack implements watches.Packer.
+// Pack trims and packs an object of a list that is being read, and returns it as a listedObject. It implements watches.Packer.
 func (c *Cache) Pack(resource schema.GroupVersionResource, fields *projection.FieldSet, o *unstructured.Unstructured) any {
 	c.mu.Lock()
 	p := c.packers[resource]
@@ -141,7 +142,7 @@ func (c *Cache) Pack(resource schema.GroupVersionResource, fields *projection.Fi
 	return listedObject{nameOf(o), p.Pack(o)}
 }
 
-// ReplacePacked is Replace for the results of Pack. It implements watches.Packer.
+// ReplacePacked does what Replace does, with objects that Pack returned. It implements watches.Packer.
 func (c *Cache) ReplacePacked(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []any) {
 	c.mu.Lock()
 	old, next := c.tables[resource], newTable(fields, c.packers[resource], len(objects))
@@ -314,7 +315,8 @@ func (c *Cache) Enqueue(keys ...remediation.Key) {
 	}
 }
 
-// EnqueueAfter adds an object to the workqueue after a delay. It does nothing before Start.
+// EnqueueAfter adds an object to the workqueue after a delay. The object does not count as queued in Pending or Idle. EnqueueAfter does
+// nothing before Start.
 func (c *Cache) EnqueueAfter(key remediation.Key, d time.Duration) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -48,7 +48,7 @@ var ErrNotTaken = errors.New("the patch did not give the object its placement; "
 	"the webhook configuration may be missing, or a replica may not have the newest data yet")
 
 // Patch patches an object as the verdicts in due require, or evicts it if they require that. The result says how that ended, also with an
-// error.
+// error. The caller sets Object and Data in it.
 //
 // The patch contains only the UID and the resource version of the object, and changes nothing. The API server then calls Berth's own
 // webhook, which decides the object as it decides every other update. So there is one way by which placements get into objects, the

@@ -41,7 +41,8 @@ type bounds struct {
 	version    *placement.Policy             // The policy's version in force; nil if there is none, or none known yet.
 	limits     placementv1.RemediationBudget // The budget of the newest known version.
 	generation int64                         // The generation of the newest known version; -1 after the policy was deleted.
-	// unavailable are the matched objects that are not ready, or that are being moved by a patch that replaces pods.
+	// unavailable are the matched objects that are not ready, unless they still run in the clusters that they leave, and those that are being
+	// patched or moved for a claim with rolls.
 	unavailable tally[struct{}]
 	// settled is the Scheduler.epoch for which it is known which matched objects are ready; 0 for none. In another epoch it is not known.
 	settled  int
@@ -53,8 +54,8 @@ type bounds struct {
 	failed             tally[Failure]                // The objects, by unversioned key, whose patch or rollout failed.
 	pause              string                        // The ID of the pause that failed patches or rollouts caused; "" for none.
 	paused             containment.Scope             // In which namespaces the pause stops patches.
-	probes             probing.Failures[Key]         // The recent patches that failed for reasons that other objects may share.
-	reported           time.Time                     // The time of the last log message about a failure.
+	probes             probing.Failures[Key]         // Patches that ended as Failed since the last success in a namespace; they delay others.
+	reported           time.Time                     // When learn last returned that a failure should be logged.
 	data               holding                       // Delays patches while the policy's data keeps changing.
 }
 
@@ -143,12 +144,13 @@ func (b *bounds) next(granted bool) time.Time {
 // boundsMoves reports whether the number of objects that are being moved at the same time is limited.
 func (b *bounds) boundsMoves() bool { return b.limits.MaxConcurrent > 0 || b.limits.PerNamespace > 0 }
 
-// stopped returns in which namespaces so many patches or rollouts for the policy failed that its patches stop; stops is false if in none.
+// stopped returns in which namespaces the objects that have failed now are so many that the policy's patches stop, whether or not it is
+// paused yet; stops is false if in none.
 func (b *bounds) stopped() (scope containment.Scope, stops bool) {
 	return containment.Of(b.failed.namespaces, containment.LimitOf(b.limits.PauseAfterFailures, containment.Never))
 }
 
-// pauseID returns the ID of a pause of a policy of a generation that begins now.
+// pauseID returns the ID of a pause of a policy of a generation that begins now, such as 3-mi9q2k1c: a release names it.
 func pauseID(generation int64, now time.Time) string {
 	return strconv.FormatInt(generation, 10) + "-" + strconv.FormatInt(now.UnixMilli(), 36)
 }
@@ -168,7 +170,8 @@ func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
 	return block{}
 }
 
-// maxUnavailable returns how many of the policy's matched objects may be unavailable: at least 1, or no object could ever be moved.
+// maxUnavailable returns how many of the policy's matched objects may be unavailable: the number in its budget, or the percentage, rounded
+// down, of the objects of the types in rolled; all of these if the budget has neither. It is at least 1, or no object could ever be moved.
 func (b *bounds) maxUnavailable(objects Matches) int {
 	most := ptr.Deref(b.limits.MaxUnavailable, intstr.FromString("100%"))
 	out, err := intstr.GetScaledValueFromIntOrPercent(&most, objects.Matched(b.name, b.rolled), false)
@@ -179,7 +182,8 @@ func (b *bounds) maxUnavailable(objects Matches) int {
 	return max(out, 1)
 }
 
-// count updates whether an object counts as moving, late, and unavailable. freed reports whether this may let other objects be patched.
+// count updates whether an object counts as moving and late, by its movement, and as unavailable, by the argument. freed reports whether
+// this may let other objects be patched.
 func (b *bounds) count(key Key, m *movement, unavailable bool) (freed bool) {
 	moved, was, late := b.moving.has(key), b.unavailable.has(key), b.late.has(key)
 	moves := b.name == "" && len(m.patching)+len(m.following) > 0 || slices.ContainsFunc(b.members, m.movesFor)
@@ -208,7 +212,7 @@ const (
 // holding delays the patches of a policy while its data keeps changing: longer with each change.
 type holding struct {
 	revised bool          // Set from a change of the data until the next object is patched.
-	acted   time.Time     // When an object was first patched for the last change of the data.
+	acted   time.Time     // When the first object was patched for the newest change for which any was; zero if none was.
 	hold    time.Duration // How long after acted the patches for the next change wait.
 }
 
@@ -234,7 +238,7 @@ func (h *holding) act(now time.Time) {
 // Judgment reports whether patches of an object last. Judge returns it.
 type Judgment struct {
 	attempts.Judgment
-	Due Due // The verdicts that require changes that Berth stops making because they do not last; nil if it does not stop.
+	Due Due // All verdicts that require changes, also with an approval, if patches do not last; nil if they last, even if made too often.
 }
 
 // Judge returns whether patches of an object last, or are undone by other clients or by the policies themselves. obj is its newest version,

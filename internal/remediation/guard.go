@@ -55,8 +55,8 @@ const (
 	undecided
 )
 
-// harmOf returns how the verdict's policy leaves the object without a placement. It returns unharmed for policies whose remediation is not
-// automatic.
+// harmOf returns how the verdict's policy leaves the object without a placement: it can't decide it, denies it, or allows it no cluster. It
+// returns unharmed for policies whose remediation is not automatic, and for an object that is denied because of its own list of clusters.
 func harmOf(v *placement.Verdict) harm {
 	switch {
 	case !v.Policy.Automatic():
@@ -135,7 +135,7 @@ type guard struct {
 	generation int64                   // The generation of the policy's version that was recorded last.
 	harmed     tally[harmed]           // The objects that were unharmed before a change and are harmed now, unless sweep dropped them.
 	kinds      [undecided + 1]int      // The numbers of the objects in harmed, by kind of harm.
-	fresh      []Key                   // The objects that were added to harmed since the last call of judge.
+	fresh      []Key                   // The objects that were added to harmed since the last call of sweep.
 	swept      time.Time               // When sweep last removed old objects from harmed.
 	unwell     int                     // The number of matched objects with a harm, including those that had it before the change.
 	open       int                     // The number of assessments of the policy that are not concluded.
@@ -158,11 +158,11 @@ type guard struct {
 // harmed is an object that a change harms.
 type harmed struct {
 	harm  harm      // How it is harmed now.
-	since time.Time // When judge first counted the object; zero before that.
+	since time.Time // When the next call of sweep after the harm was found was made; zero before that.
 }
 
 // Assessment is the set of objects that must be decided again because of one change. Patches for its policies are held until all objects
-// that these policies may match are decided. It is safe for concurrent use.
+// that these policies may match are decided, or AssessmentLimit has passed. It is safe for concurrent use.
 type Assessment struct {
 	ledger   *Ledger
 	accounts map[string]*account // The accounts of the policies that still wait for objects, by name.
@@ -260,7 +260,8 @@ func (l *Ledger) assessed(key Key) {
 // count updates whether an object counts as harmed for a policy. before and now are the last and the new finding on the object; known is
 // false if there was none. If the object itself has changed since the last finding, a new harm only counts if an assessment waits for the
 // object, or ended before the object was decided: changes that the object's owner makes are not changes of the policy or its data, and must
-// not hold patches of other objects.
+// not hold patches of other objects. A harm that the first finding has counts only if an assessed change removes all clusters, or while a
+// pause of an earlier leader is resumed.
 func (l *Ledger) count(key Key, v *placement.Verdict, a *account, before finding, known bool, now finding) {
 	a.bound, a.generation = v.Policy.BlastRadius.WithDefaults(), v.Policy.Generation
 	assessed := l.late[key].Has(v.Policy.Name) || slices.ContainsFunc(l.assessments, func(of *Assessment) bool {
@@ -286,7 +287,7 @@ func (l *Ledger) count(key Key, v *placement.Verdict, a *account, before finding
 	}
 }
 
-// heal removes an object from the harmed objects, and requests a check of the pause.
+// heal removes an object from the harmed objects. If it was among them and there is a pause, it requests a check whether the pause ends.
 func (g *guard) heal(key Key) {
 	g.dirty = g.drop(key) && g.pause != nil || g.dirty
 }
@@ -445,8 +446,8 @@ func (g *guard) judge(now time.Time, next *Pause) (over, wider bool) {
 	return over, wider
 }
 
-// sweep removes objects from harmed that were added longer than blastWindow ago, unless the policy is paused. It does so at most once in
-// expiryInterval, because objects may be judged one by one.
+// sweep sets since of the fresh objects, and removes objects from harmed that were added longer than blastWindow ago, unless the policy is
+// paused. It searches for these at most once in expiryInterval, because objects may be judged one by one.
 func (g *guard) sweep(now time.Time) {
 	for _, key := range g.fresh {
 		if entry, counted := g.harmed.objects[key]; counted && entry.since.IsZero() {
@@ -465,7 +466,7 @@ func (g *guard) sweep(now time.Time) {
 	}
 }
 
-// resume ends the pause. After that, patches wait only for assessments.
+// resume ends the pause. Patches of the policy that wait for open assessments go on waiting.
 func (g *guard) resume(now time.Time) {
 	g.pause, g.allowed, g.resuming, g.dirty, g.began = nil, 0, false, false, now
 }

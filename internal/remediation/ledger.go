@@ -82,7 +82,7 @@ func (k CompactKey) Key() Key {
 	return Key{of.resource, of.namespace, k.name}
 }
 
-// compareKeys orders objects by resource, namespace, and name.
+// compareKeys orders objects by group and resource, without the version, then by namespace, and then by name.
 func compareKeys(a, b Key) int {
 	if a.Resource != b.Resource {
 		if c := cmp.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String()); c != 0 {
@@ -101,8 +101,9 @@ func (l *locked) lock() (unlock func()) {
 	return l.mu.Unlock
 }
 
-// Ledger records what policies decided on existing objects, as one finding for each policy and object. It is safe for concurrent use.
-// Callers of unexported methods hold mu.
+// Ledger records what policies decided on existing objects, as one finding for each policy and object. It has all policies that evaluate
+// existing objects (placement.Policy.RemediatesExisting), in every mode. It is safe for concurrent use. Callers of unexported methods hold
+// mu.
 type Ledger struct {
 	Census *census.Census // The numbers of matched objects by cluster.
 	locked
@@ -119,10 +120,10 @@ type Ledger struct {
 	recorded   notify.Topic[Key]    // Publishes the objects whose findings were recorded.
 }
 
-// matchedObject is an object that policies match.
+// matchedObject has the policies that match an object, and how it counts in the Census.
 type matchedObject struct {
 	policies []string // The names of the policies.
-	counted  census.Entry
+	counted  census.Entry // How the object counts in the Census; the zero Entry before Place.
 }
 
 // account holds what one policy decided on existing objects, its plan, and its pause.
@@ -130,7 +131,7 @@ type account struct {
 	objects    map[CompactKey]finding              // The findings of the policy on the objects that it matches.
 	types      map[schema.GroupVersionResource]int // The numbers of matched objects by type.
 	remediated int64                               // The number of patches and evictions for the policy since this replica leads.
-	obstacle   obstacle                            // The first object that could not be patched, and why; zero for none.
+	obstacle   obstacle                            // The first object whose patch failed, even if it has its placement by now; zero for none.
 	planning
 	guard
 }
@@ -158,7 +159,8 @@ type finding struct {
 	// or evicted since, and has not been decided in its new version.
 	unsettled, unseen bool
 	harm              harm // How the policy leaves the object without a placement.
-	// move is the ID of the move that the policy requires; zero for none. If the object can't be decided, it remains that of the plan.
+	// move is the ID of the move that the policy requires, in every mode, even if remediation does not make it; zero for none, or if policies
+	// would deny the patch. If the object can't be decided, it remains that of the plan.
 	move    moveset.ID
 	planned planRelation // How move relates to the plan of the policy.
 	why     *occasion    // The occasion of move; nil if the object or its namespace changed, and if there is no move.
@@ -271,7 +273,8 @@ func (l *Ledger) account(name string) *account {
 }
 
 // Record replaces all findings on an object with a UID and a resource version by those of the verdicts, and returns the names of the
-// policies whose findings changed. unsettled reports whether the object is no longer patched because patches do not last.
+// policies whose findings changed. It ignores verdicts of policies that do not evaluate existing objects. Assessments no longer wait for
+// the object, and it is not skipped any more. unsettled reports whether the object is no longer patched because patches do not last.
 func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*placement.Verdict, unsettled bool) (changed []string) {
 	patched, approved := rulingOf(verdicts), rulingOf(released(verdicts))
 	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
@@ -322,7 +325,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	return changed
 }
 
-// match stores which policies, by name, match an object.
+// match stores which policies, by name, match an object. Without any, the object no longer counts in the Census.
 func (l *Ledger) match(key Key, policies []string) {
 	id := key.Compact()
 	o := l.matched[id]
@@ -450,7 +453,8 @@ func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n 
 	return n
 }
 
-// Requires implements Matches. It reports whether a policy requires a move of an object, in any version of its resource.
+// Requires implements Matches. It reports whether a policy, by the last finding, requires a move of an object, in any version of its
+// resource, even if remediation does not make the move.
 func (l *Ledger) Requires(policy string, key Key) bool {
 	defer l.lock()()
 	a := l.find(policy)
@@ -465,7 +469,7 @@ func (l *Ledger) Requires(policy string, key Key) bool {
 	return false
 }
 
-// Misplaced reports whether an enforced policy denies an existing object, or decides other clusters than the object has now.
+// Misplaced reports whether an enforced policy denies an existing object, or would change its clusters annotation.
 func (l *Ledger) Misplaced(key Key) bool {
 	defer l.lock()()
 	return slices.ContainsFunc(l.matched[key.Compact()].policies, func(policy string) bool {
@@ -550,8 +554,8 @@ func (l *Ledger) ViolatedNamespaces() sets.Set[string] {
 // Report summarizes the objects that one policy matches.
 type Report struct {
 	Matched int // The number of matched objects.
-	// Denied is the number of objects that the policy would deny now, Moved the number of those that it would change, and Failed the number
-	// of those that it could not decide. Violations is their sum.
+	// Denied is the number of objects that the policy would deny now, Moved the number of those that have other values than it decides,
+	// whether or not remediation can change them, and Failed the number of those that it could not decide. Violations is their sum.
 	Denied, Moved, Failed, Violations int
 	FailedMessage                     string                  // Names the first object that the policy could not decide, and says why; "" for none.
 	Sample                            []placementv1.Violation // The first violations, at most maxSample, in the order of objects.
@@ -572,7 +576,7 @@ type Report struct {
 	Assessing   bool
 	Plan        *Plan     // The newest plan; nil if none was made yet.
 	Approval    *Approval // The newest approval of any plan of the policy; nil if there is none.
-	Outstanding int       // The number of objects that have to be moved, whether or not they are in the plan.
+	Outstanding int       // The number of objects with a required move, in the plan or not, and whether or not remediation makes it.
 }
 
 // Limits for a policy's status: of the objects and transitions that it lists, and of the bytes of a message.
@@ -715,7 +719,8 @@ func count(b bool) int {
 	return 0
 }
 
-// ComplianceOf returns whether an object has what the verdicts on it require, awaits a patch for that, or violates a policy.
+// ComplianceOf returns whether an object has what the verdicts on it require, awaits a patch for that, also one that needs an approval, or
+// violates a policy. An object that differs violates a policy that patches no existing objects, such as one in mode DryRun.
 // feasibility.Qualify must have processed the verdicts.
 func ComplianceOf(verdicts []*placement.Verdict) census.Compliance {
 	out, blocked := census.Placed, Blocks(verdicts)
@@ -742,7 +747,7 @@ func ComplianceOf(verdicts []*placement.Verdict) census.Compliance {
 
 // Place counts a recorded object in the Census, by its list of clusters and its compliance. list is a text of package clusterlist; nil if
 // the object has none. feasibility.Qualify must have processed the verdicts. An object without a list does not count in any cluster, and
-// neither does one that follows a controller, with which it counts.
+// neither does one that follows a controller, with which it counts. Place does nothing for an object that no recorded verdict matches.
 func (l *Ledger) Place(key Key, list *string, verdicts []*placement.Verdict) {
 	if slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" }) {
 		list = nil

@@ -47,8 +47,8 @@ type Rollout struct {
 	Generation int64     // The generation of the object when it was observed.
 	Ready      bool      // Whether the rollout is complete and the object is ready.
 	Failure    string    // Why the rollout failed; "" if it did not.
-	// Version is the resource version of the object about which a multi-cluster system reports. Ready then reports whether the object runs
-	// in its clusters. It is empty if Ready comes from the object's own status.
+	// Version is the resource version that the object had when Berth read what multi-cluster systems report of it. Ready then reports whether
+	// the object runs in its clusters. It is empty if Ready comes from the object's own status.
 	Version string
 	// Serves reports whether an object that is not ready still runs in clusters that it leaves. Only reports of multi-cluster systems set it.
 	Serves  bool
@@ -66,7 +66,8 @@ func rolls(obj *unstructured.Unstructured) bool {
 	return strategy != "OnDelete"
 }
 
-// RolloutOf returns the progress by kstatus of an object that has the fields of RolloutFields. With a malformed status, it is not ready.
+// RolloutOf returns the progress by kstatus of an object that has the fields of RolloutFields. With a malformed status, it is not ready. A
+// Pod that has finished or has scheduling gates is ready, and so is a workload whose pods are not replaced automatically.
 func RolloutOf(obj *unstructured.Unstructured) Rollout {
 	out := Rollout{UID: obj.GetUID(), Generation: obj.GetGeneration()}
 	pod := obj.GroupVersionKind().GroupKind() == feasibility.PodKind
@@ -270,7 +271,7 @@ func (s *Scheduler) conclude(now time.Time, key Key, r Rollout) {
 	}
 }
 
-// endRollout ends the move of an object for all policies.
+// endRollout ends the move of an object for all policies, but not a patch that is still running.
 func (s *Scheduler) endRollout(m *movement) {
 	for b := range m.following {
 		s.changed(b.name)
@@ -285,7 +286,8 @@ func (s *Scheduler) changed(policy string) {
 	s.changes.Notify()
 }
 
-// ObserveAll records the progress of all objects of a type that have a rollout, by key. Other objects of the type are no longer observed.
+// ObserveAll records the progress of all objects of a type that have a rollout, by key. Other objects of the type are no longer observed,
+// except those of which multi-cluster systems report whether they run.
 func (s *Scheduler) ObserveAll(now time.Time, resource schema.GroupVersionResource, all map[Key]Rollout) {
 	defer s.lock()()
 	for _, key := range s.tracked() {
@@ -346,7 +348,8 @@ const (
 )
 
 // Settle records that all objects that a version of a policy matches have been decided, and that the rollouts of their types in rolled are
-// observed. It does nothing if another version is in force, or if epoch is not the newest one that Settled returned.
+// observed. From now on, the policy may replace pods, and it is known what an earlier leader was moving for it. Settle does nothing if
+// another version is in force, or if epoch is not the newest one that Settled returned.
 func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []schema.GroupVersionResource, epoch int) {
 	defer s.lock()()
 	b := s.policies[version.Name]
@@ -467,9 +470,9 @@ func (s *Scheduler) resuming() (out []string) {
 // Left is the state of a policy's patches that an earlier leader left.
 type Left struct {
 	Generation int64             // The generation of the policy's version that was in force.
-	Moving     bool              // Whether the leader may have been moving objects.
+	Moving     bool              // Whether the leader may have been moving more objects than Moves has.
 	Moves      []Move            // The known moves to other clusters that had not ended.
-	Failed     []Failure         // The objects whose patch or rollout had failed.
+	Failed     []Failure         // The objects whose patch or rollout had failed, as far as the status of the policy names them.
 	Pause      string            // The ID of the pause because of failed patches or rollouts; "" for none.
 	PausedIn   containment.Scope // In which namespaces the pause stops patches.
 }
@@ -521,7 +524,8 @@ func (b *bounds) refused(key Key) bool {
 	return failed && !f.Rollout
 }
 
-// clearFailures removes an object from those whose patches or rollout for a policy failed.
+// clearFailures removes an object from those whose patches or rollout for a policy failed. That ends a pause of single namespaces if the
+// failures that are left cause none; a pause in all namespaces lasts until it is released.
 func (s *Scheduler) clearFailures(key Key, b *bounds) {
 	if b.failed.remove(unversioned(key)) {
 		// A pause of the whole policy lasts until it is released. A pause of namespaces ends where its cause is gone.
@@ -578,7 +582,8 @@ type Waiting struct {
 	// UnavailableFor is the policy whose maxUnavailable makes objects wait; "" if Unavailable is 0. It may be another policy that wants to
 	// patch the same objects.
 	UnavailableFor string
-	// Rollouts is the number of objects with an incomplete rollout after a patch, and of evicted Pods not gone; unknown while Resuming.
+	// Rollouts is the number of objects that were patched for the policy and whose rollout, or move to other clusters, is not complete, and
+	// of evicted Pods that are not gone. It is not known while Resuming is set.
 	Rollouts int
 	Resuming bool // Whether it is not known yet which objects an earlier leader was moving.
 	// Moves are the moves to other clusters in which the object does not run yet, as far as a multi-cluster system reports that, sorted.
@@ -587,7 +592,7 @@ type Waiting struct {
 	// Late is the number of objects in Rollouts whose move has failed because they did not run in their new clusters in time. They count
 	// against the limits of their own namespace alone.
 	Late     int
-	Failures []Failure         // The objects whose patch or rollout failed.
+	Failures []Failure         // The objects whose patch was refused, or whose rollout failed, sorted by key.
 	Pause    string            // The ID of the pause because of failed patches or rollouts; "" for none.
 	PausedIn containment.Scope // In which namespaces the pause stops patches.
 }
@@ -668,7 +673,7 @@ func (s *Scheduler) Waiting(now time.Time, policy string) (out Waiting) {
 	return out
 }
 
-// add counts n objects that the block keeps back.
+// add counts n objects that the block keeps back. It counts none that wait for an assessment, a probe, or data that keeps changing.
 func (w *Waiting) add(n int, by block) {
 	switch by.reason {
 	case forWindow:

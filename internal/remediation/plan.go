@@ -37,6 +37,7 @@ import (
 // move an object, it waits until the plans of all of them are approved: what one of them moves alone may differ from what the plans say.
 
 // Plan describes the moves that a policy required when all objects that a change concerns had been decided, before the first patch.
+// Policies in every mode get plans; only those with remediation mode Approved wait for an approval.
 type Plan struct {
 	Digest     string    // Identifies the set of moves: equal moves have the same digest, in any process.
 	Cause      Cause     // Why the plan was made.
@@ -56,13 +57,13 @@ type Transition struct {
 	Objects int // The number of objects that the plan changes in this way.
 }
 
-// PlannedMove is an object that a plan moves.
+// PlannedMove is an object that has to be moved for a policy. Ledger.Moves also returns those that are not in the plan.
 type PlannedMove struct {
 	Key
 	Changes []placement.Change // The changes that the move makes.
 }
 
-// Action describes the changes as instructions, and whether the object is evicted for them.
+// Action describes the changes as instructions, and whether the object is evicted for them: "evict: set nodeSelector disk to ssd".
 func (m PlannedMove) Action() string {
 	if m.Evicts() {
 		return "evict: " + actions(m.Changes)
@@ -233,7 +234,8 @@ func (a *account) release() (out []Key) {
 	return out
 }
 
-// replan makes a new plan of all required moves, unless the current plan contains them all. It reports whether it made one.
+// replan makes a new plan of all required moves, and reports whether it made one. It makes none if the current plan contains them all, if
+// no object is decided, or while it is not known what is left of the plan that an earlier leader was carrying out.
 func (a *account) replan(now time.Time) bool {
 	if len(a.objects) == 0 || a.continuing {
 		// The objects of a type that nothing watched before, or of the earlier plan, are still to come.
@@ -472,7 +474,7 @@ func bounded(texts []string) []string {
 type occasion struct {
 	cause      Cause       // What happened.
 	since      time.Time   // When the leader noticed the cause; zero if that is not known.
-	generation int64       // The generation of the policy that decided then.
+	generation int64       // The generation of the policy that decided then; 0 for the occasion of an assessment or of a blame.
 	of         []*occasion // The occasions that this one combines; nil for the occasion of an assessment or of a blame.
 }
 

@@ -42,7 +42,7 @@ import (
 type Scheduler struct {
 	locked
 	objects Matches                  // Tells which policies match an object: the Ledger.
-	exempt  func(policy string) bool // Whether patches for changes of a policy's data are never delayed.
+	exempt  func(policy string) bool // Whether patches for a policy do not wait longer if its data changes again and again.
 	changes notify.Signal            // Wakes the caller of Schedule.
 
 	began    time.Time          // When this replica began to lead.
@@ -89,13 +89,13 @@ type Next struct {
 	Wake time.Time // When Schedule must be called again at the latest; zero if only after an event.
 	// Unsettled are the policies for which it must become known which objects are ready before waiting objects may be patched. See Settled.
 	Unsettled []string
-	// Paused are the policies whose patches stopped in some namespace because too many failed. Changed are the policies whose rollouts or
-	// failures changed.
+	// Paused are the policies whose patches stopped since the last call, in all namespaces or in more than before, because too many failed.
+	// Changed are the policies whose rollouts or failures changed, or whose objects may wait for another reason now.
 	Paused, Changed []string
 }
 
-// NewScheduler returns a scheduler. exempt reports whether patches for changes of a policy's data are never delayed. It must not call the
-// Scheduler, and neither must objects.
+// NewScheduler returns a scheduler. exempt reports whether patches for a policy do not wait longer if its data changes again and again (see
+// DataChanged), because its own patches may be what changes the data. It must not call the Scheduler, and neither must objects.
 func NewScheduler(limits Limits, objects Matches, exempt func(policy string) bool) *Scheduler {
 	s := &Scheduler{
 		objects: objects, exempt: exempt, changes: notify.NewSignal(), policies: map[string]*bounds{}, all: newBounds("", time.Time{}),
@@ -110,7 +110,7 @@ func NewScheduler(limits Limits, objects Matches, exempt func(policy string) boo
 // Changes returns a channel that receives when Schedule may have something to return. It has one reader: the caller of Schedule.
 func (s *Scheduler) Changes() <-chan struct{} { return s.changes }
 
-// Begin records that this replica begins to lead. Call it before Ask.
+// Begin records that this replica begins to lead: for the pace (MaxPerMinute), the last patch counts as made now. Call it before Ask.
 func (s *Scheduler) Begin(now time.Time) {
 	defer s.lock()()
 	s.began, s.all.last = now, now
@@ -163,7 +163,8 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// wait makes an object wait at its place in line, or at the end if it has none. blocked is what keeps it back.
+// wait makes an object wait at its place in line, or at the end if it has none. blocked is what keeps it back. If a policy that wants to
+// patch the object was deleted, the object does not wait: the next call of Schedule returns it, so that it is decided again.
 func (s *Scheduler) wait(w *waiter, blocked block) {
 	s.changes.Notify()
 	if slices.ContainsFunc(w.claims, func(c claim) bool { return c.version == nil }) {
@@ -263,8 +264,8 @@ func (s *Scheduler) Schedule(now time.Time) Next {
 	return out
 }
 
-// pass grants patches to the waiting objects that nothing keeps back, those first that have waited longest. It does nothing unless an event
-// or the time may let an object go on.
+// pass grants patches to the waiting objects that nothing keeps back, those first that have waited longest: they leave the line, count as
+// being moved, and are returned by Schedule. It does nothing unless an event or the time may let an object go on.
 func (s *Scheduler) pass(now time.Time) {
 	late := passed(s.wake, now)
 	if !late && !s.dirty {
@@ -335,7 +336,7 @@ func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
 	return blocked.reason == forNothing
 }
 
-// reserve makes an object count as being moved for the claims, and as the probe of their policies.
+// reserve makes an object count as being moved for the claims, and as the probe of their policies, if patches for these failed lately.
 func (s *Scheduler) reserve(now time.Time, key Key, claims []claim) *movement {
 	m := s.movementOf(key)
 	for _, c := range claims {
@@ -468,17 +469,17 @@ const (
 type Patch struct {
 	Ending     Ending                     // How the patch or the eviction ended.
 	Object     *unstructured.Unstructured // The object before the patch or the eviction.
-	Data       uint64                     // A hash of what the decisions that required the patch are based on; 0 if data was missing.
+	Data       uint64                     // A hash of the policies and data that the decisions are based on; 0 if data was missing.
 	UID        types.UID                  // The UID of the object, if Ending is Made or Overtaken.
 	Generation int64                      // The generation of the object after the patch, if Ending is Made or Overtaken.
 	Version    string                     // The resource version of the object after the patch, if Ending is Made or Overtaken.
-	Reason     string                     // The error message of a patch that failed.
+	Reason     string                     // The error of a patch or an eviction that the API server did not accept; "" otherwise.
 }
 
 // Result is what the caller of Done must do or report.
 type Result struct {
 	Retry  time.Duration // The delay before the object must be decided again; 0 if the scheduler or an event does that.
-	Report bool          // Whether the failure should be logged at the normal level.
+	Report bool          // Whether the failure should be logged at the normal level: one for each policy in reportInterval.
 	// Age is how old the next Pods of the evicted Pod's controller must be before they are evicted, because its new Pods require the same
 	// changes again; 0 if they do not.
 	Age       time.Duration
@@ -609,7 +610,8 @@ func (s *Scheduler) Reconsider() {
 	s.freed()
 }
 
-// Yield gives back the patch that Schedule granted to an object, because the object can't be patched now. The caller must try again later.
+// Yield gives back the patch that Schedule granted to an object, because the object can't be patched now. The object does not wait any
+// more: the caller must decide it again later. Yield does nothing if the object was granted no patch.
 func (s *Scheduler) Yield(key Key) {
 	defer s.lock()()
 	s.cancel(key)
@@ -762,9 +764,9 @@ type line struct {
 type waiter struct {
 	key    Key
 	claims []claim   // What policies want to do with the object.
-	place  uint64    // The object's place in the order in which objects began to wait; 0 if it does not wait yet.
+	place  uint64    // The object's place in the order in which objects began to wait, which it keeps when it is granted a patch; 0 before.
 	since  time.Time // When the object began to wait.
-	class  *class    // Nil if the object does not wait yet.
+	class  *class    // The class that the object waits in; nil if it does not wait.
 }
 
 // classID identifies a class of waiting objects: those of a namespace that the same rules keep back.

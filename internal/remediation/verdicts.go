@@ -66,7 +66,8 @@ func released(verdicts []*placement.Verdict) []*placement.Verdict {
 	return out
 }
 
-// ruling reports whether policies would deny a patch of an object (blocked), and would only because they can't decide it (failing).
+// ruling reports whether enforced policies would deny a patch of an object (blocked), and whether none of them would if it could decide the
+// object (failing).
 type ruling struct{ blocked, failing bool }
 
 // rulingOf returns the ruling of all verdicts on an object.
@@ -107,7 +108,7 @@ func (d Due) Policies() string {
 // String returns the names of the policies, and a description of the changes that a patch makes.
 func (d Due) String() string { return d.Policies() + ": " + actions(d.changes()) }
 
-// actions describes changes as instructions.
+// actions describes changes as instructions, such as "set annotation a/b to c (was d); remove label e".
 func actions(changes []placement.Change) string {
 	out := make([]string, len(changes))
 	for i, c := range changes {
@@ -151,7 +152,7 @@ func evicts(resource schema.GroupResource, changes []placement.Change) bool {
 	return resource == podResource && slices.ContainsFunc(changes, placement.Change.ChangesPods)
 }
 
-// EvictsFrom reports whether remediation of a policy may evict objects of a type, which must be Pods.
+// EvictsFrom reports whether remediation of a policy may evict objects of a type: the policy lets Berth evict, and the type is Pod.
 func EvictsFrom(p *placement.Policy, resource schema.GroupResource) bool {
 	return p.Evict && resource == podResource
 }
@@ -181,7 +182,8 @@ func FieldManagerFor(key Key, uid types.UID, due Due) string {
 }
 
 // PermitsOf returns a function that reports whether the moves that verdicts on an object require and that need an approval are those that
-// the field manager of a patch names. It returns nil if the field manager names none.
+// the field manager of a patch names. It returns nil if the field manager names none. The manager must be one of remediation: see
+// IsFieldManager.
 func PermitsOf(manager string, key Key, uid types.UID) func([]*placement.Verdict) bool {
 	if manager == FieldManager {
 		return nil
@@ -189,7 +191,7 @@ func PermitsOf(manager string, key Key, uid types.UID) func([]*placement.Verdict
 	return func(verdicts []*placement.Verdict) bool { return manager == FieldManagerFor(key, uid, DueOf(verdicts)) }
 }
 
-// IsFieldManager reports whether a field manager is that of Berth's remediation.
+// IsFieldManager reports whether a field manager is that of Berth's remediation, with or without a digest of moves that need an approval.
 func IsFieldManager(manager string) bool {
 	name, _, _ := strings.Cut(manager, permitSeparator)
 	return name == FieldManager

@@ -185,8 +185,8 @@ type Declaration struct {
 }
 
 // DeclaredFields has, for fields of the normal form, the paths of fields in an object. Names are joined by dots, as in
-// status.resources.allocatable. A name that contains dots is in brackets, as in metadata.labels['example.com/tier']. A field that is not
-// declared, or that an object does not have, is unknown.
+// status.resources.allocatable. A name that contains dots is in brackets, as in metadata.labels['example.com/tier']. A field without a
+// default that is not declared, or that an object does not have, is unknown.
 type DeclaredFields struct {
 	// Name is the path of the cluster's name. The default is the object's name. An object without a value there represents no cluster yet.
 	Name string `json:"name,omitempty"`
@@ -296,7 +296,8 @@ func (f DeclaredFields) compile(at *field.Path) (read func(obj, out map[string]a
 	}, name, errs
 }
 
-// compile returns the function that reports whether the cluster of an object is ready.
+// compile returns the function that reports whether the cluster of an object is ready; for nil, every cluster is. at is the path of the
+// field ready in the configuration, for errors.
 func (r *DeclaredReady) compile(at *field.Path) (func(obj map[string]any) bool, field.ErrorList) {
 	switch {
 	case r == nil:

@@ -38,7 +38,7 @@ import (
 )
 
 // watchQuotas keeps quotas and LimitedResources in the cache on every replica, and allows metrics with their names only while they exist.
-// synced reports whether the cache has all of them.
+// The charger forgets those that are deleted. synced reports whether the cache has all of them.
 func watchQuotas(ctx context.Context, base *base, charger *quotacharge.Charger) (synced func() bool, err error) {
 	handlers := toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
@@ -88,8 +88,8 @@ func lastKnown(obj any) any {
 }
 
 // watchNamespaces calls changed when a namespace is created or deleted, or its labels change, with the labels before and after; nil when it
-// does not exist. If its labels change, relabeled is called first. It also fills the cache of namespaces before the first request needs
-// one.
+// does not exist. If its labels change, relabeled is called first. Namespaces that exist at the start cause no call. It also fills the
+// cache of namespaces before the first request needs one.
 func watchNamespaces(ctx context.Context, mgr manager.Manager, changed func(name string, before, after map[string]string),
 	relabeled ...func(namespace string)) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, watches.NewNamespace(), cache.BlockUntilSynced(false))
@@ -121,8 +121,8 @@ func watchNamespaces(ctx context.Context, mgr manager.Manager, changed func(name
 	return err
 }
 
-// watchPauses returns the policies whose remediation is paused, and in which namespaces, as the status of the policies in this replica's
-// cache says.
+// watchPauses returns the policies whose remediation a change pauses, and in which namespaces. It is kept as status.paused of the policies
+// in this replica's cache says, also when that changes.
 func watchPauses(ctx context.Context, mgr manager.Manager) (*placement.Pauses, error) {
 	informer, err := mgr.GetCache().GetInformer(ctx, &placementv1.PlacementPolicy{}, cache.BlockUntilSynced(false))
 	if err != nil {

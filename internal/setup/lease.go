@@ -114,7 +114,8 @@ func (l *abandonedLease) Start(ctx context.Context) error {
 	return nil
 }
 
-// check releases the lease if it is abandoned. done reports whether no further check is needed.
+// check releases the lease if it is abandoned. done reports whether no further check is needed: it was released, it does not exist, its
+// holder is this replica or may not be a pod, or Berth may not read pods.
 func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 	lease := &coordinationv1.Lease{}
 	if err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: leaseName}, lease); err != nil {

@@ -93,7 +93,8 @@ type Options struct {
 	// WebhookClientCAFile is the path of a PEM file with the authorities of the client certificate that the webhooks require from the API
 	// server. If it is empty, they require none.
 	WebhookClientCAFile string
-	// WebhookClientNames are names of which that client certificate must have one. If there are none, any name is accepted.
+	// WebhookClientNames are names of which that client certificate must have one, as its common name or a DNS name. If there are none, any
+	// name is accepted.
 	WebhookClientNames []string
 	// MetricsAddress is the address at which metrics are served. It is empty or "0" for no metrics.
 	MetricsAddress string
@@ -272,7 +273,7 @@ func (o *Options) checkBounds() error {
 	return nil
 }
 
-// owners returns which ClusterRoles own the webhook configurations.
+// owners returns which ClusterRoles own the webhook configurations: by name, or by the labels that OLM sets; none if neither option is set.
 func (o *Options) owners() webhookconfiguration.Owners {
 	out := webhookconfiguration.Owners{Name: o.OwnerClusterRole}
 	if o.OwnerClusterServiceVersion != "" {
@@ -289,7 +290,8 @@ func (o *Options) exemptNamespace() string {
 	return o.Namespace
 }
 
-// hosts returns the names or addresses at which the API server calls the webhooks, for which their certificate must be valid.
+// hosts returns the names or addresses at which the API server calls the webhooks, for which their certificate must be valid: the host of
+// WebhookURL or, if that is empty, the DNS names of WebhookService.
 func (o *Options) hosts() ([]string, error) {
 	if o.WebhookURL == "" {
 		service := o.WebhookService + "." + o.Namespace

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// newPolicyReports returns a controller that writes policy reports for each format in the settings.
+// newPolicyReports returns the controllers that write policy reports: one for each format in the settings.
 func newPolicyReports(base *base, evaluation *evaluation, ledger *remediation.Ledger, remediation *remediator.Controller) ([]*policyreport.Controller, error) {
 	if len(base.settings.policyReports) == 0 {
 		return nil, nil

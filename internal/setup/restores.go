@@ -88,7 +88,7 @@ var (
 // NeedLeaderElection returns false, because every replica has read from the host cluster.
 func (*hostPoll) NeedLeaderElection() bool { return false }
 
-// Start lists every hostPollInterval until ctx ends.
+// Start lists every hostPollInterval until ctx ends. It compares nothing when a list fails.
 func (p *hostPoll) Start(ctx context.Context) error {
 	version := ""
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {

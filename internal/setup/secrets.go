@@ -44,10 +44,10 @@ type namedSecret struct {
 // GetCache returns the cache with the Secret. It implements cluster.Cluster.
 func (s *namedSecret) GetCache() cache.Cache { return s.cache }
 
-// GetClient implements cluster.Cluster. The client reads the Secret from the cache.
+// GetClient returns a client that reads the Secret from the cache, and writes to the API server. It implements cluster.Cluster.
 func (s *namedSecret) GetClient() client.Client { return s.client }
 
-// Start implements manager.Runnable.
+// Start runs the cache until ctx ends. It implements manager.Runnable.
 func (s *namedSecret) Start(ctx context.Context) error { return s.cache.Start(ctx) }
 
 // newNamedSecret returns a cluster whose cache has one Secret in Berth's own namespace, and adds it to the manager.
@@ -109,7 +109,7 @@ func newEngineSecrets(reader client.Reader, namespace string, c clock.PassiveClo
 }
 
 // Secret returns the data of the Secret of a name, from a read that is at most secretMaxAge old or, if the API server is unavailable, from
-// the last read that succeeded. It implements opaclient.Secrets.
+// the last read that succeeded. It returns an error if Berth may not send the Secret to engines. It implements opaclient.Secrets.
 func (s *engineSecrets) Secret(ctx context.Context, name string) (map[string][]byte, error) {
 	if known, ok := s.known(name); ok && s.clock.Since(known.at) < secretMaxAge {
 		return known.data, known.err

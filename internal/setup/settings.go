@@ -41,7 +41,7 @@ type settings struct {
 	policyReports []policyreport.Format
 }
 
-// readSettings reads the configuration file, if there is one, and validates it and the flags.
+// readSettings reads the configuration file, if there is one, and validates it and the flags --predicates and --policy-reports.
 func readSettings(o Options) (*settings, error) {
 	config := &configuration.ManagerConfiguration{}
 	if o.Config != "" {

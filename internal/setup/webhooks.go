@@ -43,7 +43,8 @@ import (
 	"github.com/berth-dev/berth/webhooks/quotavalidator"
 )
 
-// addWebhooks registers the webhooks, behind the checks of the token and of readiness.
+// addWebhooks registers the webhooks, behind the check of the token. Those that decide and charge objects are also behind the check of
+// readiness; those for policies, approvals, and the specs of quotas answer before this replica is ready.
 func addWebhooks(base *base, serving *serving, evaluation *evaluation, controllers *controllers, draining *drainingManager) {
 	register := func(path string, handler http.Handler) {
 		// The token is checked before the body of a request is read.
@@ -153,5 +154,5 @@ func examine(scheme *runtime.Scheme, text []byte) ([]byte, error) {
 	return json.Marshal(object.Object)
 }
 
-// maxCompilations is how many policies the validating webhook compiles concurrently.
+// maxCompilations is how many policies the validating webhook compiles concurrently, and how many the finder of probable mistakes does.
 const maxCompilations = 2
