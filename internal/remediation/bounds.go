@@ -53,7 +53,7 @@ type bounds struct {
 	lastMaxUnavailable int                           // What maxUnavailable returned when a matched object was last decided.
 	failed             tally[Failure]                // The objects, by unversioned key, whose patch or rollout failed.
 	pause              string                        // The ID of the pause that failed patches or rollouts caused; "" for none.
-	paused             containment.Scope             // In which namespaces the pause stops patches.
+	paused             containment.Scope             // In which namespaces the pause stops patches; empty for all, and without a pause.
 	probes             probing.Failures[Key]         // Patches that ended as Failed since the last success in a namespace; they delay others.
 	reported           time.Time                     // When learn last returned that a failure should be logged.
 	data               holding                       // Delays patches while the policy's data keeps changing.
@@ -145,7 +145,7 @@ func (b *bounds) next(granted bool) time.Time {
 func (b *bounds) boundsMoves() bool { return b.limits.MaxConcurrent > 0 || b.limits.PerNamespace > 0 }
 
 // stopped returns in which namespaces the objects that have failed now are so many that the policy's patches stop, whether or not it is
-// paused yet; stops is false if in none.
+// paused yet: an empty scope is all namespaces. stops is false if in none.
 func (b *bounds) stopped() (scope containment.Scope, stops bool) {
 	return containment.Of(b.failed.namespaces, containment.LimitOf(b.limits.PauseAfterFailures, containment.Never))
 }

@@ -86,7 +86,7 @@ func RemovesAllClusters(v *placement.Verdict) bool {
 // Pause describes why remediation of a policy is paused.
 type Pause struct {
 	Change string            // The ID of the change that is not carried out. A release names it.
-	Scope  containment.Scope // In which namespaces the change is not carried out.
+	Scope  containment.Scope // In which namespaces the change is not carried out; empty for all.
 	// Denied, Emptied, and Undecided are how many objects the change would newly leave denied, without clusters, and undecided. Matched is
 	// the number of all matched objects.
 	Denied, Emptied, Undecided, Matched int
@@ -384,7 +384,8 @@ func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool
 }
 
 // ExceedsBlastRadius returns whether a change pauses remediation, and in which namespaces. harmed are the numbers of objects that it harms,
-// by namespace, and matched is that of all matched objects. It may harm allowed objects more than limit, whose fields are all set.
+// by namespace, and matched is that of all matched objects. It may harm allowed objects more than limit, whose fields are all set. If
+// pauses is true, an empty scope is all namespaces. A limit of 100 percent or more never pauses.
 func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed map[string]int, matched, allowed int) (scope containment.Scope, pauses bool) {
 	if limit.Percent >= 100 {
 		return nil, false

@@ -53,7 +53,7 @@ type Key struct {
 // String returns the resource, the namespace, and the name, for example "deployments.apps default/web".
 func (k Key) String() string { return string(k.Reference()) }
 
-// Reference returns the form in which the status of a policy names the object.
+// Reference returns the text by which the status of a policy names the object: the same as String.
 func (k Key) Reference() placementv1.ObjectReference {
 	return placementv1.ReferenceTo(k.Resource.GroupResource(), k.Namespace, k.Name)
 }

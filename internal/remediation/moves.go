@@ -199,8 +199,8 @@ func (s *Scheduler) movementOf(key Key) *movement {
 	return s.moving[key]
 }
 
-// follow makes an object count as being moved after its patch, for the policies whose claim says that, at most for their shortest
-// moveTimeout.
+// follow makes an object count as being moved after its patch, for the policies whose claim says that. If a multi-cluster system reports
+// where the object runs, follow also sets the deadline, by the shortest moveTimeout of these policies.
 func (s *Scheduler) follow(now time.Time, m *movement) {
 	var timeout time.Duration
 	for b, c := range m.patching {
@@ -474,10 +474,11 @@ type Left struct {
 	Moves      []Move            // The known moves to other clusters that had not ended.
 	Failed     []Failure         // The objects whose patch or rollout had failed, as far as the status of the policy names them.
 	Pause      string            // The ID of the pause because of failed patches or rollouts; "" for none.
-	PausedIn   containment.Scope // In which namespaces the pause stops patches.
+	PausedIn   containment.Scope // In which namespaces the pause stops patches; empty for all, and without a pause.
 }
 
-// Resume restores the state of a policy's patches that an earlier leader left. Call it before Ask.
+// Resume restores the state of a policy's patches that an earlier leader left. If another generation is in force already, it restores no
+// failures and no pause. Call it before Ask.
 func (s *Scheduler) Resume(now time.Time, policy string, left Left) {
 	defer s.lock()()
 	b := s.boundsOf(policy, now)
@@ -594,7 +595,7 @@ type Waiting struct {
 	Late     int
 	Failures []Failure         // The objects whose patch was refused, or whose rollout failed, sorted by key.
 	Pause    string            // The ID of the pause because of failed patches or rollouts; "" for none.
-	PausedIn containment.Scope // In which namespaces the pause stops patches.
+	PausedIn containment.Scope // In which namespaces the pause stops patches; empty for all, and without a pause.
 }
 
 // Paused reports whether the patches of the policy stopped in all namespaces because too many failed.

@@ -493,7 +493,7 @@ func (l *Ledger) Blame(now time.Time, cause Cause, policies []string, keys ...Ke
 	}
 }
 
-// blame adds a blame of an object, unless it has maxFacts already.
+// blame adds a blame of an object, unless the object has maxFacts blames already.
 func (l *Ledger) blame(key Key, b blame) {
 	if len(l.blamed[key]) < maxFacts {
 		l.blamed[key] = append(l.blamed[key], b)

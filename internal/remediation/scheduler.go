@@ -120,8 +120,8 @@ func (s *Scheduler) Begin(now time.Time) {
 }
 
 // Ask reports whether an object may be patched or evicted now for the verdicts that are due. If ok is true, the patch counts, and Done must
-// be called when it has ended. If ok is false, the object waits until Schedule returns it; if retry is not 0, the caller must ask again
-// after that delay instead.
+// be called when it has ended. If ok is false, the object waits until Schedule returns it; if retry is not 0, as for some evictions, the
+// object does not wait, and the caller must ask again after that delay instead.
 func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, due Due, carrier Carrier) (ok bool, retry time.Duration) {
 	defer s.lock()()
 	claims := s.claimsOf(key, due, carrier)
@@ -640,8 +640,9 @@ func (s *Scheduler) DataChanged(policy string) {
 	}
 }
 
-// PolicyChanged records which version of a policy is in force; nil for none. Objects that wait for the earlier version must be decided
-// again. The pace and the moves of the policy stay. Another generation ends a pause because of failures, because its patches may succeed.
+// PolicyChanged records which version of a policy is in force; nil for none. Schedule then returns the objects that wait for the earlier
+// version, so that they are decided again. The pace and the moves of the policy stay. Another generation ends a pause because of failures,
+// because its patches may succeed.
 func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement.Policy) {
 	defer s.lock()()
 	if again := s.line.removePolicy(name); len(again) > 0 {

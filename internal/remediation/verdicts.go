@@ -66,8 +66,8 @@ func released(verdicts []*placement.Verdict) []*placement.Verdict {
 	return out
 }
 
-// ruling reports whether enforced policies would deny a patch of an object (blocked), and whether none of them would if it could decide the
-// object (failing).
+// ruling reports whether enforced policies would deny a patch of an object (blocked), and would only because they can't decide it
+// (failing).
 type ruling struct{ blocked, failing bool }
 
 // rulingOf returns the ruling of all verdicts on an object.

@@ -229,7 +229,7 @@ func newFinder(base *base, evaluation *evaluation, scales findings.Scales) *find
 	}
 }
 
-// policiesOf returns a function that lists all policies by a client.
+// policiesOf returns a function that lists all policies by a client. The caller must not change them, because the cache has them, too.
 func policiesOf(reader client.Reader) func(context.Context) ([]placementv1.PlacementPolicy, error) {
 	return func(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
 		list := &placementv1.PlacementPolicyList{}

@@ -42,7 +42,7 @@ import (
 // it.
 type evaluation struct {
 	catalog  *watches.Catalog      // the types that the API server serves
-	schemas  *schemas.Checker      // checks the types in policies
+	schemas  *schemas.Checker      // checks the types of fields in policies against published schemas
 	registry *placement.Registry   // the policies in force
 	data     *embedded.Data        // the replica data that policies read
 	world    *predicates.NodeCache // the nodes and pods that predicates read
