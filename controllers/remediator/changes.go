@@ -66,7 +66,7 @@ type changes struct {
 	policies []*placement.Policy
 	types    sets.Set[schema.GroupVersionResource] // The types of the replicated objects that changed.
 	// predicateData is set once nodes or pods changed, and remoteRevision once the data of a remote engine changed, each predicateSettle
-	// after the change. all is set when every policy must be decided again.
+	// after the change. all is set when every policy must be evaluated again.
 	predicateData, remoteRevision, all bool
 }
 
@@ -101,9 +101,9 @@ func (b *backlog) take(n int) changes {
 	return out
 }
 
-// concern reports whether a version of a policy, some of whose data has changed, must be decided again now, and returns the names of the
+// concern reports whether a version of a policy, some of whose data has changed, must be evaluated again now, and returns the names of the
 // data among the changes; datacauses.Unknown if there is none. A change of nodes or pods requires that only after predicateSettle. A policy
-// with a remote engine is decided again only after remoteRevision or all is set.
+// with a remote engine is evaluated again only after remoteRevision or all is set.
 func (b *changes) concern(p *placement.Policy, state *placement.PolicyState) (names []string, concerned bool) {
 	binding, data := state.BindingOf(p), sets.New[string]()
 	if binding != nil {
@@ -140,24 +140,27 @@ func (c *Controller) after(name string, delay time.Duration, do func()) {
 	}
 }
 
-// FieldsReadChanged requests that all policies are decided again because some policy reads fields that the analysis of its rules missed.
+// FieldsReadChanged requests that all policies are evaluated again on existing objects, and that more fields of these are fetched, because
+// some policy reads fields that the analysis of its rules missed.
 func (c *Controller) FieldsReadChanged() {
 	c.types.fieldsChanged()
 	c.rewatch.Notify()
 	c.backlog.add(func(b *changes) { b.all = true })
 }
 
-// DataChanged requests that the policies that read a type are decided again. It does not block.
+// DataChanged requests that the policies that read a type are evaluated again on existing objects. It does not block.
 func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 	c.backlog.add(func(b *changes) { b.types.Insert(resource) })
 }
 
-// PredicateDataChanged requests that the policies with predicates are decided again, once for all changes within predicateSettle.
+// PredicateDataChanged requests that the policies with predicates are evaluated again on existing objects, because nodes or pods changed:
+// once for all changes within predicateSettle.
 func (c *Controller) PredicateDataChanged() {
 	c.after("predicates", predicateSettle, func() { c.backlog.add(func(b *changes) { b.predicateData = true }) })
 }
 
-// RemoteRevisionChanged requests that policies whose remote engine's revision changed are decided again, once within predicateSettle.
+// RemoteRevisionChanged requests that policies whose remote engine has other data than before are evaluated again on existing objects: once
+// for all changes within predicateSettle.
 func (c *Controller) RemoteRevisionChanged() {
 	c.after("revisions", predicateSettle, func() { c.backlog.add(func(b *changes) { b.remoteRevision = true }) })
 }
@@ -220,7 +223,8 @@ func onSignal(ctx context.Context, signal notify.Signal, do func(context.Context
 	}, settle)
 }
 
-// catchUp enqueues the objects whose policies or data changed since the last call.
+// catchUp enqueues the objects of the policies of which other versions came into force since the last call, and those whose decision
+// differs because data changed since then.
 func (c *Controller) catchUp(ctx context.Context) {
 	policies := c.backlog.policies()
 	c.policiesChanged(ctx, policies)

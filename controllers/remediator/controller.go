@@ -116,7 +116,8 @@ type Controller struct {
 	rewatch     notify.Signal   // Wakes the method watch when the set of watched types or fields may change.
 	// resumed is closed once this leader has read from the policies' status which of them an earlier leader paused.
 	resumed chan struct{}
-	// releases is the queue of release. It exists before that controller starts, because conclude may enqueue policies.
+	// releases is the queue of the policies for the method release. It exists before the controller that calls release starts, because
+	// conclude may enqueue policies.
 	releases  workqueue.TypedRateLimitingInterface[reconcile.Request]
 	causes    *datacauses.Causes // The changes of data that no sweep has processed yet.
 	scheduled sync.Map           // The names of the calls that the method after has scheduled.

@@ -220,7 +220,7 @@ func (c *Controller) setUpReleases(mgr ctrl.Manager) error {
 		Complete(reconcile.Func(c.release))
 }
 
-// enqueueReleases enqueues policies, by name, for release.
+// enqueueReleases enqueues policies, by name, for the method release, which follows their annotations and stores their approved plans.
 func (c *Controller) enqueueReleases(policies ...string) {
 	for _, name := range policies {
 		c.releases.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
@@ -285,7 +285,7 @@ func (c *Controller) savePlan(ctx context.Context, p *placementv1.PlacementPolic
 	return nil
 }
 
-// approvalOf returns the approval in a policy's annotations, or nil if there is none.
+// approvalOf returns the approval in a policy's annotations, or nil if there is none. Used is set by the policy's status.
 func approvalOf(p *placementv1.PlacementPolicy) *remediation.Approval {
 	digest, ok := p.Annotations[placementv1.ApproveAnnotation]
 	if !ok {

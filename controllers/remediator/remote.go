@@ -80,7 +80,7 @@ type remoteQueue struct {
 	objects *objectcache.Cache // Enqueues objects for the workers.
 	// reconcile passes a task's object through the phases. It returns the delay before the object must be decided again anyway, or 0.
 	reconcile func(context.Context, *remoteTask) time.Duration
-	failures  workqueue.TypedRateLimiter[remediation.Key] // The backoff of objects that could not be decided.
+	failures  workqueue.TypedRateLimiter[remediation.Key] // The backoff of objects that could not be decided for a temporary reason.
 
 	// ctx is the context of the tasks. When it ends, tasks that still wait never run. It is set before any task is added.
 	ctx   context.Context

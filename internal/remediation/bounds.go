@@ -39,7 +39,7 @@ type bounds struct {
 	// usage is what counts for the pace and the bounds of moves. Policies of a group share it.
 	*usage
 	version    *placement.Policy             // The policy's version in force; nil if there is none, or none known yet.
-	limits     placementv1.RemediationBudget // The budget of the newest known version.
+	limits     placementv1.RemediationBudget // The budget of the newest known version; for all policies together, the Limits.
 	generation int64                         // The generation of the newest known version; -1 after the policy was deleted.
 	// unavailable are the matched objects that are not ready, unless they still run in the clusters that they leave, and those that are being
 	// patched or moved for a claim with rolls.

@@ -45,7 +45,7 @@ const (
 	maxExamples = 3
 )
 
-// harm says how a policy leaves an object without a placement.
+// harm says how a policy leaves an object without a placement: it denies the object, leaves it no cluster, or can't decide it.
 type harm uint8
 
 const (
@@ -83,7 +83,8 @@ func RemovesAllClusters(v *placement.Verdict) bool {
 	return slices.ContainsFunc(v.Changes, placement.Change.Empties)
 }
 
-// Pause describes why remediation of a policy is paused.
+// Pause describes why remediation of a policy is paused: a change of the policy or of its data would harm more objects than the blast
+// radius allows. A pause because of failures is in Waiting.
 type Pause struct {
 	Change string            // The ID of the change that is not carried out. A release names it.
 	Scope  containment.Scope // In which namespaces the change is not carried out; empty for all.
@@ -143,7 +144,7 @@ type guard struct {
 	// last assessment was concluded.
 	began, ended time.Time
 	long         bool   // Whether the present series of assessments is so long that nothing should wait for its end.
-	pause        *Pause // Nil if remediation is not paused.
+	pause        *Pause // Nil if no change pauses remediation.
 	// allowed is how many objects may be harmed beyond the limit, because they were harmed before the change for which an earlier leader
 	// paused.
 	allowed int
@@ -497,7 +498,8 @@ func (l *Ledger) Assessed(policy string) bool {
 	return l.allDecided(policy)
 }
 
-// allDecided is Assessed for callers that hold mu.
+// allDecided reports whether no assessment of a policy is open, and all objects that were undecided when one ended have been decided since,
+// with the exceptions of Assessed. Callers hold mu.
 func (l *Ledger) allDecided(policy string) bool {
 	if l.find(policy).assessing() {
 		return false

@@ -113,7 +113,7 @@ type Ledger struct {
 	// late are the objects that were not decided when an assessment ended, each with the names of the policies of the assessment.
 	late       map[Key]sets.Set[string]
 	blamed     map[Key][]blame      // Why objects that are in no assessment are decided again.
-	skipped    sets.Set[Key]        // The objects that can't be decided for now.
+	skipped    sets.Set[Key]        // The objects that can't be decided for now: those of Skip, until Record.
 	contested  map[Key]contest      // The objects that other clients change back after patches. Their findings are unsettled.
 	planned    time.Time            // When ConcludeAssessments last made plans without an assessment.
 	violations notify.Topic[string] // Publishes the namespaces in which violations may have changed.
@@ -493,8 +493,8 @@ func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
 // meanwhile: f must return quickly and must not call the ledger.
 func (l *Ledger) SubscribeDecided(f func(Key)) { l.recorded.Subscribe(f) }
 
-// SubscribeViolations registers f to be called, like that of SubscribeDecided, with each namespace in which violations may have changed; ""
-// stands for objects without a namespace.
+// SubscribeViolations registers f to be called with each namespace in which violations may have changed; "" stands for objects without a
+// namespace. The ledger is locked meanwhile: f must return quickly and must not call the ledger.
 func (l *Ledger) SubscribeViolations(f func(namespace string)) { l.violations.Subscribe(f) }
 
 // Violation is an object that violates one policy, or that the policy can't decide.
@@ -570,7 +570,7 @@ type Report struct {
 	Unauthorized         bool   // Whether the object of Obstacle could not be patched because Berth lacks the permission.
 	// Remediated is the number of patches and evictions for the policy since this leader began, of objects that have been decided since.
 	Remediated int64
-	Pause      *Pause // Describes why remediation is paused; nil if it is not.
+	Pause      *Pause // Describes why a change pauses remediation; nil if none does.
 	// Assessing reports whether objects are being decided again because of a change. Meanwhile, the numbers mix findings from before and
 	// after the change. It is false in a series of changes that lasts longer than AssessmentLimit.
 	Assessing   bool

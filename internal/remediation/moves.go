@@ -224,13 +224,13 @@ func (s *Scheduler) expect(m *movement, deadline time.Time) {
 	m.deadline, s.deadline = deadline, earliest(s.deadline, deadline)
 }
 
-// Observe records the progress of an object's rollout.
+// Observe records the progress of an object's rollout. If it is complete or has failed, the object's move ends.
 func (s *Scheduler) Observe(now time.Time, key Key, r Rollout) {
 	defer s.lock()()
 	s.observe(now, key, r)
 }
 
-// observe is Observe for callers that hold mu.
+// observe records the progress of an object's rollout, as Observe does. Callers hold mu.
 func (s *Scheduler) observe(now time.Time, key Key, r Rollout) {
 	m := s.moving[key]
 	if m != nil {
@@ -457,7 +457,7 @@ func (s *Scheduler) Resuming() []string {
 	return s.resuming()
 }
 
-// resuming is Resuming for callers that hold mu.
+// resuming returns the names of the policies for which it is not known yet which objects an earlier leader was moving. Callers hold mu.
 func (s *Scheduler) resuming() (out []string) {
 	for name, b := range s.policies {
 		if b.resuming {

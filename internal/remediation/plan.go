@@ -51,7 +51,7 @@ type Plan struct {
 	Transitions []Transition // The most frequent changes in the plan, at most maxTransitions.
 }
 
-// Transition is one change that a plan makes to several objects.
+// Transition is one change that a plan makes to one or several objects.
 type Transition struct {
 	placement.Change
 	Objects int // The number of objects that the plan changes in this way.
@@ -71,7 +71,7 @@ func (m PlannedMove) Action() string {
 	return actions(m.Changes)
 }
 
-// Evicts reports whether the changes require an eviction.
+// Evicts reports whether the changes require an eviction: the object is a Pod, and they change its scheduling.
 func (m PlannedMove) Evicts() bool { return evicts(m.Resource.GroupResource(), m.Changes) }
 
 // Approval is the approval of a plan of a policy.
@@ -394,13 +394,14 @@ const (
 // Cause is why objects have to be decided again. The zero value stands for changes of objects or of namespaces.
 type Cause struct {
 	Policy bool             // Set if another generation of the policy came into force.
-	Data   sets.Set[string] // The names of data that the policy reads and that changed, such as the types of objects.
+	Data   sets.Set[string] // The names of data that the policy reads and that changed, such as clusterprofiles.multicluster.x-k8s.io.
 	Facts  []Fact           // Some of the changes of single objects that are the cause.
 }
 
 // Fact describes the change of one object that a policy reads.
 type Fact struct {
-	// Resource is the type of the object, as in Cause.Data, and Namespace its namespace. Text describes the change on one line.
+	// Resource is the type of the object, as in Cause.Data; "" for a namespace whose labels changed. Namespace is the object's namespace. Text
+	// describes the change on one line.
 	Resource, Namespace, Text string
 	// Cluster reports whether the object represents a cluster. All users who see placements may read the names and values of clusters.
 	Cluster bool
@@ -565,7 +566,8 @@ func allFacts(Fact) bool { return true }
 
 // Reasons describes why policies move an object.
 type Reasons struct {
-	// Causes describe all causes. Shown describe only what all users who may read the object may see. Each has at most MaxCauses texts.
+	// Causes describe all causes. Shown describe only what all users who may read the object may see: changes of clusters, and of objects in
+	// its namespace. Of other changed objects, Shown only names the types. Each has at most MaxCauses texts.
 	Causes, Shown []string
 	Since         time.Time // When the leader noticed the earliest of the causes; zero if that is not known.
 	// Plans are the digests of the plans that contain the move. ApprovedBy are the users of the newest approvals of the policies that need

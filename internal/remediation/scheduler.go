@@ -471,8 +471,8 @@ type Patch struct {
 	Object     *unstructured.Unstructured // The object before the patch or the eviction.
 	Data       uint64                     // A hash of the policies and data that the decisions are based on; 0 if data was missing.
 	UID        types.UID                  // The UID of the object, if Ending is Made or Overtaken.
-	Generation int64                      // The generation of the object after the patch, if Ending is Made or Overtaken.
-	Version    string                     // The resource version of the object after the patch, if Ending is Made or Overtaken.
+	Generation int64                      // The generation of the object after the patch, if Ending is Made or Overtaken; 0 for an eviction.
+	Version    string                     // The resource version after the patch, if Ending is Made or Overtaken; "" for an eviction.
 	Reason     string                     // The error of a patch or an eviction that the API server did not accept; "" otherwise.
 }
 

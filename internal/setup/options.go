@@ -245,10 +245,11 @@ func (o *Options) checkElection() error {
 // webhook, because every --request-timeout is. Tests set shorter times in Options.
 type reservationTTL time.Duration
 
-// String implements flag.Value.
+// String returns the duration in the form that time.ParseDuration reads. It implements flag.Value.
 func (t *reservationTTL) String() string { return time.Duration(*t).String() }
 
-// Set implements flag.Value. It returns an error if the duration is too short.
+// Set sets the value to the duration in a text. It returns an error if that is not longer than the timeout of the quota webhook. It
+// implements flag.Value.
 func (t *reservationTTL) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {

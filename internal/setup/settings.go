@@ -93,10 +93,10 @@ func defaultPredicates(own []predicates.Predicate) []string {
 // nameList is the value of a flag with a comma-separated list of names.
 type nameList []string
 
-// String implements flag.Value.
+// String returns the names, joined by commas. It implements flag.Value.
 func (n *nameList) String() string { return strings.Join(*n, ",") }
 
-// Set implements flag.Value. It returns an error if there is no name.
+// Set replaces the list by the names in a text, which commas separate. It returns an error if there is no name. It implements flag.Value.
 func (n *nameList) Set(text string) error {
 	*n = nil
 	for name := range strings.SplitSeq(text, ",") {
