@@ -154,7 +154,8 @@ func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Source, error)
 	return s, nil
 }
 
-// Reconcile loads the certificate from the Secret, and starts to serve it when it is trusted.
+// Reconcile loads the certificate from the Secret, and starts to serve it: at once if no certificate is served that a webhook configuration
+// trusts, and otherwise when all configurations have trusted it for the time settle.
 func (s *Source) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	secret := &corev1.Secret{}
 	if err := s.reader.Get(ctx, req.NamespacedName, secret); client.IgnoreNotFound(err) != nil {

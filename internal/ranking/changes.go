@@ -42,7 +42,7 @@ type Changes struct {
 // domainChanges are the differences between two sets of candidates within the domains that have the same level in both.
 type domainChanges struct {
 	bounds Bounds // The bounds of both choices.
-	// of has the domain of each candidate in the earlier set.
+	// of has the domain of each candidate in the earlier set whose domain was usable.
 	of map[string]string
 	// members are the changes of the candidates of each domain whose own level is the same as before.
 	members map[string]*Changes

@@ -147,7 +147,8 @@ type Options struct {
 	// RemediationMaxConcurrent is the maximum number of existing objects that Berth moves at the same time, for all policies together. 0
 	// means no maximum.
 	RemediationMaxConcurrent int
-	// AllowRemoteSecrets allows policies with spec.remote to match and replicate Secrets by name.
+	// AllowRemoteSecrets allows policies with spec.remote to name the resource type secrets in spec.match and spec.remote.replicate. Remote
+	// engines get Secrets without their data in any case.
 	AllowRemoteSecrets bool
 	// Metrics is the registry for Berth's metrics. nil means the registry that MetricsAddress serves.
 	Metrics prometheus.Registerer

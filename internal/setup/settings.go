@@ -80,8 +80,8 @@ func readSettings(o Options) (*settings, error) {
 	return &settings{predicates: allowed, inventories: inventories, templates: templates, clusterLists: clusterLists, policyReports: reports}, nil
 }
 
-// defaultPredicates returns the names of the predicates that policies may use by default. It returns nil if own is invalid; then the
-// manager does not start anyway.
+// defaultPredicates returns the names of the predicates that policies may use by default: all of the scheduler except those for volumes,
+// and own. It returns nil if own is invalid; then the manager does not start anyway.
 func defaultPredicates(own []predicates.Predicate) []string {
 	registry, err := predicates.NewRegistry(own...)
 	if err != nil {
