@@ -48,7 +48,7 @@ type ManagerConfiguration struct {
 	ClusterSources []replication.Source `json:"clusterSources,omitempty"`
 }
 
-// Predicates configures predicates.
+// Predicates has the arguments of predicates.
 type Predicates struct {
 	// PluginConfig are the arguments of predicates, at most one entry for each predicate, as in KubeSchedulerConfiguration. Unset arguments
 	// get the scheduler's defaults.

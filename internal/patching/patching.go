@@ -117,7 +117,8 @@ func (p *Patcher) Reverter(ctx context.Context, key remediation.Key, due remedia
 	return "another client"
 }
 
-// endingOf returns how a patch or an eviction ended that failed with an error.
+// endingOf returns how a patch or an eviction ended that failed with an error: Unmade if the object is gone or has changed, Protected if a
+// PodDisruptionBudget does not allow it, Failed if other objects may share the reason, and Refused otherwise.
 func endingOf(err error) remediation.Ending {
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):

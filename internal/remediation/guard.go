@@ -178,7 +178,8 @@ type Assessment struct {
 // unknown is used in Assessment.pending for an object if the policies that match it are not known yet.
 var unknown = []string{""}
 
-// Assess begins an assessment of the effects of a change on the objects of some policies.
+// Assess begins an assessment of the effects of a change on the objects of some policies. Patches for these policies wait until it ends.
+// The caller must add the objects, and then call Complete.
 func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessment {
 	defer l.lock()()
 	out := &Assessment{ledger: l, accounts: map[string]*account{}, since: now, pending: map[Key][]string{}, waits: map[string]int{}}

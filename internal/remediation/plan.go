@@ -89,7 +89,7 @@ func identify(key Key, uid types.UID, changes string) moveset.ID {
 	return moveset.Identify(key.Resource.GroupResource(), key.Namespace, key.Name, uid, changes)
 }
 
-// planRelation is how the move of an object relates to the policy's plan.
+// planRelation is how the move of an object relates to the policy's plan: it is part of the plan or not, or the plan has another one.
 type planRelation uint8
 
 const (

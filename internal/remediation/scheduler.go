@@ -486,7 +486,8 @@ type Result struct {
 	Unsettled bool // Whether the object was patched too often within a minute, so that Berth stops patching it.
 }
 
-// Done records the end of a patch that Ask allowed.
+// Done records the end of a patch or an eviction that Ask allowed. If it ended as Failed, the object waits again. Otherwise, the result
+// says when the object must be decided again, if no event follows.
 func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) (out Result) {
 	defer s.lock()()
 	m, evicts := s.moving[key], due.Evicts(key.Resource.GroupResource())

@@ -46,7 +46,8 @@ const (
 	claimRegion   = "region.open-cluster-management.io"
 )
 
-// readClusterProfile sets the fields of the normal form that a ClusterProfile of SIG Multicluster has.
+// readClusterProfile sets the fields of the normal form that a ClusterProfile of SIG Multicluster has: properties, ready, version, and
+// provider, the cluster manager; region and zones from its labels.
 func readClusterProfile(obj, out map[string]any) {
 	out["properties"] = named(list(obj, "status", "properties"))
 	out["ready"] = condition(obj, "ControlPlaneHealthy")
@@ -55,7 +56,8 @@ func readClusterProfile(obj, out map[string]any) {
 	regionFromLabels(out)
 }
 
-// readManagedCluster sets the fields of the normal form that a ManagedCluster of Open Cluster Management has.
+// readManagedCluster sets the fields of the normal form that a ManagedCluster of Open Cluster Management has: properties, which are its
+// claims, ready, version, capacity, and allocatable; provider from a claim, region and zones from its labels, or region from a claim.
 func readManagedCluster(obj, out map[string]any) {
 	claims := named(list(obj, "status", "clusterClaims"))
 	out["properties"] = claims
@@ -70,7 +72,8 @@ func readManagedCluster(obj, out map[string]any) {
 	}
 }
 
-// readKarmadaCluster sets the fields of the normal form that a Cluster of Karmada has.
+// readKarmadaCluster sets the fields of the normal form that a Cluster of Karmada has: ready, version, provider, allocatable, and allocated;
+// region and zones from its spec or, if they are not there, from its labels.
 func readKarmadaCluster(obj, out map[string]any) {
 	out["ready"] = condition(obj, "Ready")
 	set(out, "version", text(obj, "status", "kubernetesVersion"))
@@ -87,7 +90,8 @@ func readKarmadaCluster(obj, out map[string]any) {
 	regionFromLabels(out)
 }
 
-// readMemberCluster sets the fields of the normal form that a MemberCluster of KubeFleet has.
+// readMemberCluster sets the fields of the normal form that a MemberCluster of KubeFleet has: properties, ready, capacity, allocatable, and
+// allocated; region and zones from its labels.
 func readMemberCluster(obj, out map[string]any) {
 	properties := map[string]any{}
 	for name, property := range object(obj, "status", "properties") {
