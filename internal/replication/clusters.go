@@ -72,8 +72,8 @@ func readManagedCluster(obj, out map[string]any) {
 	}
 }
 
-// readKarmadaCluster sets the fields of the normal form that a Cluster of Karmada has: ready, version, provider, allocatable, and allocated;
-// region and zones from its spec or, if they are not there, from its labels.
+// readKarmadaCluster sets the fields of the normal form that a Cluster of Karmada has: ready, version, provider, allocatable, and
+// allocated; region and zones from its spec or, if they are not there, from its labels.
 func readKarmadaCluster(obj, out map[string]any) {
 	out["ready"] = condition(obj, "Ready")
 	set(out, "version", text(obj, "status", "kubernetesVersion"))
