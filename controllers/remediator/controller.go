@@ -104,7 +104,7 @@ type Deps struct {
 // Controller patches existing objects that differ from what the policies decide for them. Create it with New.
 type Controller struct {
 	Deps
-	objects *objectcache.Cache // The existing objects of the types that policies match which evaluate existing objects.
+	objects *objectcache.Cache // The existing objects of the types that policies match, if these evaluate existing objects.
 	watches *watches.Consumer  // The watches that fill objects.
 	// rollouts passes the readiness of matched objects to the Scheduler, for the policies that watch rollouts.
 	rollouts    *watches.Consumer
@@ -191,7 +191,7 @@ type scope struct {
 	waits, asked bool
 	// delay is the delay after which the object must be decided again even if nothing changes; 0 for never. Every phase may set it.
 	delay time.Duration
-	err   error // Why no policy could decide the object; nil if not set. An error of one policy is in its verdict. decide sets it.
+	err   error // Why the object has no verdicts; nil if it has. The error of a single policy is in its verdict. decide sets it.
 }
 
 // retryWithin lowers delay to the given one, so that the object is decided again by then. It ignores 0.

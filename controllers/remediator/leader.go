@@ -285,7 +285,7 @@ func (c *Controller) savePlan(ctx context.Context, p *placementv1.PlacementPolic
 	return nil
 }
 
-// approvalOf returns the approval in a policy's annotations, or nil if there is none. Used is set by the policy's status.
+// approvalOf returns the approval in a policy's annotations, or nil if there is none. Its field Used comes from the policy's status.
 func approvalOf(p *placementv1.PlacementPolicy) *remediation.Approval {
 	digest, ok := p.Annotations[placementv1.ApproveAnnotation]
 	if !ok {

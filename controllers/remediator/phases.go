@@ -312,8 +312,8 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 	}
 }
 
-// ask asks the Scheduler whether the object may be patched or evicted now, unless the object must be delivered before. If it may not, the
-// object is decided again later.
+// ask reports whether the Scheduler allows that the object is patched or evicted now. It returns false, without asking, if the object must
+// be delivered before. If ask returns false, the object is decided again later.
 func (c *Controller) ask(s *scope) bool {
 	carrier := c.carrierOf(s.key)
 	if s.due.MovesClusters() && !carrier.Reports && c.Deliveries.Pending(s.key.Resource, s.key.Namespace, s.key.Name) {

@@ -58,8 +58,8 @@ func (c *Controller) watch(ctx context.Context) {
 	})
 }
 
-// wanted returns the types that those policies in force match which evaluate existing objects, with the fields that decisions on them need,
-// and those of these types whose rollouts must be known for a policy (see Controller.rolls), with the fields that show them.
+// wanted returns the types that policies in force match, if they evaluate existing objects, with the fields that decisions on them need. It
+// also returns those of these types whose rollouts must be known for a policy (see Controller.rolls), with the fields that show them.
 func (c *Controller) wanted() (objects, rollouts map[schema.GroupVersionResource]*projection.FieldSet) {
 	objects, rollouts = map[schema.GroupVersionResource]*projection.FieldSet{}, map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {

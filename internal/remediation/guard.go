@@ -159,7 +159,7 @@ type guard struct {
 // harmed is an object that a change harms.
 type harmed struct {
 	harm  harm      // How it is harmed now.
-	since time.Time // When the next call of sweep after the harm was found was made; zero before that.
+	since time.Time // When sweep first saw the object among the harmed ones; zero before that.
 }
 
 // Assessment is the set of objects that must be decided again because of one change. Patches for its policies are held until all objects

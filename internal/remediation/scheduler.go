@@ -309,7 +309,8 @@ func (s *Scheduler) pass(now time.Time) {
 	}
 }
 
-// postpone marks the classes of objects that failed before, if an object that has not failed may be the probe instead: it may succeed.
+// postpone marks the classes of objects that failed before, so that they go last, if an object that has not failed may be the probe
+// instead: the one patch that tests for the others whether patches succeed again.
 func (s *Scheduler) postpone(open []*class) {
 	visit := func(f func(c *class, in *probing.Streak[Key], failed bool)) {
 		for _, c := range open {
@@ -545,7 +546,8 @@ func (s *Scheduler) end(now time.Time, key Key, m *movement, evicts bool, patch 
 	s.update(key)
 }
 
-// learn updates the failures and the probes of a policy by the end of a patch of an object. It reports whether a failure should be logged.
+// learn updates, by the end of a patch of an object, which objects count as failed for a policy, and how failures delay its other patches
+// (probes). It reports whether a failure should be logged at the normal level.
 func (s *Scheduler) learn(now time.Time, key Key, b *bounds, patch Patch) (report bool) {
 	if b.probes.Any() {
 		s.freed()

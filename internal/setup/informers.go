@@ -121,8 +121,8 @@ func watchNamespaces(ctx context.Context, mgr manager.Manager, changed func(name
 	return err
 }
 
-// watchPauses returns the policies whose remediation a change pauses, and in which namespaces. It is kept as status.paused of the policies
-// in this replica's cache says, also when that changes.
+// watchPauses returns the policies whose remediation a change pauses, and in which namespaces. The result always follows status.paused of
+// the policies in this replica's cache.
 func watchPauses(ctx context.Context, mgr manager.Manager) (*placement.Pauses, error) {
 	informer, err := mgr.GetCache().GetInformer(ctx, &placementv1.PlacementPolicy{}, cache.BlockUntilSynced(false))
 	if err != nil {
