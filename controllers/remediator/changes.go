@@ -343,8 +343,9 @@ func (c *Controller) assess(ctx context.Context, cause remediation.Cause, polici
 	c.conclude(ctx)
 }
 
-// conclude ends the assessments whose objects are all decided. It pauses the policies whose change exceeds their blast radius, and enqueues
-// the objects that waited for the end. It reports the policies whose account in the ledger changed, among them those of the argument.
+// conclude ends the assessments whose objects are all decided. It pauses and resumes policies by their blast radius, enqueues the objects
+// of plans that may be carried out now, or no longer, and has the Scheduler grant patches that waited for the end. It reports the policies
+// whose account in the ledger changed, among them those of the argument.
 func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	result := c.Ledger.ConcludeAssessments(c.Clock.Now())
 	for _, name := range result.Paused {

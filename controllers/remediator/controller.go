@@ -254,8 +254,8 @@ func (c *Controller) pending(versions ...*placement.Policy) (queued, unrecorded 
 	return queued, unrecorded
 }
 
-// HasUndecided reports whether existing objects of the types that versions of a policy match are in the workqueue, and no worker has begun
-// to decide them.
+// HasUndecided reports whether the workqueue has existing objects, of the types that versions of a policy match, that no worker has begun
+// to decide.
 func (c *Controller) HasUndecided(versions ...*placement.Policy) bool {
 	queued, _ := c.pending(versions...)
 	return queued > 0

@@ -38,8 +38,8 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// Load reads a configuration file. Errors contain the path of the file, and list unknown fields and fields of the wrong
-// type. Load does not validate the values; the packages that use them do.
+// Load reads a configuration file. Errors contain the path of the file, and list unknown fields and fields of the wrong type. Of the
+// values, Load validates only apiVersion and kind; the packages that use the others validate them.
 func Load(path string) (*ManagerConfiguration, error) {
 	text, err := input.ReadFile(path)
 	if err != nil {

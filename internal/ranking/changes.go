@@ -44,7 +44,7 @@ type domainChanges struct {
 	bounds Bounds // The bounds of both choices.
 	// of has the domain of each candidate in the earlier set whose domain was usable.
 	of map[string]string
-	// members are the changes of the candidates of each domain whose own level is the same as before.
+	// members are the changes of the candidates of each domain whose own level is the same as before, and whose candidates are not.
 	members map[string]*Changes
 	// sizes are the numbers of candidates of the domains in members: the smaller one of before and after.
 	sizes map[string]int

@@ -747,7 +747,8 @@ func ComplianceOf(verdicts []*placement.Verdict) census.Compliance {
 
 // Place counts a recorded object in the Census, by its list of clusters and its compliance. list is a text of package clusterlist; nil if
 // the object has none. feasibility.Qualify must have processed the verdicts. An object without a list does not count in any cluster, and
-// neither does one that follows a controller, with which it counts. Place does nothing for an object that no recorded verdict matches.
+// neither does one that follows a controller, with which it counts. Place does nothing for an object that no policy matched at the last
+// Record.
 func (l *Ledger) Place(key Key, list *string, verdicts []*placement.Verdict) {
 	if slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" }) {
 		list = nil
