@@ -122,7 +122,7 @@ type Ledger struct {
 
 // matchedObject has the policies that match an object, and how it counts in the Census.
 type matchedObject struct {
-	policies []string // The names of the policies.
+	policies []string     // The names of the policies.
 	counted  census.Entry // How the object counts in the Census; the zero Entry before Place.
 }
 
