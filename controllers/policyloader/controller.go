@@ -126,7 +126,8 @@ func New(d Deps) *Controller {
 	return &Controller{Deps: d, clock: clock.RealClock{}}
 }
 
-// SetupWithManager adds the controller to a manager.
+// SetupWithManager adds the controller to a manager, in which it runs on every replica. It loads a policy when the spec or how far it is
+// rolled out changes, and all policies when a discovery finds other types.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	definitions := &metav1.PartialObjectMetadata{}
 	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
@@ -334,7 +335,8 @@ func (l *loading) find(ctx context.Context, ref rollout.Ref) error {
 	return nil
 }
 
-// version returns a version, compiled. The error is ErrNotStored if there is none.
+// version returns the version to which ref refers, compiled. The error is ErrNotStored if there is none; it can also be that of the
+// compiler or of the API server.
 func (l *loading) version(ctx context.Context, ref rollout.Ref) (*version, error) {
 	generation, stored := int64(ref), ref != rollout.Newest
 	if !stored {

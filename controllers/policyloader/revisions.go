@@ -98,7 +98,8 @@ func (s *RevisionStore) stored(ctx context.Context, policyName string) ([]appsv1
 	return list.Items, err
 }
 
-// SetupWithManager adds the controller to a manager.
+// SetupWithManager adds the controller to a manager, in which it runs on the leader. It stores versions of a policy when its state in the
+// registry changes.
 func (s *RevisionStore) SetupWithManager(mgr ctrl.Manager) error {
 	if err := s.State.GetFieldIndexer().IndexField(context.Background(), &appsv1.ControllerRevision{}, annotationPolicy, policyOfRevision); err != nil {
 		return err
@@ -134,7 +135,8 @@ func policyOfRevision(revision client.Object) []string {
 	return []string{name}
 }
 
-// Reconcile stores the versions in Last and Numbered of a policy's state in the registry. It deletes all revisions of a deleted policy.
+// Reconcile stores the versions in Last and Numbered of a policy's state in the registry, if that is of the newest generation. It deletes
+// all revisions of a deleted policy, and the numbered ones that are no longer needed.
 func (s *RevisionStore) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	stored, err := s.stored(ctx, req.Name)
 	if err != nil {

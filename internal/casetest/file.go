@@ -104,10 +104,10 @@ type Expectation struct {
 	Clusters    *[]string          `json:"clusters,omitempty"`    // the names of all clusters of the placed object; empty for none
 	// PodSpec has values of some fields of the placed object's pod spec, by name; null if it must lack the field.
 	PodSpec map[string]any `json:"podSpec,omitempty"`
-	// Denied has, for each message with which policies deny the object, a part of that message, in their order. An empty list means that the
-	// object is admitted.
+	// Denied has, for each message with which enforced policies deny the object, a part of that message, in their order. An empty list means
+	// that the object is admitted.
 	Denied *[]string `json:"denied,omitempty"`
-	// Warnings has, for each warning of policies, a part of that warning, in their order. An empty list means that there is none.
+	// Warnings has, for each warning of policies of any mode, a part of that warning, in their order. An empty list means that there is none.
 	Warnings *[]string `json:"warnings,omitempty"`
 	// Error is a part of the error of a policy that can't decide. If it is empty, all policies that match have to be able to decide.
 	Error string `json:"error,omitempty"`
@@ -124,11 +124,11 @@ func (e Expectation) empty() bool {
 // Object is a Kubernetes object.
 type Object struct{ Content map[string]any }
 
-// UnmarshalJSON implements json.Unmarshaler. Numbers are int64 or float64, as in objects from the API server.
+// UnmarshalJSON decodes the manifest of the object. Numbers become int64 or float64, as in objects from the API server.
 func (o *Object) UnmarshalJSON(text []byte) error { return utiljson.Unmarshal(text, &o.Content) }
 
-// Find returns the paths of files of cases, sorted: each path that names a file, and the files in directories whose names end with
-// Suffix. It is an error if there are none.
+// Find returns the paths of files of cases, sorted: each path that names a file, whatever its name, and of each directory and those below
+// it, the files whose names end with Suffix. It is an error if there are none.
 func Find(paths ...string) ([]string, error) {
 	var out []string
 	for _, path := range paths {
@@ -306,7 +306,8 @@ func (c Case) unused() (string, error) {
 	return "", err
 }
 
-// expand returns a copy of the case for each combination of the values of its matrix, with the values in place of $(name).
+// expand returns a copy of the case for each combination of the values of its matrix, with the values in place of $(name). If the name of
+// the case does not have $(name), it appends name=value to that.
 func (c Case) expand() ([]Case, error) {
 	out := []Case{c}
 	for _, name := range slices.Sorted(maps.Keys(c.Matrix)) {
@@ -339,5 +340,5 @@ func (c Case) replace(old, value string) (Case, error) {
 	return out, err
 }
 
-// MarshalJSON implements json.Marshaler.
+// MarshalJSON encodes the object as its manifest, without the field Content around it.
 func (o Object) MarshalJSON() ([]byte, error) { return utiljson.Marshal(o.Content) }

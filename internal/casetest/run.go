@@ -45,7 +45,7 @@ import (
 type Options struct {
 	Simulation  simulation.Options
 	Inventories *replication.Inventories
-	// Run selects cases by name; nil selects all.
+	// Run selects the cases whose names match, with the values of the matrix and the suffix of the alternative; nil selects all.
 	Run *regexp.Regexp
 	// Cover collects which lines of the policies the cases evaluate; nil to collect nothing.
 	Cover *Coverage
@@ -108,14 +108,15 @@ func (f *File) runWith(ctx context.Context, o Options, objects []*unstructured.U
 type runner struct {
 	// objects are the objects of the file, which exist in each case, policies among them.
 	objects []*unstructured.Unstructured
-	// suffix is appended to the names of cases and policies in results.
+	// suffix is appended to the names of cases and policies in results. It names the files of the alternative; "" if there are none.
 	suffix  string
 	options Options
 	// simulations has the results of simulate, by the JSON of its arguments.
 	simulations map[string]*simulation.Simulation
 }
 
-// simulate returns the simulation of a cluster that has the objects of the file and those in with, but not those in without.
+// simulate returns the simulation of a cluster that has the objects of the file and those in with, but not those in without. It is an error
+// if one in without is not among the others.
 func (r *runner) simulate(ctx context.Context, with, without []Object) (*simulation.Simulation, error) {
 	// Decoded JSON can be encoded again.
 	key, _ := json.Marshal([2][]Object{with, without})
@@ -194,7 +195,7 @@ func (r *runner) decide(ctx context.Context, s *simulation.Simulation, o simulat
 	return outcome, failures, nil
 }
 
-// maxCandidates is the number of clusters that are not chosen for which a case finds reasons.
+// maxCandidates is the maximum number of clusters that are not chosen for which a case finds reasons, to compare them with whyNot.
 const maxCandidates = 1000
 
 // compare returns how an outcome differs from what is expected, one text for each field that differs; WhyNot is left to compareReasons.
@@ -393,7 +394,7 @@ type PolicyCoverage struct {
 }
 
 // Report returns which part of each policy was evaluated, sorted by name, and the percentage of the lines of all policies together that
-// were; 100 without lines.
+// were; 100 without lines. Policies that matched no object of a case are left out of both.
 func (c *Coverage) Report() (policies []PolicyCoverage, percent float64) {
 	covered, total := 0, 0
 	for _, key := range slices.Sorted(maps.Keys(c.byPolicy)) {

@@ -81,7 +81,7 @@ func (c *Causes) Of(binding *policy.Binding, names ...string) remediation.Cause 
 }
 
 // facts returns facts about the changes since the last sweep in the fields that a policy reads, for at most remediation.MaxCauses objects
-// of each type; none if binding is nil.
+// of each type; none if binding is nil, and before the first sweep.
 func (c *Causes) facts(binding *policy.Binding) []remediation.Fact {
 	from, to := c.swept.Load(), c.data.State()
 	if from == nil || *from == to || binding == nil {

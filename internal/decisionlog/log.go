@@ -136,8 +136,9 @@ func PoliciesOf(verdicts []*placement.Verdict) []Policy {
 	return out
 }
 
-// ChangesOf returns the changes that the verdicts of enforced policies make. If before is not nil, it is the object before the request:
-// From is then its value, and values that it already had are left out.
+// ChangesOf returns the changes that the verdicts of enforced policies make, without those that the API server no longer allows, and those
+// of the record of requested values alone. If before is not nil, it is the object before the request: From is then its value, and values
+// that it already had are left out.
 func ChangesOf(verdicts []*placement.Verdict, before *unstructured.Unstructured) (out []Change) {
 	for _, v := range verdicts {
 		if v.Policy.Mode != placementv1.ModeEnforce || v.Err != nil {

@@ -97,7 +97,8 @@ func ReadOn(r io.Reader, at *Cursor) iter.Seq2[Entry, error] {
 	}
 }
 
-// parse returns the entry in a line. ok is false, without an error, if another program wrote the line.
+// parse returns the entry in a line. ok is false, without an error, if another program wrote the line, and with one if the line is an entry
+// that can't be decoded.
 func parse(line string) (out Entry, ok bool, err error) {
 	line = withoutPrefix(line)
 	var head struct {

@@ -35,7 +35,7 @@ type Key struct {
 	Namespace, Name string
 }
 
-// compare orders keys by kind, namespace, and name.
+// compare orders keys by group, kind, namespace, and name.
 func (k Key) compare(other Key) int {
 	return cmp.Or(strings.Compare(k.Group, other.Group), strings.Compare(k.Kind, other.Kind),
 		strings.Compare(k.Namespace, other.Namespace), strings.Compare(k.Name, other.Name))
@@ -100,8 +100,8 @@ func NewAccount() *Account {
 	return &Account{byPolicy: map[string]map[Key]Result{}, policies: map[Key][]string{}}
 }
 
-// Record sets the result of an object for the policies with the given names, and removes it from all other policies. It returns the names
-// of the policies whose Report changed.
+// Record sets the result of an object for the policies with the given names, and removes it from all other policies; without names, from
+// all. It returns the names of the policies whose Report changed.
 func (a *Account) Record(key Key, policies []string, result Result) (changed []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,7 +148,7 @@ func (a *Account) Result(key Key) Result {
 	return Result{}
 }
 
-// Keys returns the keys of the objects that have a result.
+// Keys returns the keys of the objects that have a result, in no order.
 func (a *Account) Keys() []Key {
 	a.mu.Lock()
 	defer a.mu.Unlock()

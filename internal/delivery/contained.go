@@ -64,8 +64,8 @@ func (s System) Leaves(delivered *unstructured.Unstructured, decision Decision) 
 	return slices.DeleteFunc(slices.Clone(s.Clusters(delivered)), func(name string) bool { return slices.Contains(decision.Clusters, name) })
 }
 
-// handOverContainer returns what HandOver does, for an object that stays in some clusters that it leaves until what it contains has left
-// them. stays are these clusters, at least one.
+// handOverContainer returns what has to exist in the system now for an object that stays in some clusters that it leaves until what it
+// contains has left them. stays are these clusters, at least one.
 func (s System) handOverContainer(object Object, decision Decision, stays []string, spec *placementv1.Delivery,
 	live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
 	alone, err := s.handOver(object, decision, spec, nil, nil, now)

@@ -211,7 +211,7 @@ func (s System) Render(object Object, decision Decision, spec *placementv1.Deliv
 }
 
 // HeldBy returns the kind and name of another client's object that the system follows for a placed object, instead of Berth's delivered
-// object; "" if there is none, or none is known.
+// object, or what else keeps the system from following that; "" if there is none, or none is known.
 func (s System) HeldBy(object Object) string {
 	if s.heldBy == nil {
 		return ""

@@ -76,7 +76,7 @@ func (k Kind) MayApplyStatus(object *unstructured.Unstructured) bool {
 }
 
 // StartsByStatus reports whether, when Berth applies the status of a placed object of a type, the system may start the object in a cluster
-// where it does not run yet.
+// where it does not run yet. It is true for Workloads of Kueue alone.
 func StartsByStatus(resource schema.GroupResource) bool {
 	return resource == workloadKind.GroupResource()
 }

@@ -39,7 +39,7 @@ func NameOf(object Object) string { return deliveredName(object) }
 // a placed object of a kind of NativeSystem.
 var suffixes, nativeSuffixes = regexp.MustCompile(`^((-decision)?-[0-9]+)?$`), regexp.MustCompile(`^-decision-[0-9]+$`)
 
-// IsNameFor reports whether a delivered object for a placed object may have a name.
+// IsNameFor reports whether a name may be that of a delivered object of a placed object, in any system.
 func IsNameFor(name string, placed Object) bool {
 	base, native := listBase(placed)
 	pattern := suffixes
@@ -50,8 +50,8 @@ func IsNameFor(name string, placed Object) bool {
 	return found && pattern.MatchString(rest)
 }
 
-// listBase returns what the names of those delivered objects of a placed object begin with that list its clusters. native reports whether
-// the placed object is of a kind of NativeSystem.
+// listBase returns the beginning of the names of those delivered objects that list the clusters of a placed object: its own name if it is
+// of a kind of NativeSystem, which native reports, and otherwise what NameOf returns.
 func listBase(placed Object) (base string, native bool) {
 	if _, native = NativeSystem(placed.GroupKind()); native {
 		return placed.Name, true
@@ -89,7 +89,7 @@ func dnsLabel(text string) string {
 	return strings.Trim(replaced, "-")
 }
 
-// cut shortens a DNS label to a maximum length.
+// cut shortens a DNS label to a maximum length. The result does not end with "-".
 func cut(label string, length int) string {
 	return strings.TrimRight(label[:min(len(label), length)], "-")
 }

@@ -61,8 +61,8 @@ var (
 	}
 )
 
-// ocmClusters are the clusters of Open Cluster Management. Its scheduler chooses none that is being deleted, and its registration waits
-// until a cluster that is being deleted has no ManifestWorks: pkg/placement/controllers/scheduling/helpers.go and
+// ocmClusters is the inventory of Open Cluster Management. Its scheduler chooses no cluster that is being deleted, and its registration
+// waits until a cluster that is being deleted has no ManifestWorks: pkg/placement/controllers/scheduling/helpers.go and
 // pkg/registration/hub/gc of version 1.3.1.
 var ocmClusters = replication.ManagedClusters
 
@@ -171,7 +171,7 @@ var nativePlacement = System{
 }
 
 // renderNativePlacement returns the PlacementDecisions of a Placement that policies match, and the status of the Placement. It returns an
-// error if the scheduler of Open Cluster Management decides the Placement.
+// error if the scheduler of Open Cluster Management decides the Placement, or if the name of the Placement is too long for a label.
 func renderNativePlacement(object Object, decision Decision, _ *placementv1.Delivery) ([]Delivered, error) {
 	if object.Annotations[SchedulingDisabledAnnotation] != "true" {
 		return nil, fmt.Errorf("the scheduler of Open Cluster Management decides Placement %s/%s; "+

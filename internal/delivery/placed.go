@@ -40,8 +40,8 @@ func ObjectOf(o *unstructured.Unstructured) Object {
 	return out
 }
 
-// DecisionOf returns the placement in the annotations of an object. ok is false if it has none. If the annotation with the clusters is
-// malformed, ok is true and there is an error.
+// DecisionOf returns the placement in the annotations of an object: its clusters, and their shares, of which malformed ones count as none.
+// ok is false if it has none. If the annotation with the clusters is malformed, ok is true and there is an error.
 func DecisionOf(o *unstructured.Unstructured) (_ Decision, ok bool, _ error) {
 	annotations := o.GetAnnotations()
 	text, ok := annotations[placementv1.ClustersAnnotation]

@@ -65,7 +65,7 @@ func divide(object Object, decision Decision, by *placementv1.ReplicaDivision) m
 
 // preferences is the JSON of the annotation placement.PreferencesAnnotation, by which consumers of a system learn how replicas are divided.
 type preferences struct {
-	Rebalance bool                         `json:"rebalance"` // whether existing replicas may move to other clusters, too
+	Rebalance bool                         `json:"rebalance"` // whether existing replicas may move to other clusters, too; always true
 	Clusters  map[string]clusterPreference `json:"clusters"`  // by name of the cluster
 }
 
@@ -78,7 +78,8 @@ type clusterPreference struct {
 }
 
 // divideByAnnotation divides the replicas for a system whose delivered objects have no field for that. The resulting function returns the
-// annotations of a delivered object that lists the given clusters. title is that of the system, for errors.
+// annotations of a delivered object that lists the given clusters; nil if each cluster gets all replicas. A division by free capacity is an
+// error, in which title is that of the system.
 func divideByAnnotation(title string, object Object, decision Decision, by *placementv1.ReplicaDivision) (func([]string) map[string]string, error) {
 	if by == nil || object.Replicas == nil {
 		return func([]string) map[string]string { return nil }, nil

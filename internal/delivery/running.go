@@ -149,7 +149,8 @@ type Carried struct {
 	Absent  bool // whether it is reported that the placed object is not in the cluster at all
 }
 
-// CarriedBy returns which placed object an object of WorkKinds brings to which cluster. ok is false if it does not say so.
+// CarriedBy returns which placed object an object of WorkKinds brings to which cluster. ok is false if it does not say so. Call it only if
+// there are WorkKinds.
 func (s System) CarriedBy(o *unstructured.Unstructured) (out Carried, ok bool) {
 	out, ok = s.carries(o)
 	out.Ending = o.GetDeletionTimestamp() != nil
@@ -612,7 +613,7 @@ func namesOf(list []any) []string {
 	return out
 }
 
-// firstLine returns the first line of a message of a system, at most 200 bytes of it.
+// firstLine returns the first line of a message of a system. It cuts a longer line after 200 bytes, and appends "...".
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	const limit = 200

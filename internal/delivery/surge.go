@@ -56,7 +56,8 @@ type Handover struct {
 // spec.delivery.surge, they also have the clusters that the placed object leaves, as long as it does not run in all clusters of the
 // decision. live is the delivered object as it exists, or nil, and observed is what the system reports of the placed object, or nil. An
 // annotation of live has the clusters to which Berth delivered, and since when each of them has not been decided. Clusters that another
-// client added to live are not kept.
+// client added to live are not kept. The objects leave out clusters of the decision that have not joined the system, and their Note says
+// so, if another one has joined.
 //
 // An object that contains others stays in a cluster that it leaves as long as they are there, with or without spec.delivery.surge.
 //
@@ -106,7 +107,8 @@ func (s System) leaveOut(decision *Decision, observed *Observation) (unjoined []
 	return unjoined
 }
 
-// handOverAll returns what HandOver does, for a decision from which leaveOut has removed the clusters that have not joined.
+// handOverAll returns what has to exist in the system for a placed object now, for a decision from which leaveOut has removed the clusters
+// that have not joined.
 func (s System) handOverAll(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured,
 	observed *Observation, now time.Time) (Handover, error) {
 	if stays := slices.DeleteFunc(s.Leaves(live, decision), func(name string) bool { return !slices.Contains(decision.Contained, name) }); len(stays) > 0 {
@@ -115,8 +117,8 @@ func (s System) handOverAll(object Object, decision Decision, spec *placementv1.
 	return s.handOver(object, decision, spec, live, observed, now)
 }
 
-// handOver returns what HandOver does, for a decision whose clusters have joined, and an object that need not stay in others because of
-// what it contains.
+// handOver returns what has to exist in the system for a placed object now, for a decision whose clusters have joined, and an object that
+// need not stay in others because of what it contains.
 func (s System) handOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured,
 	observed *Observation, now time.Time) (Handover, error) {
 	final, err := s.Render(object, decision, spec)

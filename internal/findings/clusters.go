@@ -30,8 +30,8 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// findingsOfClusters finds spec.clusters in a policy that does not give clusters, and leaveUnreadyAfter, which only spec.rules honors, in a
-// policy that gives clusters by Rego or a remote engine.
+// findingsOfClusters finds spec.clusters in a policy that does not give clusters, and leaveUnreadyAfter without effect: only spec.rules
+// honors it, and not if existing objects stay where they are, or if the rules require that clusters are ready.
 func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	switch {
 	case spec.Clusters == nil:
@@ -78,7 +78,7 @@ func findingsOfUnready(spec placementv1.PlacementPolicySpec) []Finding {
 		"requirement, or leaveUnreadyAfter. Without the requirement, the taints of such a cluster still keep new objects away", first)}
 }
 
-// givesClusters reports whether a policy can give clusters.
+// givesClusters reports whether a policy can give clusters: by rules, by the Rego rule clusters, or by a remote engine, whatever that does.
 func givesClusters(module *policy.Module) bool {
 	return module.Remote != nil || module.Candidates == placementv1.PredicateCandidatesClusters || slices.Contains(module.Rules, language.RuleClusters)
 }

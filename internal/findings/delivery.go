@@ -34,7 +34,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// findingsOfDelivery finds what has no effect in spec.delivery and in the weights of rules. path is the path of spec.delivery.
+// findingsOfDelivery finds what has no effect in spec.delivery, such as a system that can't deliver the matched objects, and in the weights
+// of rules. It finds nothing without spec.delivery, whose path is path.
 func (f *Finder) findingsOfDelivery(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module,
 	path *field.Path) []Finding {
 	if spec.Delivery == nil {

@@ -26,8 +26,8 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// findingsOfEligible finds rules whose requirements no cluster meets, although their values exist, and rules that spread objects over more
-// domains than there are.
+// findingsOfEligible finds rules whose requirements no cluster meets, although their values exist, rules that spread objects over more
+// domains than there are, and preferences by order that no cluster meets.
 func findingsOfEligible(list []placementv1.Rule, clusters []map[string]any) []Finding {
 	var out []Finding
 	for i, rule := range list {
@@ -77,7 +77,7 @@ func unmetText(c rules.Compared, none string, clusters []map[string]any) string 
 	return fmt.Sprintf("no cluster meets this now, %s; clusters have the values %s of %s", none, absent.Quoted(valuesOf(clusters, c.Path()), ", "), c.Noun())
 }
 
-// mayMeet reports whether a cluster may meet a requirement.
+// mayMeet reports whether a cluster may meet a requirement, by the values that it has now; false only if it certainly does not.
 func mayMeet(c rules.Compared, cluster map[string]any) bool {
 	return c.MayMeet(valuesOf([]map[string]any{cluster}, c.Path()))
 }

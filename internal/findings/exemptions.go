@@ -50,8 +50,9 @@ func findingsOfExemptions(spec placementv1.PlacementPolicySpec, m *match.Matcher
 	return out
 }
 
-// onlyRequirement returns the only requirement of a condition on labels or annotations, with its path in the condition. The operator is
-// empty if the condition has another number of requirements, or another part.
+// onlyRequirement returns the only requirement of a condition that has nothing but one of matchExpressions or annotations, with its path in
+// the condition. document is "labels" or "annotations". The operator is empty if the condition has another number of requirements, or
+// another part, such as matchLabels.
 func onlyRequirement(when *placementv1.RuleCondition) (document string, only metav1.LabelSelectorRequirement, path string) {
 	if when == nil || when.NamespaceSelector != nil || when.Expression != "" {
 		return "", only, ""

@@ -36,7 +36,7 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// Level says how probable it is that a finding is a mistake.
+// Level says whether a finding is certainly a mistake, may be one, or is only told when a policy is applied.
 type Level int
 
 const (
@@ -68,7 +68,7 @@ type Finding struct {
 	// findings that hold for any number. Once the status has the finding, it holds below Until, so that it does not come and go with single
 	// objects.
 	Below, Until int32
-	// Unmatched reports whether the finding holds only while the policy matches no existing object.
+	// Unmatched reports whether the finding holds only while the policy matches no existing object. The status leaves it out otherwise.
 	Unmatched bool
 }
 
@@ -89,7 +89,7 @@ func Texts(name string, list []Finding) []string {
 	return out
 }
 
-// mistake returns a finding of level Mistake with a formatted message.
+// mistake returns a finding of level Mistake (no author means it) with a formatted message.
 func mistake(format string, args ...any) Finding {
 	return Finding{Message: fmt.Sprintf(format, args...)}
 }
@@ -99,12 +99,12 @@ func mistakeAt(at lint.Position, message string) Finding {
 	return Finding{Position: at, Message: message}
 }
 
-// advice returns a finding of level Advice with a formatted message.
+// advice returns a finding of level Advice (an author may mean it) with a formatted message.
 func advice(format string, args ...any) Finding {
 	return Finding{Message: fmt.Sprintf(format, args...), Level: Advice}
 }
 
-// notice returns a finding of level Notice with a formatted message.
+// notice returns a finding of level Notice (it is only told when a policy is applied) with a formatted message.
 func notice(format string, args ...any) Finding {
 	return Finding{Message: fmt.Sprintf(format, args...), Level: Notice}
 }
@@ -235,7 +235,8 @@ func (f *Finder) All(ctx context.Context, name string, spec placementv1.Placemen
 	return slices.DeleteFunc(out, func(found Finding) bool { return found.Level == Notice }), namespaces
 }
 
-// Policy returns the findings in a policy except for those in spec.match, in the stages of spec.rollout, and of findingsOfIdleRules.
+// Policy returns the findings in a policy, also notices, except for those in spec.match, in the stages of spec.rollout, and of
+// findingsOfIdleRules. It looks for a budget group without a bound only if f.Objects is set, so that all policies are known.
 func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 	spec, module, m := p.Spec, p.Module, p.Matcher
 	var ambiguous []Finding
@@ -279,8 +280,8 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 	return each
 }
 
-// findingsOfUndefined finds spec.remote without the field undefined, which matters because an engine that lacks the policy returns no
-// decision.
+// findingsOfUndefined finds spec.remote without the field undefined: an engine that lacks the policy returns no result, and objects are
+// admitted. With failurePolicy: Ignore, it finds nothing.
 func findingsOfUndefined(spec placementv1.PlacementPolicySpec) []Finding {
 	if spec.Remote == nil || spec.Remote.Undefined != "" || spec.FailurePolicy == placementv1.FailurePolicyIgnore {
 		return nil

@@ -78,7 +78,7 @@ func (f *Finder) findingsOfGaps(spec placementv1.PlacementPolicySpec, m *match.M
 }
 
 // copies are the types of what controllers make of the built-in workloads, with copies of their annotations, and what the controllers make
-// them of.
+// them of. The keys and from are plural names in the group apps.
 var copies = map[string]struct {
 	kind, of string
 	from     []string

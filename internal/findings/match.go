@@ -54,7 +54,7 @@ func findingsOfSelectors(spec placementv1.Match) []Finding {
 	return out
 }
 
-// match does the same as Match, but never refreshes the catalog.
+// match returns the findings in spec.match, such as types that the API server does not serve according to the catalog as it is.
 func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Matcher) []Finding {
 	out, path := findingsOfSelectors(spec), matchPath
 	coverage := m.Coverage(f.Catalog.Served(), path, f.OwnNamespace)

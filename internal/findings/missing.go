@@ -56,8 +56,8 @@ func (f *Finder) findingsOfMissingValues(ctx context.Context, name string, spec 
 	return out
 }
 
-// findingsOfDenials finds requirements of a rule that deny each object without the label or annotation that valueFrom names. at is the path
-// of the requirements. has reports whether all decided objects probably have such a value.
+// findingsOfDenials finds requirements of a rule that deny each object without the label or annotation that valueFrom names, and no reason
+// or message says so. at is the path of the requirements. has reports whether all decided objects probably have such a value.
 func findingsOfDenials(rule placementv1.Rule, at *field.Path, has func(placementv1.ObjectValue) bool) []Finding {
 	if rule.Otherwise == placementv1.RuleOtherwiseNextRule {
 		return nil

@@ -68,7 +68,8 @@ func (f *Finder) findingsOfNamespaces(ctx context.Context, module *policy.Module
 	return out
 }
 
-// findingsOfQuotas finds references in the Rego to quotas that do not exist, in namespaces that do.
+// findingsOfQuotas finds references in the Rego to ClusterScopedQuotas that do not exist, and to ScopedQuotas that do not exist in a
+// namespace that does.
 func (f *Finder) findingsOfQuotas(ctx context.Context, module *policy.Module) []Finding {
 	keyed := slices.DeleteFunc(slices.Clone(module.Keyed), func(k analysis.KeyedRead) bool { return k.Quotas == "" })
 	if f.Quotas == nil || f.Namespaces == nil || len(keyed) == 0 {

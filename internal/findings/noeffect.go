@@ -67,8 +67,8 @@ func findingsOfUnused(module *policy.Module) []Finding {
 	return out
 }
 
-// findingsOfRemediation finds fields of spec.remediation that have no effect in the mode of the policy or of its remediation, and windows
-// that open more often than they seem to.
+// findingsOfRemediation finds fields of spec.remediation that have no effect, most of them because of the mode of the policy or of its
+// remediation, pauseAfterFailures of stages without effect, and windows that open at other times than they seem to.
 func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 	spec = spec.WithDefaults()
 	r := spec.Remediation
@@ -121,7 +121,8 @@ const maxPercent = 100
 // and reports.
 const minMoveTimeout = 10 * time.Second
 
-// findingsOfBudget finds values in spec.remediation.budget of the named policy that its author probably does not mean.
+// findingsOfBudget finds values in spec.remediation.budget of the named policy that its author probably does not mean: perNamespace above
+// maxConcurrent, a moveTimeout that is too short, and a group that no other policy has, but one with a similar name.
 func (f *Finder) findingsOfBudget(name string, spec placementv1.PlacementPolicySpec) []Finding {
 	b := spec.Remediation.Budget
 	if b == nil {
@@ -165,7 +166,8 @@ func (f *Finder) findingsOfGroup(ctx context.Context, name string, spec placemen
 		"the policies of a group share. Set one of these, or remove group", b.Group)}
 }
 
-// sharesBound reports whether a budget has a bound that applies to the policies of its group together.
+// sharesBound reports whether a budget has a bound that applies to the policies of its group together: maxPerMinute, maxConcurrent, or
+// perNamespace.
 func sharesBound(b placementv1.RemediationBudget) bool {
 	return b.MaxPerMinute > 0 || b.MaxConcurrent > 0 || b.PerNamespace > 0
 }

@@ -45,8 +45,8 @@ const manyObjects = 5
 // a default value. Fewer objects may all do without a value of their own.
 const allObjects = 50
 
-// findingsOfObjects finds an object selector that selects none of many existing objects, and labels and annotations that rules name and
-// none of many matched objects has.
+// findingsOfObjects finds an object selector that selects none of many existing objects, and labels and annotations that rules and match
+// conditions name and none of many matched objects has.
 func (f *Finder) findingsOfObjects(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
 	objects, err := f.objectsOfTypes(ctx, m)
 	if err != nil {
@@ -178,10 +178,11 @@ func mayApply(when *placementv1.RuleCondition, o *unstructured.Unstructured) boo
 	return true
 }
 
-// objectKeys are the labels and annotations of objects: the values by kind, such as labels, and key.
+// objectKeys are the labels and annotations of objects: the values of all of them, by "labels" or "annotations", and then by key.
 type objectKeys map[string]map[string]sets.Set[string]
 
-// keysOfObjects returns the labels and annotations of objects. Long values of annotations are left out.
+// keysOfObjects returns the labels and annotations of objects. Of annotations with values longer than those of labels, it has only the
+// keys.
 func keysOfObjects(objects []*unstructured.Unstructured) objectKeys {
 	out := objectKeys{fieldLabels: {}, fieldAnnotations: {}}
 	for _, o := range objects {
@@ -217,7 +218,8 @@ func (k objectKeys) findingsOfWhen(when *placementv1.RuleCondition, at *field.Pa
 	return out
 }
 
-// compare does what findingsOfWhen does, for one key of a label or annotation. document says which of both.
+// compare returns the finding in a requirement by In or Exists on one key: no object has the key, but some have a similar one, or those
+// that have it have none of the listed values. document is "labels" or "annotations". none is a clause about what follows.
 func (k objectKeys) compare(at *field.Path, document, key string, operator metav1.LabelSelectorOperator, values []string, none string) []Finding {
 	noun, existing := documents[document]+" "+key, sets.List(k[document][key])
 	_, exists := k[document][key]
@@ -231,8 +233,9 @@ func (k objectKeys) compare(at *field.Path, document, key string, operator metav
 	return nil
 }
 
-// findingsOfExpression does the same as findingsOfWhen for a CEL expression, which is at the path. It also finds values of labels and
-// annotations that the expression compares with the keys.
+// findingsOfExpression finds labels and annotations that no object has with any of the values with which a CEL expression compares them,
+// although some have the key, or a similar one. It also finds values that the expression compares with the keys. at is the path of the
+// expression, and none is a clause about what follows.
 func (k objectKeys) findingsOfExpression(expression string, at *field.Path, none string) (out []Finding) {
 	for _, test := range celexpression.KeyTests(expression) {
 		if test.Key != "" {
@@ -288,7 +291,8 @@ func findingsOfBoth(when *placementv1.RuleCondition, objects []*unstructured.Uns
 		at.Child("objectSelector", "matchLabels"), none, strings.Join(texts, ", "))}
 }
 
-// findingsOfValueFrom finds a label or annotation that none of the objects has, so that each gets the default value.
+// findingsOfValueFrom finds a label or annotation that none of the objects has, so that each gets the default value, if some have a similar
+// key, or if there are at least allObjects of them. v may be nil.
 func (k objectKeys) findingsOfValueFrom(v *placementv1.ObjectValue, at *field.Path, objects []*unstructured.Unstructured) []Finding {
 	if v == nil || v.Default == nil {
 		return nil

@@ -50,8 +50,9 @@ func findingsOfOptional(ctx context.Context, spec placementv1.PlacementPolicySpe
 	return out
 }
 
-// findingsOfMissingFields finds what findingsOfOptional finds in one expression. at returns the path of the expression that reads the field
-// at a path in the object, and earlier are the rules that apply before it.
+// findingsOfMissingFields finds fields without which the evaluation of one expression fails, and that objects of the types may lack, or
+// have elsewhere. at returns the path of the expression that reads the field at a path in the object, and earlier are the rules that apply
+// before it.
 func findingsOfMissingFields(
 	ctx context.Context, expression string, at func(path []string) *field.Path, types []match.ServedType, earlier []placementv1.Rule,
 ) []Finding {

@@ -65,8 +65,9 @@ func isRolledBack(spec placementv1.PlacementPolicySpec) bool {
 	return spec.Rollout != nil && spec.Rollout.Revision > 0
 }
 
-// findingsOfRequirements finds rules that leave no cluster to the objects that a rule of another policy decides, too. requiring are the
-// rules of spec that have requirements, and theirs is the spec of the other policy.
+// findingsOfRequirements finds those of the rules in requiring whose requirements contradict those of a rule of another policy that decides
+// the same objects, so that these are denied. requiring are the rules of spec that have requirements. other is the name of the other
+// policy, and theirs its spec.
 func findingsOfRequirements(spec placementv1.PlacementPolicySpec, requiring []source, other string, theirs placementv1.PlacementPolicySpec) []Finding {
 	here, there := selectedBy(spec.Match, nil), selectedBy(theirs.Match, nil)
 	if len(requiring) == 0 || !resourcesShared(spec.Match.ResourceRules, theirs.Match.ResourceRules) || !rules.MayOverlap(&here, &there) {
@@ -146,8 +147,8 @@ func matchesWithin(narrow, wide placementv1.Match) bool {
 		match.SelectorImplies(narrow.ObjectSelector, wide.ObjectSelector) && resourcesWithin(narrow.ResourceRules, wide.ResourceRules)
 }
 
-// matchTogether reports whether objects can exist that match both a and b. It returns false if that does not follow from the resource rules
-// and selectors alone.
+// matchTogether reports whether it is certain that objects can exist that match both a and b: there are no match conditions, they have a
+// resource in common, and of two selectors, one implies the other.
 func matchTogether(a, b placementv1.Match) bool {
 	return len(a.MatchConditions)+len(b.MatchConditions) == 0 && resourcesShared(a.ResourceRules, b.ResourceRules) &&
 		(match.SelectorImplies(a.NamespaceSelector, b.NamespaceSelector) || match.SelectorImplies(b.NamespaceSelector, a.NamespaceSelector)) &&
@@ -166,7 +167,7 @@ func resourcesWithin(narrow, wide []placementv1.ResourceRule) bool {
 	})
 }
 
-// resourcesShared reports whether a and b have a resource in common.
+// resourcesShared reports whether rules in a and in b have a group, version, and resource in common.
 func resourcesShared(a, b []placementv1.ResourceRule) bool {
 	share := func(x, y []string) bool {
 		return slices.ContainsFunc(x, func(s string) bool { return s == "*" || slices.Contains(y, s) || slices.Contains(y, "*") })

@@ -31,7 +31,8 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// findingsOfReplicas finds spec.delivery.replicas that divides nothing, or that keeps objects from being delivered to Karmada.
+// findingsOfReplicas finds spec.delivery.replicas that divides nothing, that divides objects among fewer clusters than the rules give, or
+// that keeps objects from being delivered to Karmada.
 func (f *Finder) findingsOfReplicas(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
 	if spec.Delivery == nil || spec.Delivery.Replicas == nil || spec.WithDefaults().Mode != placementv1.ModeEnforce {
 		return nil

@@ -132,7 +132,8 @@ func (f *Finder) sourcesOf(ctx context.Context, name string, spec placementv1.Pl
 	return []source{out}
 }
 
-// sourcesInRules returns the rules that set fields of each object that they decide, without those that are certain to decide none.
+// sourcesInRules returns those of spec.rules that set fields of each object that they decide: not those that may leave objects to the next
+// rule, and not those that are certain to decide none.
 func sourcesInRules(spec placementv1.PlacementPolicySpec) []source {
 	return slices.DeleteFunc(decidingRules(spec), func(s source) bool {
 		// A rule that may leave objects to the next one may set nothing.
@@ -140,8 +141,8 @@ func sourcesInRules(spec placementv1.PlacementPolicySpec) []source {
 	})
 }
 
-// requiringRules returns the rules of an enforced policy that give clusters by requirements that can be met, without those that are certain
-// to decide no object.
+// requiringRules returns the rules of a policy that give clusters by requirements that do not contradict each other, without those that are
+// certain to decide no object; none if the policy is not enforced.
 func requiringRules(spec placementv1.PlacementPolicySpec) []source {
 	if spec.Mode != placementv1.ModeEnforce {
 		return nil
@@ -230,7 +231,8 @@ func (s setter) mayMeet(spec placementv1.PlacementPolicySpec) bool {
 	return false
 }
 
-// meets reports whether both s and another source decide certain objects. If narrow is true, these must be all objects that s decides.
+// meets reports whether it is certain that objects can exist that both s and another source decide. If narrow is true, it reports whether
+// the other one is certain to decide all objects that s decides.
 func (s source) meets(other source, narrow bool) bool {
 	if narrow {
 		return resourcesWithin(s.match.ResourceRules, other.match.ResourceRules) && other.decidesAll(s)

@@ -113,8 +113,8 @@ func (f *Finder) findingsOfLastSoak(stages []placementv1.RolloutStage, m *match.
 // soaks reports whether the next stage waits for a time after the stage.
 func soaks(s placementv1.RolloutStage) bool { return s.Soak != nil && s.Soak.Duration > 0 }
 
-// findingsOfStages finds stages without namespaces, and namespaces that several selectors select, among the namespaces
-// that exist and that the policy matches.
+// findingsOfStages finds stages without namespaces, and namespaces that several selectors or no stage selects, among the namespaces that
+// exist and that the policy matches. It also finds stages in a policy that matches only cluster-scoped types.
 func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher, path *field.Path) []Finding {
 	if m.Coverage(f.Catalog.Served(), path, f.OwnNamespace).ClusterScoped {
 		return []Finding{advice("%s: no object that the policy matches belongs to a stage: the types that it matches are cluster-scoped. "+

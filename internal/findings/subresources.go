@@ -50,8 +50,8 @@ func (f *Finder) findingsOfSubresources(ctx context.Context, m *match.Matcher, m
 	return out
 }
 
-// scaleFinding returns a finding that says why requests for the scale subresource of a resource are not decided. Its message is empty if
-// they are decided.
+// scaleFinding returns a finding that says why requests for the scale subresource of a resource are not decided, or why that is not known.
+// Its message is empty if they are decided.
 func (f *Finder) scaleFinding(ctx context.Context, resource schema.GroupVersionResource) Finding {
 	_, known, err := f.Scales.ReplicasPath(ctx, resource)
 	switch {

@@ -44,8 +44,8 @@ type giver struct {
 	decided func() map[string]int
 }
 
-// giverOf returns the policy of the name with a spec that has its defaults. ok is false if no rule of the policy gives clusters, or if it
-// is not enforced.
+// giverOf returns the policy of the name with a spec that has its defaults. ok is false if no rule of the policy gives clusters, or if the
+// policy is not enforced or is rolled back.
 func (f *Finder) giverOf(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) (out giver, ok bool) {
 	if spec.Mode != placementv1.ModeEnforce || spec.Remote != nil || isRolledBack(spec) {
 		return giver{}, false
@@ -55,7 +55,8 @@ func (f *Finder) giverOf(ctx context.Context, name string, spec placementv1.Plac
 }
 
 // decisionsOf returns the index of the rule that decides each existing object that a policy matches, by the kind, namespace, and name of
-// the object. It returns nil if Finder.Objects is nil, or if the policy has match conditions or expressions in conditions of rules.
+// the object. It lacks objects that no rule decides. It returns nil if Finder.Objects is nil, or if the policy has match conditions or
+// expressions in conditions of rules.
 func (f *Finder) decisionsOf(ctx context.Context, spec placementv1.PlacementPolicySpec) map[string]int {
 	m, errs := match.New(spec.Match, matchPath)
 	if len(errs) > 0 || f.Objects == nil || m.Conditional() ||
@@ -133,7 +134,7 @@ func (g giver) bothDecide(our source, other giver, their source) bool {
 }
 
 // findingsOfTogether finds what has no effect, or another one than it seems to have, because the named policy and another one decide the
-// same objects: the settings of developers' lists, choices of clusters, and the configuration of delivery.
+// same objects: developerChoice and onEmpty of spec.clusters, the choice of clusters by rules, and fields of spec.delivery.
 func (f *Finder) findingsOfTogether(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) []Finding {
 	spec = spec.WithDefaults()
 	if f.Policies == nil || spec.Mode != placementv1.ModeEnforce || isRolledBack(spec) {
@@ -256,7 +257,8 @@ func chooseApart(a, b placementv1.Rule) bool {
 	return may(a) && may(b) && !equality.Semantic.DeepEqual(order(a), order(b))
 }
 
-// chooses reports whether the i-th rule of a list chooses some of the eligible clusters, as far as that is known of the clusters.
+// chooses reports whether the i-th rule of a list, which has a limit or a spread, chooses only some of the eligible clusters, of those in
+// clusters. If there are none, it assumes that it does.
 func chooses(list []placementv1.Rule, i int, clusters []map[string]any) bool {
 	rule := list[i]
 	if rule.Spread != nil {

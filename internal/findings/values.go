@@ -48,7 +48,7 @@ type mentions struct {
 	keys        []key
 }
 
-// comparison compares a value of clusters or nodes.
+// comparison is a place of a policy where a value of clusters or nodes is compared with constants, in a rule or in Rego.
 type comparison struct {
 	at   place   // The place of the comparison in the policy.
 	each []place // The places of the values, in their order.
@@ -59,7 +59,7 @@ type comparison struct {
 	operator placementv1.RequirementOperator
 	as       placementv1.ValueType // The type that an operator of order reads values as; "" for other operators.
 	values   []string              // The values that the policy compares with.
-	// given reports whether the values are names of clusters that the policy gives.
+	// given reports whether the only value is the name of a cluster that Rego gives to objects, and compares with nothing.
 	given bool
 	// free reports whether a free quantity of a resource is compared. path is then the path of the allocatable quantity.
 	free bool
@@ -78,11 +78,11 @@ type key struct {
 	at place // Where the policy names the key.
 	// none is a clause about what follows while no cluster or node has the key; "" if an author may mean that.
 	none string
-	// noEffect reports whether what names the key has no effect while no cluster or node has the key.
+	// noEffect reports whether what names the key has no effect while no cluster or node has the key, so that the finding is a Mistake.
 	noEffect bool
 }
 
-// place is the field of a rule, or a position in the Rego.
+// place is what a finding concerns: the field of a rule, or a position in the Rego.
 type place struct {
 	field string // The path of the field; "" for a position in the Rego.
 	lint.Position
@@ -203,7 +203,7 @@ func (m *mentions) add(c rules.Compared) {
 
 // population are all clusters, or all nodes, in the form of data.clusters[name].
 type population struct {
-	// noun is what one of them is called.
+	// noun is "cluster" or "node".
 	noun    string
 	members []map[string]any // The clusters or nodes.
 }
@@ -329,7 +329,8 @@ func (p population) similarFallback(c comparison, known []string) []Finding {
 	return []Finding{c.each[0].finding(Advice, fmt.Sprintf("no %s has %s now; did you mean %q?", p.noun, absent.Subject(c.noun, strconv.Quote(value)), near))}
 }
 
-// exist returns the findings in a comparison by operator Exists.
+// exist returns the finding in a comparison by operator Exists: no member has a value, or the only values are true and false, and both meet
+// Exists. known has the values of the members.
 func (p population) exist(c comparison, known []string) []Finding {
 	if len(known) == 0 {
 		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none)+p.meantResource(c))}
@@ -343,7 +344,8 @@ func (p population) exist(c comparison, known []string) []Finding {
 	return nil
 }
 
-// read returns the findings in a comparison by order. Clusters with a value that it can't read never meet it, or get none of its weight.
+// read returns the finding in a comparison by order, such as Gte: no member has a value, or some have one that can't be read as the type
+// c.as. These never meet it, or get none of its weight. known has the values of the members.
 func (p population) read(c comparison, known []string) []Finding {
 	if len(known) == 0 {
 		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none)+p.meantResource(c))}
@@ -396,7 +398,7 @@ var clusterFields = []placementv1.ClusterField{
 	placementv1.ClusterFieldVersion, placementv1.ClusterFieldReady,
 }
 
-// compareKey returns the finding in a key that no member of the population has.
+// compareKey returns the finding in a key that no member of the population has; none if some member has it, or if an author may mean that.
 func (p population) compareKey(k key) []Finding {
 	known, what := keysOf(p.members, k.Document), documents[k.Document]
 	if slices.Contains(known, k.Name) {
@@ -589,7 +591,8 @@ func valuesOf(clusters []map[string]any, path []string) []string {
 	return sets.List(seen)
 }
 
-// findingsOfNodes finds keys and values in rules for nodes, and in node selectors that a policy sets, that no node has.
+// findingsOfNodes finds keys and values in rules for nodes, and in node selectors that a policy sets, that no node has, and tolerations in
+// rules for nodes that match no taint of a node.
 func (f *Finder) findingsOfNodes(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	mentioned := mentionsInRules(spec.Rules, true)
 	for _, s := range settings(spec, module) {

@@ -35,7 +35,7 @@ type deliveryMetrics struct{ objects *prometheus.GaugeVec }
 // newDeliveryMetrics returns metrics without series.
 func newDeliveryMetrics() deliveryMetrics { return deliveryMetrics{objects: policyDelivery.gauge()} }
 
-// collectors returns what New registers.
+// collectors returns the metrics, which New registers.
 func (d deliveryMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{d.objects}
 }

@@ -48,7 +48,7 @@ const (
 // Label is a label of a metric.
 type Label struct {
 	Name string
-	// Values are all values of the label; nil if the label names an object.
+	// Values are all values of the label; nil if they are not known in advance, such as names of objects.
 	Values []string
 }
 
@@ -136,14 +136,14 @@ func newScraped(read func(set setGauge), gauges ...Metric) prometheus.Collector 
 	return s
 }
 
-// Describe implements prometheus.Collector.
+// Describe sends the descriptors of the gauges, which Prometheus's registry reads when the collector is registered.
 func (s *scraped) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range s.descs {
 		out <- desc
 	}
 }
 
-// Collect implements prometheus.Collector.
+// Collect sends the present values of all series of the gauges. The registry calls it at each scrape.
 func (s *scraped) Collect(out chan<- prometheus.Metric) {
 	s.read(func(m Metric, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(s.descs[m.Name], prometheus.GaugeValue, value, labels...)

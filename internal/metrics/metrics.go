@@ -109,7 +109,7 @@ type Metrics struct {
 	duration         *prometheus.HistogramVec // duration of one evaluation of a policy, in seconds
 	errors           *prometheus.CounterVec   // evaluations of policies that failed
 	requests         *prometheus.HistogramVec // durations of admission requests, in seconds
-	violations       *prometheus.GaugeVec     // objects that violate a policy
+	violations       *prometheus.GaugeVec     // objects that violate a policy, or that it can't decide
 	ruleObjects      *prometheus.GaugeVec     // objects that a rule decides
 	ambiguous        *prometheus.GaugeVec     // names of clusters that several objects of inventories have
 	paused           *prometheus.GaugeVec     // 1 if remediation is paused, else 0
@@ -159,7 +159,7 @@ func (m *Metrics) Decision(policy, source, outcome string, took time.Duration) {
 	})
 }
 
-// Admission records one admission request that policies match, and how long its answer took, such as AnswerDenied.
+// Admission records one admission request that policies match, with its answer, such as AnswerDenied, and how long that took.
 func (m *Metrics) Admission(answer string, took time.Duration) {
 	m.requests.WithLabelValues(answer).Observe(took.Seconds())
 }
@@ -186,7 +186,7 @@ func (m *Metrics) AmbiguousClusters(policy string, names int) {
 	m.ofPolicies.touch(policy, func() { m.ambiguous.WithLabelValues(policy).Set(float64(names)) })
 }
 
-// Violations sets how many objects violate a policy.
+// Violations sets how many objects violate a policy, or can't be decided by it.
 func (m *Metrics) Violations(policy string, objects int) {
 	m.ofPolicies.touch(policy, func() { m.violations.WithLabelValues(policy).Set(float64(objects)) })
 }

@@ -64,7 +64,7 @@ func newQuotaMetrics() *quotaMetrics {
 	}
 }
 
-// collectors returns what New registers.
+// collectors returns the metrics, which New registers.
 func (m *quotaMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.requests, m.denials, m.conflicts, m.drift}
 }

@@ -89,7 +89,7 @@ func newRemote() *Remote {
 	}
 }
 
-// collectors returns what New registers.
+// collectors returns the metrics, which New registers.
 func (r *Remote) collectors() []prometheus.Collector {
 	return []prometheus.Collector{r.requests, r.pushes, r.loads, r.duration, r.pending}
 }

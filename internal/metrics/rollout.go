@@ -38,7 +38,7 @@ func newRolloutMetrics() rolloutMetrics {
 	return rolloutMetrics{state: policyRolloutState.gauge(), stages: policyRolloutStages.gauge(), reached: policyRolloutReached.gauge()}
 }
 
-// collectors returns what New registers.
+// collectors returns the metrics, which New registers.
 func (r rolloutMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{r.state, r.stages, r.reached}
 }

@@ -256,14 +256,15 @@ type unpacking struct {
 	releases        bool
 }
 
-// Unpack returns an object that has a namespace and a name. The caller owns it, and the packed object remains valid.
+// Unpack returns the object that was packed. namespace and name are its own, which are not in the encoding. The caller owns the result, and
+// the packed object remains valid.
 func (p *Packer) Unpack(from Object, namespace, name string) *unstructured.Unstructured {
 	r := unpacking{Packer: p, rest: from, name: name, namespace: namespace}
 	object, _ := r.value().(map[string]any)
 	return &unstructured.Unstructured{Object: object}
 }
 
-// Labels returns the labels of a packed object that has a namespace and a name.
+// Labels returns the labels of a packed object, and does not unpack the rest. namespace and name are those of the object.
 func (p *Packer) Labels(from Object, namespace, name string) map[string]string {
 	r := unpacking{Packer: p, rest: from, name: name, namespace: namespace}
 	if !r.enter("metadata") || !r.enter("labels") {

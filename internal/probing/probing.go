@@ -62,7 +62,8 @@ type Streak[K comparable] struct {
 	probe  K             // The object of the running probe.
 }
 
-// fail adds a failure. most limits the pace. Failures of patches that ran at the same time lengthen the pace only once.
+// fail adds a failure, and ends the running probe. most limits the pace. Failures of patches that ran at the same time lengthen the pace
+// only once.
 func (s *Streak[K]) fail(now time.Time, most time.Duration) {
 	s.probed = time.Time{}
 	if !now.Before(s.failed.Add(s.pace)) {
@@ -161,8 +162,8 @@ func (f *Failures[K]) Fail(now time.Time, namespace string, key K) {
 	f.all.fail(now, retryDelayOfAll)
 }
 
-// Succeed records that the patch of an object succeeded. It forgets the failures in the object's namespace, and that namespaces failed, and
-// returns the objects that had failed in that namespace.
+// Succeed records that the patch of an object succeeded. It forgets the failures in the object's namespace, and how many namespaces failed,
+// so that nothing delays all patches any more. It returns the objects that had failed in the object's namespace.
 func (f *Failures[K]) Succeed(namespace string) (failed sets.Set[K]) {
 	if in := f.objects[namespace]; in != nil {
 		failed = in.objects

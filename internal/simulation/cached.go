@@ -57,7 +57,7 @@ func NewCached(c Cluster) *Cached {
 	return &Cached{Cluster: c, lists: map[schema.GroupVersionResource]cachedList{}, gets: map[objectKey]*unstructured.Unstructured{}}
 }
 
-// Policies implements Cluster.
+// Policies returns all PlacementPolicies as they were when they were first read.
 func (c *Cached) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,8 @@ func (c *Cached) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, e
 	return c.policies, err
 }
 
-// List implements Cluster. It reads a type again if fields are needed that the cached objects lack.
+// List returns all objects of a type as they were when they were first read. It reads a type again if fields are needed that the cached
+// objects lack.
 func (c *Cached) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +89,7 @@ func (c *Cached) List(ctx context.Context, resource schema.GroupVersionResource,
 	return objects, nil
 }
 
-// Get implements Cluster. It returns the same object each time, unless about maxGets others were read meanwhile.
+// Get returns an object, or nil if there is none. It returns the same object each time, unless about maxGets others were read meanwhile.
 func (c *Cached) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

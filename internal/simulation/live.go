@@ -88,10 +88,10 @@ func (l *Live) Discovery() (Discovery, error) {
 // TypeChecker returns the checker that compares policies with the schemas that the API server publishes.
 func (l *Live) TypeChecker() *schemas.Checker { return l.types }
 
-// Catalog implements Cluster.
+// Catalog returns the types that the API server served when the Live was created.
 func (l *Live) Catalog() *watches.Catalog { return l.catalog }
 
-// Resource implements Cluster. It finds the type in the result of discovery.
+// Resource returns the type of the objects of a kind, from the result of discovery. The error says what to do if the kind is not served.
 func (l *Live) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) {
 	mapping, err := l.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) {
@@ -104,7 +104,7 @@ func (l *Live) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) {
 	return policy.Resource{GroupVersionResource: mapping.Resource, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace}, nil
 }
 
-// Policies implements Cluster. It lists them each time.
+// Policies returns all PlacementPolicies. It reads them from the API server each time.
 func (l *Live) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
 	return policiesOf(l.List(ctx, placementPolicies, nil))
 }
@@ -133,7 +133,8 @@ func policiesOf(objects []*unstructured.Unstructured, err error) ([]placementv1.
 	return out, nil
 }
 
-// List implements Cluster. It reads page by page, and keeps only the given fields of each object.
+// List returns all objects of a type. It reads them from the API server each time, page by page, and keeps only the given fields of each
+// object and its identity; all fields if fields is nil.
 func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	objects, _, err := l.list(ctx, resource, fields)
 	return valid(resource, objects), err
@@ -210,7 +211,7 @@ func IdentityFields() *projection.FieldSet {
 	return own.Seal()
 }
 
-// Get implements Cluster. It reads the object from the API server each time.
+// Get returns an object, or nil if there is none. It reads from the API server each time.
 func (l *Live) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	obj, err := l.client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -35,9 +35,9 @@ import (
 )
 
 // Redact replaces, in a snapshot of the simulation, the names of the objects that policies match and the values of their labels and
-// annotations by hashes, as far as no policy reads them. So each policy decides each object of the snapshot as before, also after other
-// data changed. Objects that policies read, namespaces, and the policies themselves with their stored revisions are not changed. Equal
-// texts get equal hashes in one snapshot, and other hashes in another one.
+// annotations by hashes, as far as no policy reads them and the keys are not Berth's own. So each policy decides each object of the
+// snapshot as before, also after other data changed. Objects that policies read, namespaces, and the policies themselves with their stored
+// revisions are not changed. Equal texts get equal hashes in one snapshot, and other hashes in another one.
 func (s *Simulation) Redact(snapshot *Snapshot) {
 	salt := make([]byte, sha256.Size)
 	// Read never returns an error.
@@ -60,7 +60,7 @@ func (s *Simulation) Redact(snapshot *Snapshot) {
 	}
 }
 
-// isRevision reports whether an object is one of s.revisionObjects.
+// isRevision reports whether an object is one of the ControllerRevisions from which versions of policies were read that are in force.
 func (s *Simulation) isRevision(obj *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(s.revisionObjects, func(r *unstructured.Unstructured) bool {
 		return r.GroupVersionKind() == obj.GroupVersionKind() && r.GetNamespace() == obj.GetNamespace() && r.GetName() == obj.GetName()

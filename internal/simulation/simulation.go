@@ -134,7 +134,7 @@ func (p *Policy) VersionOf(of *placement.Policy) *Version {
 	return &p.Version
 }
 
-// Resources returns the types whose objects the versions read, each once.
+// Resources returns the types whose objects the versions read as data, each once. Types that only predicates read are not among them.
 func (p *Policy) Resources() []policy.Resource {
 	var out []policy.Resource
 	for _, v := range p.Versions() {
@@ -235,7 +235,7 @@ type fixedPolicies struct {
 	index *match.Index[*placement.Policy]
 }
 
-// Begin implements placement.Policies.
+// Begin returns the index of the policies, which never changes. end, which the decider calls after the decision, does nothing.
 func (f fixedPolicies) Begin() (index *match.Index[*placement.Policy], end func()) {
 	return f.index, func() {}
 }
@@ -300,7 +300,7 @@ func (s *Simulation) union(reads func(*policy.Binding) fieldsByType) fieldsByTyp
 // Policies returns all policies, sorted by name.
 func (s *Simulation) Policies() []*Policy { return s.policies }
 
-// versions returns Policy.Versions of all policies.
+// versions returns the versions of all policies that decide in some or all namespaces.
 func (s *Simulation) versions() []*Version {
 	var out []*Version
 	for _, p := range s.policies {
@@ -442,7 +442,8 @@ func (s *Simulation) Waits(p *placement.Policy, namespace string) waiting.Waits 
 	return s.waits(p, namespace, s.Policy(p.Name).Object.Status)
 }
 
-// WaitsForNew is Waits for a change that is in no plan yet, so that no plan with it is approved.
+// WaitsForNew returns what existing objects of a namespace wait for before remediation makes a change that is in no plan yet. So it counts
+// no approval of the plan in the status.
 func (s *Simulation) WaitsForNew(p *placement.Policy, namespace string) waiting.Waits {
 	status := s.Policy(p.Name).Object.Status
 	status.Plan = nil
@@ -493,7 +494,8 @@ func (s *Simulation) MatchingController(ctx context.Context, c delivery.Controll
 	return out, nil
 }
 
-// VerdictsBy is Verdicts that evaluates policies by a function, which gets the input of the policy; nil for the policies' own evaluators.
+// VerdictsBy decides an object, and returns only the verdicts of the policies that match it, in order of precedence. It evaluates policies
+// by a function, which gets the input of the policy; nil for the policies' own evaluators.
 func (s *Simulation) VerdictsBy(ctx context.Context, o Object, evaluate Evaluate) ([]*placement.Verdict, error) {
 	decide, request := s.decider.Decide, s.request(o)
 	if o.Exists {
@@ -628,7 +630,8 @@ func (s *Simulation) Matched(ctx context.Context) iter.Seq2[Object, error] {
 	return s.MatchedWith(ctx, func(schema.GroupResource) *projection.FieldSet { return nil })
 }
 
-// MatchedWith is Matched, with more fields of the objects of each type; nil for no more.
+// MatchedWith yields the existing objects of the types that policies may match, type by type, with the fields that their decision reads and
+// those that more returns for the type; nil for no more. An error, with an Object that has only the type, stands for all objects of a type.
 func (s *Simulation) MatchedWith(ctx context.Context, more func(schema.GroupResource) *projection.FieldSet) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		for l, err := range s.matchedLists(ctx, more) {
@@ -653,7 +656,7 @@ type List struct {
 	Contents []*unstructured.Unstructured // the objects
 }
 
-// Object returns the Object of a member of Contents.
+// Object returns a member of Contents as an existing Object.
 func (l List) Object(content *unstructured.Unstructured) Object {
 	out := Object{Resource: l.Resource.GroupVersionResource, Content: content, Exists: true}
 	if l.Resource.Namespaced {
@@ -662,12 +665,14 @@ func (l List) Object(content *unstructured.Unstructured) Object {
 	return out
 }
 
-// MatchedLists is Matched that yields all objects of a type at once. With an error, the list has only the type.
+// MatchedLists yields the types that policies may match, each with all of its existing objects, whether a policy matches them or not. With
+// an error, the list has only the type.
 func (s *Simulation) MatchedLists(ctx context.Context) iter.Seq2[List, error] {
 	return s.matchedLists(ctx, func(schema.GroupResource) *projection.FieldSet { return nil })
 }
 
-// matchedLists is MatchedLists, with more fields of the objects of each type.
+// matchedLists yields the types that policies may match, each with all of its existing objects. These have the fields that their decision
+// reads, and those that more returns for the type; nil for no more.
 func (s *Simulation) matchedLists(ctx context.Context, more func(schema.GroupResource) *projection.FieldSet) iter.Seq2[List, error] {
 	return func(yield func(List, error) bool) {
 		for _, resource := range s.cluster.Catalog().Select(s.selects) {
@@ -735,7 +740,8 @@ func (s *Simulation) Scheduling(resource schema.GroupVersionResource, o *unstruc
 // namespaceLabels has the labels of each namespace, by its name.
 type namespaceLabels map[string]map[string]string
 
-// Labels implements placement.Namespaces. A namespace that is missing has only the label with its name, which the API server sets.
+// Labels returns the labels of the namespace with a name. A namespace that is missing has only the label with its name, which the API
+// server sets.
 func (n namespaceLabels) Labels(_ context.Context, name string) (map[string]string, error) {
 	if labels, ok := n[name]; ok {
 		return labels, nil
@@ -771,7 +777,8 @@ func (s *Simulation) readNamespaces(ctx context.Context) (namespaceLabels, error
 // owners finds the owners of objects in a cluster, as placement.Owners.
 type owners struct{ Cluster }
 
-// Owner implements placement.Owners.
+// Owner returns the object to which an owner reference of an object in a namespace refers, by kind and name; nil if there is none, or if
+// its kind is not served.
 func (o owners) Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	resource, err := o.Resource(schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind))
 	if err != nil {

@@ -161,7 +161,8 @@ func (s *Static) add(obj *unstructured.Unstructured) error {
 // those of Kubernetes itself and of the objects, and an API server may serve more.
 func (s *Static) FromSnapshot() bool { return s.fromSnapshot }
 
-// NamespacesInUse returns NamespacesOf the objects. The Namespaces themselves need not be among the objects.
+// NamespacesInUse returns the sorted names of the namespaces that objects are in, as NamespacesOf does. The Namespaces themselves need not
+// be among the objects.
 func (s *Static) NamespacesInUse() []string { return NamespacesOf(s.objects, s.catalog.Inventories()) }
 
 // NamespacesOf returns the sorted names of the namespaces that objects are in, other than those of Berth's kinds and the objects that
@@ -179,7 +180,7 @@ func NamespacesOf(objects map[schema.GroupVersionResource]map[types.NamespacedNa
 	return sets.List(found.Delete(""))
 }
 
-// Catalog implements Cluster.
+// Catalog returns the types that the cluster serves: the discovered ones, and those of the objects.
 func (s *Static) Catalog() *watches.Catalog { return s.catalog }
 
 // TypeChecker returns a checker of policies that knows the fields of the kinds of Kubernetes itself, unless the cluster is that of a
@@ -191,12 +192,13 @@ func (s *Static) TypeChecker() *schemas.Checker {
 	return schemas.NewStaticChecker(s.catalog)
 }
 
-// Policies implements Cluster.
+// Policies returns the PlacementPolicies among the objects, sorted by name.
 func (s *Static) Policies(context.Context) ([]placementv1.PlacementPolicy, error) {
 	return s.policies, nil
 }
 
-// Resource implements Cluster. It knows the kinds of the discovered types, of CustomResourceDefinitions, and of the objects.
+// Resource returns the type of the objects of a kind: of those of the discovered types, of CustomResourceDefinitions, and of the objects.
+// The error says what to do for another kind.
 func (s *Static) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) {
 	if r, ok := s.resources[gvk]; ok {
 		return r, nil
@@ -204,7 +206,8 @@ func (s *Static) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) 
 	return policy.Resource{}, fmt.Errorf("the kind %s of %s is not known: add its CustomResourceDefinition or an object of it", gvk.Kind, gvk.GroupVersion())
 }
 
-// List implements Cluster. The objects are sorted by namespace and name.
+// List returns all objects of a type with all fields, sorted by namespace and name. It is an error if there are only objects of another
+// version of the type.
 func (s *Static) List(_ context.Context, resource schema.GroupVersionResource, _ *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	objects := s.objects[resource]
 	out := make([]*unstructured.Unstructured, 0, len(objects))
@@ -231,7 +234,7 @@ func compareNames(a, b types.NamespacedName) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// Get implements Cluster.
+// Get returns an object, or nil if there is none.
 func (s *Static) Get(_ context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	return s.objects[resource][types.NamespacedName{Namespace: namespace, Name: name}], nil
 }

@@ -122,12 +122,13 @@ func (l *watchedList) end() {
 	}
 }
 
-// Policies implements Cluster.
+// Policies returns all PlacementPolicies, with the changes so far if the cluster follows them.
 func (w *Watched) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
 	return policiesOf(w.List(ctx, placementPolicies, nil))
 }
 
-// List implements Cluster. It lists a type again if fields are needed that the kept objects lack, or if changes were lost.
+// List returns the kept objects of a type, sorted by namespace and name. It reads them from the API server if they were not read before, if
+// fields are needed that the kept objects lack, or if changes were lost.
 func (w *Watched) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	w.listing.Lock()
 	defer w.listing.Unlock()
@@ -163,7 +164,8 @@ func (w *Watched) List(ctx context.Context, resource schema.GroupVersionResource
 	return valid(resource, added.list()), nil
 }
 
-// Get implements Cluster. It returns the kept object if the type was listed with all fields, and otherwise reads from the API server.
+// Get returns an object, or nil if there is none: the kept one if the type was listed with all fields; otherwise, it reads from the API
+// server.
 func (w *Watched) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	w.mu.Lock()
 	if list := w.lists[resource]; list != nil && list.fields == nil && !list.outdated {
@@ -407,7 +409,7 @@ func (w *Watched) replace(ctx context.Context, list *watchedList, objects []*uns
 	}
 }
 
-// same reports whether two versions of an object differ only in fields that no simulation reads.
+// same reports whether two versions of an object differ at most in fields that no simulation reads: resourceVersion and managedFields.
 func same(a, b *unstructured.Unstructured) bool {
 	version := a.GetResourceVersion()
 	content := func(obj *unstructured.Unstructured) map[string]any {

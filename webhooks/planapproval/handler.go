@@ -39,7 +39,8 @@ type Handler struct {
 	Clock clock.PassiveClock
 }
 
-// Handle implements admission.Handler.
+// Handle answers a request that creates or updates a PlacementPolicy with a patch of the annotation approved-by: the user, the digest, and
+// the time if the request sets or changes approve; otherwise, its value before. It denies only objects that can't be decoded.
 func (h *Handler) Handle(_ context.Context, req admission.Request) admission.Response {
 	obj, old := &unstructured.Unstructured{}, &unstructured.Unstructured{}
 	if err := obj.UnmarshalJSON(req.Object.Raw); err != nil {

@@ -86,7 +86,7 @@ func (g *Generator) bind(v string) string {
 // fresher brings a new variable into scope, and returns its name.
 func (g *Generator) fresher() string { return g.bind(g.fresh()) }
 
-// variable returns the name of a variable in scope.
+// variable returns the name of a variable in scope, one of the four newest; "input.a" if there is none.
 func (g *Generator) variable() string {
 	if len(g.variables) == 0 {
 		return "input.a"
@@ -260,7 +260,7 @@ func (g *Generator) term() string {
 // key0 generates the text between the brackets of a reference, without a new variable.
 func (g *Generator) key0() string { return g.Of(`"a"`, "0", g.variable(), "input.a") }
 
-// call generates a call of one of the functions so far.
+// call generates a call of one of the functions so far; a reference if there is none.
 func (g *Generator) call() string {
 	names := slices.Sorted(func(yield func(string) bool) {
 		for name := range g.functions {
@@ -656,7 +656,7 @@ func (g *Generator) Object(depth int) map[string]any {
 	return out
 }
 
-// Change returns a document that differs from the given one in one or a few places.
+// Change returns a copy of a document in which one or a few places are generated again, so that it nearly always differs from the document.
 func (g *Generator) Change(document any) any {
 	if g.Pick(6) == 0 {
 		return g.document(2)
