@@ -256,7 +256,7 @@ type loading struct {
 	obj      *placementv1.PlacementPolicy
 	current  *placement.PolicyState   // The registry's state of the policy before this load; nil for none.
 	stages   *rollout.Stages          // The stages of the spec; nil for a policy without spec.rollout.
-	facts    rollout.ChoiceFacts      // What this load knows so far.
+	facts    rollout.ChoiceFacts      // What this load knows so far, for rollout.Choose.
 	versions map[rollout.Ref]*version // The versions that this load has found and prepared.
 }
 

@@ -139,7 +139,7 @@ type Decision struct {
 
 // Share is the part of the replicas that a policy gives to a cluster. At most one field is set.
 type Share struct {
-	// Weight is the cluster's weight, relative to those of the other clusters.
+	// Weight is the cluster's weight, relative to those of the other clusters, for a division by weight. A cluster without a share has 1.
 	Weight *int64 `json:"weight,omitempty"`
 	// Replicas is the number of replicas that the cluster gets. The other clusters divide the rest of those that the object requests.
 	Replicas *int64 `json:"replicas,omitempty"`

@@ -69,7 +69,8 @@ var karmada = System{
 	carriedAs: karmadaBindingName,
 }
 
-// renderKarmada returns a PropagationPolicy, or a ClusterPropagationPolicy for a cluster-scoped object.
+// renderKarmada returns a PropagationPolicy, or a ClusterPropagationPolicy for a cluster-scoped object. For an empty decision, it names
+// only a cluster that does not exist, so that Karmada removes the object from all clusters.
 func renderKarmada(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
 	scheduling, err := karmadaReplicas(object, decision, spec.Replicas)
 	if err != nil {
@@ -168,9 +169,9 @@ func karmadaTaker(before, after Object) string {
 	return ""
 }
 
-// karmadaReplicas returns the field replicaScheduling of a policy. If Berth divides the replicas, the static weights are the numbers of
-// replicas. Karmada divides by Webster's method, before release 1.16 by the largest remainder. Both give each cluster its weight exactly if
-// the weights add up to the replicas.
+// karmadaReplicas returns the field replicaScheduling of a policy of Karmada. If nothing is divided, each cluster gets all replicas. If
+// Berth divides them, the static weights are the numbers of replicas. Karmada divides by Webster's method, before release 1.16 by the
+// largest remainder. Both give each cluster its weight exactly if the weights add up to the replicas.
 func karmadaReplicas(object Object, decision Decision, by *placementv1.ReplicaDivision) (map[string]any, error) {
 	if by == nil || object.Replicas == nil || len(decision.Clusters) == 0 {
 		return map[string]any{"replicaSchedulingType": "Duplicated"}, nil

@@ -59,7 +59,7 @@ var workloadKind = Kind{
 	Existing:             true,
 }
 
-// multiKueue delivers by the status of a matched Workload.
+// multiKueue delivers by the nominated clusters in the status of a matched Workload of Kueue.
 var multiKueue = System{
 	Name:        "kueue",
 	Title:       "MultiKueue",

@@ -22,7 +22,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// AllSystems returns all systems of spec.delivery.
+// AllSystems returns the systems that spec.delivery can name, in the order of its fields. Those of NativeSystem are not among them.
 func AllSystems() []System {
 	return Systems(&placementv1.Delivery{
 		Karmada: &placementv1.KarmadaDelivery{}, KubeFleet: &placementv1.KubeFleetDelivery{},
@@ -30,7 +30,7 @@ func AllSystems() []System {
 	})
 }
 
-// Resources returns the types of the delivered objects of all systems of spec.delivery.
+// Resources returns the types of the delivered objects of all systems that spec.delivery can name.
 func Resources() []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
 	for _, system := range AllSystems() {

@@ -157,7 +157,8 @@ func (s System) CarriedBy(o *unstructured.Unstructured) (out Carried, ok bool) {
 	return out, ok
 }
 
-// CarriedAs returns the name by which objects of WorkKinds refer to a placed object, together with its namespace.
+// CarriedAs returns the name by which objects of WorkKinds, which also name the namespace, refer to a placed object: that of its delivered
+// object, or of the system's own object for it.
 func (s System) CarriedAs(placed Object) string {
 	if s.carriedAs != nil {
 		return s.carriedAs(placed)

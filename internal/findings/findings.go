@@ -118,7 +118,7 @@ type Catalog interface {
 	Scalable(selects func(schema.GroupVersionResource) bool) []schema.GroupVersionResource
 }
 
-// Clusters reads the clusters of the inventories.
+// Clusters reads the clusters of the inventories, and finds sources of clusters in the manager's configuration that select nothing.
 type Clusters interface {
 	// All returns the clusters in the form of data.clusters[name]; none if they are not known. idle are messages about sources of clusters in
 	// the manager's configuration that select nothing.
@@ -137,9 +137,10 @@ type Namespaces interface {
 	All(ctx context.Context) (iter.Seq2[string, map[string]string], error)
 }
 
-// Nodes reads the nodes of the served cluster.
+// Nodes reads the names, labels, taints, and allocatable resources of the nodes of the served cluster.
 type Nodes interface {
-	// All returns the name and the labels of each node in the form of data.clusters[name]. It returns none if there are too many to read.
+	// All returns the name, the labels, the taints, and the allocatable resources of each node, in the form of data.clusters[name]. It returns
+	// none if there are too many to read.
 	All(ctx context.Context) ([]map[string]any, error)
 }
 
@@ -196,7 +197,7 @@ type Policy struct {
 	// Spec is the spec as it is stored, without defaults.
 	Spec    placementv1.PlacementPolicySpec
 	Matcher *match.Matcher  // The compiled spec.match.
-	Module  *policy.Module  // The compiled rules or Rego.
+	Module  *policy.Module  // The compiled rules or Rego, or the reference to a remote engine.
 	Binding *policy.Binding // The resource types that the module's plural names are bound to.
 	// Matched is the number of existing objects that the policy matches, as its status has it; 0 if it is not known.
 	Matched int

@@ -93,7 +93,7 @@ func (f *Finder) findingsOfTypeNames(spec placementv1.PlacementPolicySpec, m *ma
 	return out
 }
 
-// values returns the values of the field in objects of the types.
+// values returns the values of the field in objects of the types, each once.
 func (f typeField) values(types []match.ServedType) []string {
 	var out []string
 	for _, t := range types {
@@ -104,8 +104,8 @@ func (f typeField) values(types []match.ServedType) []string {
 	return out
 }
 
-// findings returns a finding for each of those constants that the field never has for an object of the types. If some constant is right, it
-// leaves out those that are no other name of one of the types.
+// findings returns a finding for each of those constants that the field never has for an object of the types. If some constant is right, or
+// is compared by !=, it leaves out those that are not another name of one of the types.
 func (f typeField) findings(constants []lint.InputConstant, types []match.ServedType) []Finding {
 	values := f.values(types)
 	several := slices.ContainsFunc(constants, func(c lint.InputConstant) bool { return c.Differs || slices.Contains(values, c.Value) })

@@ -77,8 +77,9 @@ func findingsOfDenials(rule placementv1.Rule, at *field.Path, has func(placement
 	return out
 }
 
-// findingsOfEmptyTexts finds labels or annotations that a rule sets to an empty or invalid text on each object that lacks the value of a
-// placeholder. set has the texts by key, and at is their path. invalid returns why a text is invalid. has is that of findingsOfDenials.
+// findingsOfEmptyTexts finds labels or annotations that a rule sets to an empty or invalid text on each object that lacks the label or
+// annotation in a placeholder. set has the texts by key, and at is their path. invalid returns why a text is invalid. has reports whether
+// all decided objects probably have a label or annotation.
 func findingsOfEmptyTexts(
 	set map[string]placementv1.RuleText, at *field.Path, invalid func(text string) []string, has func(placementv1.ObjectValue) bool,
 ) []Finding {

@@ -89,7 +89,7 @@ func (f *Finder) mostClusters(ctx context.Context, list []placementv1.Rule) int 
 	return len(clusters)
 }
 
-// replicated is an object with a number of replicas.
+// replicated is an object that has spec.replicas.
 type replicated struct {
 	name     string // The kind, the namespace, and the name of the object.
 	replicas int64

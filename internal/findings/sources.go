@@ -100,7 +100,7 @@ const (
 // fieldValue is a text that a policy sets, which may have placeholders.
 type fieldValue struct {
 	at   place  // Where the policy sets the text.
-	text string // May have placeholders.
+	text string // The text; placeholders in it, such as {name}, stand for values of the object.
 }
 
 // sourcesOf returns the parts of a policy that set fields; none if the policy is not enforced, is decided by a remote engine, or does not

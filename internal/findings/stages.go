@@ -238,7 +238,7 @@ func unintendedOverlaps(list []placementv1.RolloutStage) [][]bool {
 
 // namedNamespaces counts namespaces, and keeps the first maxNamed of them in the order of their names.
 type namedNamespaces struct {
-	count int               // The number of all namespaces.
+	count int               // The number of all namespaces that were added.
 	first []stagedNamespace // The first maxNamed ones by name.
 }
 

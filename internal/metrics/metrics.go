@@ -108,7 +108,7 @@ type Metrics struct {
 	decisions        *prometheus.CounterVec   // evaluations of policies
 	duration         *prometheus.HistogramVec // duration of one evaluation of a policy, in seconds
 	errors           *prometheus.CounterVec   // evaluations of policies that failed
-	requests         *prometheus.HistogramVec // durations of admission requests, in seconds
+	requests         *prometheus.HistogramVec // durations of admission requests that policies match, in seconds
 	violations       *prometheus.GaugeVec     // objects that violate a policy, or that it can't decide
 	ruleObjects      *prometheus.GaugeVec     // objects that a rule decides
 	ambiguous        *prometheus.GaugeVec     // names of clusters that several objects of inventories have

@@ -120,7 +120,8 @@ func (f *Failures[K]) Until(now time.Time, namespace string, key K) time.Time {
 	return f.until(now, namespace, key)
 }
 
-// until is Until, apart so that the compiler inlines the check in Until: the scheduler calls it for each class of waiting objects.
+// until returns when an object may be patched; zero if it may be now. It is apart so that the compiler inlines the check in Until: the
+// scheduler calls that for each class of waiting objects.
 func (f *Failures[K]) until(now time.Time, namespace string, key K) time.Time {
 	for s := range f.Streaks(namespace, key) {
 		if until := s.until(now, key); !until.IsZero() {

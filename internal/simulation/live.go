@@ -49,7 +49,7 @@ type Live struct {
 	discovery discovery.CachedDiscoveryInterface
 	mapper    meta.RESTMapper // finds the type of a kind
 	client    dynamic.Interface
-	types     *schemas.Checker // what TypeChecker returns
+	types     *schemas.Checker // compares policies with the schemas that the API server publishes
 }
 
 var _ Cluster = (*Live)(nil)

@@ -423,7 +423,7 @@ func (s *Simulation) NewObject(content *unstructured.Unstructured, exists bool) 
 	return out, nil
 }
 
-// Decide decides an object. The outcome has the object as policies change it.
+// Decide decides an object. The outcome has the verdicts of the policies that match it, and the object as they change it, unless none does.
 func (s *Simulation) Decide(ctx context.Context, o Object) (*placement.Outcome, error) {
 	if o.Exists {
 		return s.decider.Remediate(ctx, s.request(o), nil)
@@ -437,7 +437,8 @@ func (s *Simulation) Verdicts(ctx context.Context, o Object) ([]*placement.Verdi
 	return s.VerdictsBy(ctx, o, nil)
 }
 
-// Waits returns what existing objects of a namespace wait for before remediation changes them for a version of a policy.
+// Waits returns what existing objects of a namespace wait for, such as an approval or a window, before remediation changes them for a
+// version of a policy. It goes by the status of the policy as it was read, and by Options.Now.
 func (s *Simulation) Waits(p *placement.Policy, namespace string) waiting.Waits {
 	return s.waits(p, namespace, s.Policy(p.Name).Object.Status)
 }
@@ -624,8 +625,8 @@ func (s *Simulation) request(o Object) placement.Request {
 	return out
 }
 
-// Matched yields the existing objects of the types that policies may match, type by type. The objects have at least the fields that their
-// decision reads. An error, with an Object that has only the type, stands for all objects of a type.
+// Matched yields the existing objects of the types that policies may match, type by type, also those that no policy matches. The objects
+// have at least the fields that their decision reads. An error, with an Object that has only the type, stands for all objects of a type.
 func (s *Simulation) Matched(ctx context.Context) iter.Seq2[Object, error] {
 	return s.MatchedWith(ctx, func(schema.GroupResource) *projection.FieldSet { return nil })
 }
@@ -774,7 +775,7 @@ func (s *Simulation) readNamespaces(ctx context.Context) (namespaceLabels, error
 	return out, nil
 }
 
-// owners finds the owners of objects in a cluster, as placement.Owners.
+// owners finds the owners of objects in a cluster by their owner references, for the decider.
 type owners struct{ Cluster }
 
 // Owner returns the object to which an owner reference of an object in a namespace refers, by kind and name; nil if there is none, or if

@@ -76,7 +76,7 @@ type Static struct {
 	resources    map[schema.GroupVersionKind]policy.Resource // the type of each kind
 	objects      map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured
 	policies     []placementv1.PlacementPolicy // the PlacementPolicies among the objects
-	fromSnapshot bool                          // see FromSnapshot
+	fromSnapshot bool                          // whether the cluster is that of a snapshot
 }
 
 var _ Cluster = (*Static)(nil)

@@ -48,7 +48,7 @@ import (
 type Watched struct {
 	*Live
 
-	// listing is held during List.
+	// listing is held during List, so that no type is read twice at the same time.
 	listing sync.Mutex
 
 	mu sync.Mutex
