@@ -98,8 +98,8 @@ func (s *RevisionStore) stored(ctx context.Context, policyName string) ([]appsv1
 	return list.Items, err
 }
 
-// SetupWithManager adds the controller to a manager, in which it runs on the leader. It stores versions of a policy when its state in the
-// registry changes.
+// SetupWithManager adds the controller to a manager, in which it runs on the leader. It stores versions of a policy when its spec, its
+// state in the registry, or one of its revisions changes.
 func (s *RevisionStore) SetupWithManager(mgr ctrl.Manager) error {
 	if err := s.State.GetFieldIndexer().IndexField(context.Background(), &appsv1.ControllerRevision{}, annotationPolicy, policyOfRevision); err != nil {
 		return err

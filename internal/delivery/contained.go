@@ -31,8 +31,8 @@ var (
 	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 )
 
-// IsContainer reports whether deleting an object of a kind, Namespace or CustomResourceDefinition, in a cluster also deletes other objects
-// there.
+// IsContainer reports whether deleting an object of a kind in a cluster also deletes other objects there. It is true for Namespaces and
+// CustomResourceDefinitions.
 func IsContainer(kind schema.GroupKind) bool { return kind == namespaceKind || kind == definitionKind }
 
 // Contains reports whether deleting a container in a cluster also deletes another object of a resource type there: a Namespace contains the

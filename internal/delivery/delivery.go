@@ -53,8 +53,9 @@ type System struct {
 	Members schema.GroupResource
 	// References reports whether delivered objects refer to objects of inventories, which Decision.Objects has.
 	References bool
-	// Leaving is the inventory of the system's own clusters, if delivered objects must leave out clusters that are being deleted: the system
-	// removes the workload from such a cluster, and consumers of its decisions would bring it back each time. It is empty otherwise.
+	// Leaving is the inventory of the system's own clusters, if delivered objects must leave out clusters that are being deleted or that no
+	// inventory has: the system removes the workload from such a cluster, and consumers of its decisions would bring it back each time. It is
+	// empty otherwise.
 	Leaving schema.GroupResource
 
 	heldBy  func(Object) string               // see HeldBy; may be nil

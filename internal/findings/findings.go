@@ -36,7 +36,7 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// Level says whether a finding is certainly a mistake, may be one, or is only told when a policy is applied.
+// Level reports whether a finding is certainly a mistake, may be one, or is only told when a policy is applied.
 type Level int
 
 const (

@@ -66,8 +66,8 @@ func isRolledBack(spec placementv1.PlacementPolicySpec) bool {
 }
 
 // findingsOfRequirements finds those of the rules in requiring whose requirements contradict those of a rule of another policy that decides
-// the same objects, so that these are denied. requiring are the rules of spec that have requirements. other is the name of the other
-// policy, and theirs its spec.
+// the same objects, or some of them, so that these are denied. requiring are the rules of spec that have requirements. other is the name of
+// the other policy, and theirs its spec.
 func findingsOfRequirements(spec placementv1.PlacementPolicySpec, requiring []source, other string, theirs placementv1.PlacementPolicySpec) []Finding {
 	here, there := selectedBy(spec.Match, nil), selectedBy(theirs.Match, nil)
 	if len(requiring) == 0 || !resourcesShared(spec.Match.ResourceRules, theirs.Match.ResourceRules) || !rules.MayOverlap(&here, &there) {

@@ -112,7 +112,7 @@ type Metrics struct {
 	violations       *prometheus.GaugeVec     // objects that violate a policy, or that it can't decide
 	ruleObjects      *prometheus.GaugeVec     // objects that a rule decides
 	ambiguous        *prometheus.GaugeVec     // names of clusters that several objects of inventories have
-	paused           *prometheus.GaugeVec     // 1 if remediation is paused, else 0
+	paused           *prometheus.GaugeVec     // 1 if remediation is paused in all namespaces, else 0
 	pausedNamespaces *prometheus.GaugeVec     // namespaces to which a pause of remediation is limited; 0 for none or a pause in all
 	waiting          *prometheus.GaugeVec     // objects that remediation has to change, by what they wait for
 	planMoves        *prometheus.GaugeVec     // objects that the newest plan moves
@@ -219,13 +219,14 @@ func (m *Metrics) Waiting(policy string, objects map[string]int) {
 	})
 }
 
-// PlanCompleted records how long a plan of a policy took, from when it was made until all of its objects were moved.
+// PlanCompleted records how long a plan of a policy took, from when it was made until all of its objects were moved and their rollouts, or
+// moves between clusters, were complete.
 func (m *Metrics) PlanCompleted(policy string, took time.Duration) {
 	m.ofPolicies.touch(policy, func() { m.planDuration.WithLabelValues(policy).Observe(took.Seconds()) })
 }
 
-// Plan sets how many objects a policy's newest plan moves, and how many of these no longer have to be moved. Both are 0 if the policy's
-// mode moves no objects.
+// Plan sets how many objects a policy's newest plan moves, and how many of these no longer have to be moved. Both are 0 if there is no plan,
+// and if the policy's mode moves no objects.
 func (m *Metrics) Plan(policy string, moves, done int) {
 	m.ofPolicies.touch(policy, func() {
 		m.planMoves.WithLabelValues(policy).Set(float64(moves))
@@ -233,7 +234,7 @@ func (m *Metrics) Plan(policy string, moves, done int) {
 	})
 }
 
-// Paused sets whether remediation of a policy is paused, and in how many namespaces; 0 if it is not paused or is paused in all.
+// Paused sets whether remediation of a policy is paused in all namespaces and, if it is paused only in some, in how many; otherwise 0.
 func (m *Metrics) Paused(policy string, paused bool, namespaces int) {
 	m.ofPolicies.touch(policy, func() {
 		m.paused.WithLabelValues(policy).Set(oneIf(paused))

@@ -88,7 +88,7 @@ func (l *Live) Discovery() (Discovery, error) {
 // TypeChecker returns the checker that compares policies with the schemas that the API server publishes.
 func (l *Live) TypeChecker() *schemas.Checker { return l.types }
 
-// Catalog returns the types that the API server served when the Live was created.
+// Catalog returns the types that the API server served when the catalog was last refreshed, for the first time by NewLive.
 func (l *Live) Catalog() *watches.Catalog { return l.catalog }
 
 // Resource returns the type of the objects of a kind, from the result of discovery. The error says what to do if the kind is not served.
@@ -133,8 +133,8 @@ func policiesOf(objects []*unstructured.Unstructured, err error) ([]placementv1.
 	return out, nil
 }
 
-// List returns all objects of a type. It reads them from the API server each time, page by page, and keeps only the given fields of each
-// object and its identity; all fields if fields is nil.
+// List returns all objects of a type, without what is no longer valid, such as old scores. It reads them from the API server each time,
+// page by page, and keeps only the given fields of each object and its identity; all fields if fields is nil.
 func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	objects, _, err := l.list(ctx, resource, fields)
 	return valid(resource, objects), err

@@ -423,7 +423,8 @@ func (s *Simulation) NewObject(content *unstructured.Unstructured, exists bool) 
 	return out, nil
 }
 
-// Decide decides an object. The outcome has the verdicts of the policies that match it, and the object as they change it, unless none does.
+// Decide decides an object. The outcome has the verdicts of the policies that match it and, if there are any, the object as these change
+// it.
 func (s *Simulation) Decide(ctx context.Context, o Object) (*placement.Outcome, error) {
 	if o.Exists {
 		return s.decider.Remediate(ctx, s.request(o), nil)
