@@ -241,7 +241,7 @@ type entry struct {
 	uid     types.UID
 	used    []*version // The versions that decide: one, or that of the reached stages and that of all other namespaces.
 	earlier *version   // The version that was in force everywhere last, even if it is the newest (see rollout.Earlier); nil for none.
-	known   []*version // The versions of used, earlier, and those of the last load.
+	known   []*version // The versions of used, earlier, and those of the last load, which the next load need not compile again.
 	until   time.Time  // When the version that waits for its data comes into force at the latest; zero if none waits.
 }
 

@@ -63,7 +63,7 @@ type Result struct {
 	Reports bool // whether one of the systems reports whether the object runs, and Berth may read that
 	Surges  bool // whether a policy that delivers the object has spec.delivery.surge
 	// Kept has the clusters in which the object stays for now, although they are not decided, separated by commas; "" for none. It stays until
-	// it runs in its new ones, or until the objects that it contains have left.
+	// it runs in its new ones or the timeout of spec.delivery.surge has passed, or until the objects that it contains have left.
 	Kept string
 	// Note says which part of the decision a system can't follow, and why; "" for none.
 	Note string

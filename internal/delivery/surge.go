@@ -227,7 +227,7 @@ func annotate(o *unstructured.Unstructured, since map[string]string) {
 }
 
 // WithoutTimes returns a value of placementv1.DeliveredClustersAnnotation with "left" in place of each time, so that it depends only on
-// which clusters are decided.
+// which clusters are decided. A malformed value is returned as it is.
 func WithoutTimes(text string) string {
 	var since map[string]string
 	if json.Unmarshal([]byte(text), &since) != nil {

@@ -16,7 +16,8 @@ limitations under the License.
 
 // Package findings finds probable mistakes in policies that compile, and what policies leave open: what a policy matches, reads,
 // and names is compared with the types, namespaces, and clusters that there are. The webhook for policies, the status of
-// policies, and kubectl berth check have the same findings.
+// policies, which leaves out notices, and kubectl berth check, which also compares with the objects in files, have these
+// findings.
 package findings
 
 import (

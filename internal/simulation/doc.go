@@ -15,8 +15,8 @@ limitations under the License.
 */
 
 // Package simulation decides objects as the manager does, without the manager. New compiles the policies of a Cluster,
-// and loads exactly the types and fields that they read. Decide then decides one object, and Matched finds the objects
-// that policies match.
+// and loads exactly the types and fields that they read. Decide then decides one object, and Matched yields the existing
+// objects of the types that policies may match.
 //
 //	live API server ─┐
 //	manifests ───────┼─► Cluster ─► New: compile, bind, load data ─► Simulation ─► Decide
@@ -26,5 +26,5 @@ limitations under the License.
 // packages that the manager uses, so both get the same result from the same state.
 //
 // Three things differ from the manager, and the Simulation reports them: it can't verify records without the manager's
-// key, it does not query remote engines, and it always decides by the newest version of a policy.
+// key, it does not query remote engines, and it does not decide by the last good version of a policy.
 package simulation
