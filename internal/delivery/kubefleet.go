@@ -65,17 +65,17 @@ var kubeFleet = System{
 	carriedAs:   deliveredName,
 }
 
-// releasing is a maxUnavailable for which KubeFleet removes workloads at once: it is more than the number of clusters of any placement
+// removesAtOnce is a maxUnavailable for which KubeFleet removes workloads at once: it is more than the number of clusters of any placement
 // together with those that its workload leaves.
-const releasing = int64(1000)
+const removesAtOnce = int64(1000)
 
-// releaseKubeFleet changes a placement so that KubeFleet removes a workload at once from clusters that are not decided any more. By
+// kubeFleetRemoveAtOnce changes a placement so that KubeFleet removes a workload at once from clusters that are not decided any more. By
 // default, a rolling update keeps the workload in other clusters while it is available in fewer clusters than are decided, less
 // maxUnavailable. A maxUnavailable that is larger than the number of clusters lifts that bound, even if the workload is available nowhere.
 // 100% does not.
-func releaseKubeFleet(placement *unstructured.Unstructured) {
+func kubeFleetRemoveAtOnce(placement *unstructured.Unstructured) {
 	// This does not fail, because the spec is that of renderKubeFleet.
-	_ = unstructured.SetNestedField(placement.Object, releasing, "spec", "strategy", "rollingUpdate", "maxUnavailable")
+	_ = unstructured.SetNestedField(placement.Object, removesAtOnce, "spec", "strategy", "rollingUpdate", "maxUnavailable")
 }
 
 // renderKubeFleet returns a ResourcePlacement, or a ClusterResourcePlacement for a cluster-scoped object. For an empty decision, it returns

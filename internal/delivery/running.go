@@ -170,9 +170,9 @@ func (s System) CarriedAs(placed Object) string {
 // reporter reads from the objects of a system in which clusters placed objects run.
 type reporter struct {
 	kinds []Kind // the kinds of the objects that it reads other than delivered objects; none if it reads the latter
-	// release changes a delivered object so that the system removes the placed object from other clusters at once; nil if the system does so
-	// anyway.
-	release func(*unstructured.Unstructured)
+	// removeAtOnce changes a delivered object so that the system removes the placed object at once from the clusters that this does not name;
+	// nil if the system does so anyway.
+	removeAtOnce func(*unstructured.Unstructured)
 	// observe reads an object of kinds, or a delivered object if there are no kinds.
 	observe func(*unstructured.Unstructured) Observation
 	// clusters returns the clusters that a delivered object names, sorted, as Observation.Requested has them.
@@ -477,11 +477,11 @@ func olderReplicas(binding *unstructured.Unstructured, cluster map[string]any) s
 // kubeFleetReporter reads the status of placements, and Works. KubeFleet leaves a cluster out of the status as soon as it is not chosen
 // any more, and deletes its binding within 30 seconds. The Work stays until the agent of the cluster has removed the object.
 var kubeFleetReporter = &reporter{
-	observe:  observePlacement,
-	release:  releaseKubeFleet,
-	clusters: pickFixedOf,
-	carried:  pickFixedOf,
-	chooses:  func(*unstructured.Unstructured) bool { return false },
+	observe:      observePlacement,
+	removeAtOnce: kubeFleetRemoveAtOnce,
+	clusters:     pickFixedOf,
+	carried:      pickFixedOf,
+	chooses:      func(*unstructured.Unstructured) bool { return false },
 }
 
 // kubeFleetWorks are the kinds of the objects by which KubeFleet carries placed objects to single clusters: its Works.

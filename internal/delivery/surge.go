@@ -165,21 +165,21 @@ func (s System) handOver(object Object, decision Decision, spec *placementv1.Del
 		}
 	}
 	out.Run = s.run(object, final[0].Object, out.Objects[0].Object, observed)
-	s.release(out.Objects, observed)
-	s.release(out.Alone, observed)
+	s.removeAtOnce(out.Objects, observed)
+	s.removeAtOnce(out.Alone, observed)
 	return out, nil
 }
 
-// release changes delivered objects so that the system removes the placed object at once from clusters that they do not name, if it is in
-// such a cluster. Only spec.delivery.surge keeps an object in a cluster that it leaves.
-func (s System) release(objects []Delivered, observed *Observation) {
-	if s.reporter.release == nil || observed == nil {
+// removeAtOnce changes delivered objects so that the system removes the placed object at once from clusters that they do not name, if it is
+// in such a cluster. Only spec.delivery.surge keeps an object in a cluster that it leaves.
+func (s System) removeAtOnce(objects []Delivered, observed *Observation) {
+	if s.reporter.removeAtOnce == nil || observed == nil {
 		return
 	}
 	for _, o := range objects {
 		carried := s.reporter.carried(o.Object)
 		if slices.ContainsFunc(observed.Present, func(name string) bool { return !slices.Contains(carried, name) }) {
-			s.reporter.release(o.Object)
+			s.reporter.removeAtOnce(o.Object)
 		}
 	}
 }

@@ -225,8 +225,8 @@ func (m *Metrics) PlanCompleted(policy string, took time.Duration) {
 	m.ofPolicies.touch(policy, func() { m.planDuration.WithLabelValues(policy).Observe(took.Seconds()) })
 }
 
-// Plan sets how many objects a policy's newest plan moves, and how many of these no longer have to be moved. Both are 0 if there is no plan,
-// and if the policy's mode moves no objects.
+// Plan sets how many objects a policy's newest plan moves, and how many of these no longer have to be moved. Both are 0 if there is no
+// plan, and if the policy's mode moves no objects.
 func (m *Metrics) Plan(policy string, moves, done int) {
 	m.ofPolicies.touch(policy, func() {
 		m.planMoves.WithLabelValues(policy).Set(float64(moves))
