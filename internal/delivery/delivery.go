@@ -157,7 +157,8 @@ type Delivered struct {
 	Object *unstructured.Unstructured
 	// Note says which part of the decision the object does not have, and why; "" for none.
 	Note string
-	// Dangling says which cluster of the decision the object leaves out because no object of an inventory can be referred to; "" for none.
+	// Dangling says which cluster of the decision the object leaves out because no object of an inventory can be referred to; "" for none. Of
+	// several clusters, it names the first.
 	Dangling string
 }
 
@@ -221,7 +222,8 @@ func (s System) HeldBy(object Object) string {
 }
 
 // TakenBy returns the kind and name of another client's object that the system would follow for a placed object after an update, instead of
-// Berth's delivered object; "" if the update does not cause that. before is the zero value if the placed object is new.
+// Berth's delivered object; only the kind if the update does not tell the name, and "" if it does not cause that. before is the zero value
+// if the placed object is new.
 func (s System) TakenBy(before, after Object) string {
 	if s.takenBy == nil {
 		return ""

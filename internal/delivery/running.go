@@ -303,8 +303,8 @@ func (s System) runAsCarried(decision Decision, observed *Observation) Run {
 	return out
 }
 
-// in returns the clusters in which a placed object is, sorted: Present or, if that is not known and counts is true, those in Clusters.
-// counts reports whether Clusters are those for the newest placement.
+// in returns the clusters in which a placed object is, sorted: Present or, if that is not known and counts is true, those in Clusters,
+// unless these are of an earlier object of the name. counts reports whether Clusters are those for the newest placement.
 func (o *Observation) in(placed Object, counts bool) []string {
 	if o == nil {
 		return nil

@@ -32,7 +32,7 @@ import (
 )
 
 // findingsOfIdleRules finds rules that select objects by a label that a matched namespace has, or by the name of one in the label
-// namespace. An author probably means the namespace selector, but only if the rule decides no object: the status tells the findings only
+// "namespace". An author probably means the namespace selector, but only if the rule decides no object: the status tells the findings only
 // then (Finding.Rule). findingsOfIdleRules does not read objects.
 func (f *Finder) findingsOfIdleRules(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher) (out []Finding) {
 	selects := func(r placementv1.Rule) bool { return r.When != nil && r.When.ObjectSelector != nil }

@@ -92,7 +92,7 @@ func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Mat
 // namespaceLabel is a label in which an author may expect the name of an object's namespace.
 const namespaceLabel = "namespace"
 
-// namedBy returns the values that a selector allows for the label namespace; none if it does not list them.
+// namedBy returns the values that a selector allows for the label "namespace"; none if it does not list them.
 func namedBy(s *metav1.LabelSelector) []string {
 	if s == nil {
 		return nil
@@ -109,7 +109,7 @@ func namedBy(s *metav1.LabelSelector) []string {
 	return out
 }
 
-// findingsOfNamespaceLabel finds an object selector that requires the name of an existing namespace in the label namespace. Objects have
+// findingsOfNamespaceLabel finds an object selector that requires the name of an existing namespace in the label "namespace". Objects have
 // this label only if a user has set it, so that the finding holds only while the policy matches no object (Finding.Unmatched).
 func (f *Finder) findingsOfNamespaceLabel(ctx context.Context, spec placementv1.Match) []Finding {
 	wanted := namedBy(spec.ObjectSelector)

@@ -318,7 +318,7 @@ func (s *Simulation) Policy(name string) *Policy {
 	return s.policies[i]
 }
 
-// Size returns how many objects of a type the policies read, and an estimate of their memory in bytes.
+// Size returns how many objects of a type the policies read as data, and an estimate of their memory in bytes.
 func (s *Simulation) Size(resource schema.GroupVersionResource) (objects int, bytes int64) {
 	objects, bytes, _ = s.data.Size(resource)
 	return objects, bytes

@@ -54,7 +54,7 @@ type Snapshot struct {
 	Objects []map[string]any `json:"objects"`
 }
 
-// Snapshot records the cluster of the simulation. served has the types that it serves, from discovery.
+// Snapshot records that part of the simulation's cluster on which decisions depend. served has the types that it serves, from discovery.
 func (s *Simulation) Snapshot(ctx context.Context, served Discovery) (*Snapshot, error) {
 	out := &Snapshot{TypeMeta: metav1.TypeMeta{APIVersion: SnapshotAPIVersion, Kind: SnapshotKind}, Discovery: served}
 	fields := s.snapshotFields()
