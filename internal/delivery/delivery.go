@@ -80,8 +80,8 @@ type System struct {
 type Kind struct {
 	schema.GroupVersionResource
 	Kind string
-	// Namespaced reports whether objects of the kind have a namespace. A system has one kind for namespaced placed objects and one for
-	// cluster-scoped ones, or it can deliver only namespaced ones.
+	// Namespaced reports whether objects of the kind have a namespace. A system delivers namespaced placed objects by kinds that have one, and
+	// cluster-scoped ones, if it can deliver these, by a kind that has none.
 	Namespaced bool
 	// Status reports whether Berth writes the status of the objects, by the subresource.
 	Status bool

@@ -117,7 +117,7 @@ type Metrics struct {
 	waiting          *prometheus.GaugeVec     // objects that remediation has to change, by what they wait for
 	planMoves        *prometheus.GaugeVec     // objects that the newest plan moves
 	planDone         *prometheus.GaugeVec     // objects of the newest plan that no longer have to be moved
-	planDuration     *prometheus.HistogramVec // duration of a plan until all its objects are moved, in seconds
+	planDuration     *prometheus.HistogramVec // duration of a plan until all its objects are moved and rolled out, in seconds
 	remediations     *prometheus.CounterVec   // patches of existing objects, and evictions
 	rollouts         rolloutMetrics
 	deliveries       deliveryMetrics
