@@ -187,7 +187,7 @@ func (f *Finder) knownClusters(ctx context.Context) []map[string]any {
 var strictness = []placementv1.OnEmpty{placementv1.OnEmptyDeny, placementv1.OnEmptyClear, placementv1.OnEmptyPolicyClusters}
 
 // findingsOfDevelopers finds developerChoice: Override and onEmpty that have no effect, because another policy gives clusters to the same
-// objects and has another value.
+// objects and has Narrow, or onEmpty: Deny.
 func findingsOfDevelopers(ours giver, others []giver) []Finding {
 	set := ours.spec.Clusters
 	if set == nil {
