@@ -134,9 +134,9 @@ func (a *Account) charge(r *Request, requested, alreadyCharged corev1.ResourceLi
 }
 
 // merge merges the reservations for creates of other objects with the same name as next's into next, and returns the
-// remaining reservations. Only one of these objects can exist at a time, so next holds the largest amounts of them. If
-// merge merges anything, it clears the object UID of next, which must outlast each of the objects. No request can
-// release next then.
+// remaining reservations. Only one of these objects can exist at a time. Before, next has what its object takes beyond them, so that it
+// holds the largest amounts afterwards. If merge merges anything, next gets the latest expiry, an id that no request can release, and no
+// object UID, because it must outlast each of the objects.
 func merge(reservations []placementv1.Reservation, next *placementv1.Reservation) []placementv1.Reservation {
 	if !slices.ContainsFunc(reservations, func(r placementv1.Reservation) bool {
 		return createsOneName(&r, next) && (r.ObjectUID != next.ObjectUID || r.ObjectUID == "")

@@ -47,9 +47,10 @@ type Denial struct {
 // Verdict is the result of checking a request against quotas and limits. The request is allowed if Denied and Pending
 // are empty.
 type Verdict struct {
-	// Denied are permanent reasons to deny the request.
+	// Denied are the permanent reasons of enforced quotas and of LimitedResources to deny the request.
 	Denied []Denial
-	// Pending are temporary reasons. The client should try the request again.
+	// Pending are temporary reasons of enforced quotas to deny the request, such as usage that is not counted yet. The client should try the
+	// request again.
 	Pending []string
 	// Warned are the reasons of quotas in mode Warn, and Audited those of quotas in mode DryRun. Neither deny the
 	// request.
@@ -72,16 +73,19 @@ type quotaResult struct {
 	alreadyCharged corev1.ResourceList
 	// applies reports whether the quota limits a resource of the object's type and its scopes match the object.
 	applies bool
-	// changes reports whether the request increases usage that the quota may count.
+	// changes reports whether the object takes more, under any resource name, in hard or not, than the quota counts for it already. It is
+	// false if the quota does not apply.
 	changes bool
-	covered coverage // What the quota covers for the object.
-	// requested are the amounts, of the resources in hard, that the object takes in addition.
+	covered coverage // What the quota covers for the object, or would cover in mode Enforce.
+	// requested are the amounts, under the names in hard, that the object takes in addition to what the quota counts for it as it was before
+	// the request. They include alreadyCharged.
 	requested corev1.ResourceList
 	// denied and pending are the reasons to deny the request for good, or for now.
 	denied, pending []string
 }
 
-// coverage lists the names of the resources and scopes that quotas cover for an object, as input for modules.
+// coverage lists the names of the resources and scopes that one quota covers for an object, or all enforced quotas of its namespace
+// together, as input for the modules of LimitedResources.
 type coverage struct {
 	resources, scopes []any // The names of the covered resources and scopes, as strings.
 }
@@ -140,9 +144,9 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 	return verdict, nil
 }
 
-// changes reports whether LimitedResources apply in full because the request increases usage. If enforced quotas apply, the request must
-// increase the usage that one of them counts. Otherwise it must increase the usage of the object itself. So a quota that is not
-// enforced cannot allow what would be denied without that quota.
+// changes reports whether the request increases usage, so that LimitedResources apply in full. If enforced quotas apply, the object must
+// take more than one of them counts for it already. Otherwise it must take more than before. So a quota that is not enforced cannot allow
+// what would be denied without that quota.
 func (r *Request) changes(results []*quotaResult) bool {
 	enforced := false
 	for _, o := range results {
@@ -207,9 +211,10 @@ func (r *Request) checkQuota(ctx context.Context, account *Account) (*quotaResul
 	return out, nil
 }
 
-// change returns the amounts that the object takes in addition to those that a quota with these rules already counts for it: all that
-// it takes if the rules do not apply to the old object. tracked are the names in the quota's hard by which objects of the object's type are
-// measured, such as requests.cpu and count/pods for Pods; whether the rules apply depends on them.
+// change returns the amounts that the object takes in addition to those that a quota with these rules already counts for it: all that it
+// takes if the rules do not apply to the old object, or if there is none. They include amounts under names that the quota's hard does not
+// have, and no zeros. tracked are the names in hard by which objects of the object's type are measured, such as requests.cpu and
+// count/pods for Pods; whether the rules apply depends on them.
 func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (corev1.ResourceList, error) {
 	if r.before != nil {
 		before, err := rules.evaluateScopes(ctx, r.before.scopes, tracked)

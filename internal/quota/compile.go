@@ -28,7 +28,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// Prepare returns the rules of a compiled module, ready to be evaluated any number of times. The policy engine provides it.
+// Prepare returns the rules of a compiled module, ready to be evaluated any number of times. name is the digest of the module. The policy
+// engine provides the function.
 type Prepare func(ctx context.Context, name string, m *policy.Module) (policy.Rules, error)
 
 // maxCachedModules bounds the number of cached modules. One takes some hundred kilobytes.
@@ -58,7 +59,9 @@ type specVersion struct {
 
 // ruleNames has, for each field of prepared, the names of the rules in a module that the field evaluates together.
 type ruleNames struct {
-	scope, admit, messages, count []string // See prepared.
+	// scope tells whether a quota applies and what it covers, admit what a request exceeds or, of a LimitedResource, what no quota covers,
+	// messages the reasons to deny, and count whether an object counts.
+	scope, admit, messages, count []string
 }
 
 var (

@@ -72,7 +72,7 @@ var errNotListed = errors.New("pods are not listed here")
 // List implements corev1listers.PodLister. It always fails.
 func (podGetter) List(labels.Selector) ([]*corev1.Pod, error) { return nil, errNotListed }
 
-// Pods implements corev1listers.PodLister.
+// Pods returns a lister that gets the pods of one namespace. It implements corev1listers.PodLister.
 func (get podGetter) Pods(namespace string) corev1listers.PodNamespaceLister {
 	return namespacedPodGetter{get: get, namespace: namespace}
 }
@@ -86,7 +86,7 @@ type namespacedPodGetter struct {
 // List implements corev1listers.PodNamespaceLister. It always fails.
 func (namespacedPodGetter) List(labels.Selector) ([]*corev1.Pod, error) { return nil, errNotListed }
 
-// Get implements corev1listers.PodNamespaceLister.
+// Get returns the pod with a name in the namespace. It implements corev1listers.PodNamespaceLister.
 func (l namespacedPodGetter) Get(name string) (*corev1.Pod, error) { return l.get(l.namespace, name) }
 
 // CanRead reports whether the evaluators can measure objects of a type in its version. The evaluator of ResourceClaims reads v1 only, so

@@ -90,7 +90,8 @@ func bareName(name corev1.ResourceName) corev1.ResourceName {
 	return corev1.ResourceName(text)
 }
 
-// implausibleBytes returns why an amount of bytes is implausible for a resource; "" if it is not.
+// implausibleBytes returns why an amount of bytes is implausible for a resource: it is no whole number, or is less than fewBytes, which is
+// allowed for huge pages. It returns "" for other amounts.
 func implausibleBytes(bare corev1.ResourceName, amount resource.Quantity) string {
 	switch {
 	case !whole(amount, resource.Scale(0)):
@@ -102,7 +103,8 @@ func implausibleBytes(bare corev1.ResourceName, amount resource.Quantity) string
 	}
 }
 
-// implausibleCPU returns why an amount of CPU is implausible; "" if it is not.
+// implausibleCPU returns why an amount of CPU is implausible: it is no whole number of thousandths of a CPU, is at least manyCPUs, or has a
+// binary suffix such as Gi. It returns "" for other amounts.
 func implausibleCPU(amount resource.Quantity) string {
 	switch {
 	case !whole(amount, resource.Milli):
@@ -226,8 +228,9 @@ func (e *Evaluators) Extended(spec *placementv1.QuotaSpec) (out []corev1.Resourc
 	return out
 }
 
-// ExtendedParts returns for each entry of a LimitedResource's matchContains the name of the extended resource that it is, possibly with a
-// part of the name missing; "" for an entry that is none, or that a DeviceClass provides.
+// ExtendedParts returns, for each entry of the matchContains of a LimitedResource for pods, the entry itself, without a prefix such as
+// requests., if it looks like an extended resource's name (with a slash), of which a part may be missing. It returns "" for other entries,
+// for a resource that a DeviceClass provides, and for all entries of a LimitedResource for other objects.
 func (e *Evaluators) ExtendedParts(spec *placementv1.LimitedResourceSpec) []string {
 	out := make([]string, len(spec.MatchContains))
 	if (schema.GroupResource{Group: spec.APIGroup, Resource: spec.Resource}) != pods {

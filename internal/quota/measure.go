@@ -276,7 +276,7 @@ func decode(resource schema.GroupResource, raw []byte) (runtime.Object, error) {
 	return object, nil
 }
 
-// amounts converts a resource list to input for a module.
+// amounts converts a resource list to input for a module: a map of the names to the amounts as texts, such as "1500m".
 func amounts(list corev1.ResourceList) map[string]any {
 	out := make(map[string]any, len(list))
 	for name, amount := range list {

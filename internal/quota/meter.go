@@ -63,7 +63,8 @@ type objectEntry struct {
 	uid     types.UID
 	version string // The resource version.
 	measurement
-	// lapses is the time from which the object only takes the amounts in lapsed; zero if there is no such time.
+	// lapses is the time at which the grace period of a pod that is being deleted is over, so that it only takes the amounts in lapsed; zero
+	// for all other objects.
 	lapses time.Time
 	lapsed corev1.ResourceList // The amounts that the object takes from lapses on.
 	// claim is set if the object is a ResourceClaim. What it takes depends on DeviceClasses and a pod too, so the recount
@@ -125,8 +126,9 @@ func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.U
 	return errors.Join(failed...)
 }
 
-// Put adds or updates one object. It reports whether quotas of the object's namespace must be recounted. It ignores objects of types that
-// the meter does not have.
+// Put adds or updates one object. It reports whether quotas of the object's namespace must be recounted: the object takes other amounts
+// than before, or this version may settle a reservation. It ignores objects of types that the meter does not have. If the object can't be
+// measured, Put returns an error, and the meter keeps the version that it has.
 func (m *Meter) Put(resource schema.GroupResource, o *unstructured.Unstructured) (bool, error) {
 	e, err := m.newEntry(resource, o)
 	if err != nil {
@@ -150,7 +152,7 @@ func (m *Meter) Put(resource schema.GroupResource, o *unstructured.Unstructured)
 	return true, nil
 }
 
-// Delete removes one object. It reports whether quotas of the object's namespace must be recounted.
+// Delete removes one object. It reports whether quotas of the object's namespace must be recounted: whether the meter had the object.
 func (m *Meter) Delete(resource schema.GroupResource, namespace, name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -253,8 +255,9 @@ func (m *Meter) Has(resource schema.GroupResource, namespace, name string, uid t
 	return t != nil && t.objects[namespace][name] != nil && t.objects[namespace][name].uid == uid
 }
 
-// Unsettled returns those of a quota's reservations whose changes of objects may still come and have not reached the meter yet. The
-// amounts of the other ones are counted with the existing objects. selects reports whether the quota counts a namespace.
+// Unsettled returns those of a quota's reservations whose changes of objects the meter has not seen yet, expired reservations included, and
+// all those for types that the meter does not have and for namespaces that selects excludes. The amounts of the other ones are counted with
+// the existing objects, or their objects have been deleted. selects reports whether the quota counts a namespace.
 func (m *Meter) Unsettled(reservations []placementv1.Reservation, selects func(namespace string) bool) []placementv1.Reservation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -267,7 +270,8 @@ func (m *Meter) Unsettled(reservations []placementv1.Reservation, selects func(n
 	return out
 }
 
-// hasArrived reports whether the meter has seen the change that a reservation is for, or the change can no longer come.
+// hasArrived reports whether the meter has seen the change that a reservation is for, or the deletion of its object, after which the change
+// can no longer come. It is false for a reservation without the UID of an object. It adds an object to awaited whose update is yet to come.
 func (t *typeObjects) hasArrived(r *placementv1.Reservation) bool {
 	uid := types.UID(r.ObjectUID)
 	if uid == "" {

@@ -221,7 +221,7 @@ func writeScope(b *strings.Builder, function, path string, r corev1.ScopedResour
 	}
 }
 
-// set returns a Rego set of strings.
+// set returns a Rego set of strings, sorted and without duplicates. There must be at least one.
 func set(values []string) string {
 	out := make([]string, len(values))
 	for i, v := range slices.Sorted(slices.Values(values)) {
@@ -237,7 +237,7 @@ func quoted(s string) string {
 	return string(text)
 }
 
-// digest returns the digest of a module's text, as in the status.
+// digest returns the digest of a module's text, as in the status: "sha256:" and hexadecimal digits.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256:" + hex.EncodeToString(sum[:])

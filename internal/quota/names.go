@@ -35,8 +35,8 @@ import (
 )
 
 // CheckSpec returns the mistakes for which the API server would refuse a ResourceQuota and that the schema of quotas does not find: names
-// in hard that are not for quotas, and scopes that do not apply to them. before is the spec before an update, whose mistakes may stay; nil
-// for a new quota. served are used for suggestions.
+// in hard that are not for quotas, and scopes that do not apply to them. before is the spec before an update, nil for a new quota: names
+// that it has may stay, and scopes are not checked if neither a name nor a scope has changed. served are used for suggestions.
 func CheckSpec(spec, before *placementv1.QuotaSpec, served *match.ServedTypes) field.ErrorList {
 	path := field.NewPath("spec")
 	var out field.ErrorList
@@ -79,7 +79,7 @@ func hardOf(spec *placementv1.QuotaSpec) corev1.ResourceList {
 	return spec.Hard
 }
 
-// sameScoping reports whether two specs have the same names in hard and the same scopes.
+// sameScoping reports whether two specs have the same names in hard, and the same names of scopes in the same order.
 func sameScoping(a, b *placementv1.QuotaSpec) bool {
 	scopesOf := func(spec *placementv1.QuotaSpec) []corev1.ResourceQuotaScope {
 		var out []corev1.ResourceQuotaScope

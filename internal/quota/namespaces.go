@@ -41,8 +41,8 @@ func orMatchAll(s *metav1.LabelSelector) *metav1.LabelSelector {
 	return s
 }
 
-// CountedNamespaces returns the namespaces whose objects a quota counts: that of a ScopedQuota, or those that the selector of a
-// ClusterScopedQuota selects, except kube-system. Berth's own namespace, own, is never counted. list returns the names
+// CountedNamespaces returns the namespaces whose objects a quota counts: that of a ScopedQuota, even if it is kube-system, or those that
+// the selector of a ClusterScopedQuota selects, without kube-system. Berth's own namespace, own, is never counted. list returns the names
 // of the namespaces that a selector selects.
 func CountedNamespaces(q placementv1.Quota, own string, list func(labels.Selector) ([]string, error)) (sets.Set[string], error) {
 	cluster, ok := q.(*placementv1.ClusterScopedQuota)

@@ -44,7 +44,7 @@ type Recount struct {
 	Next time.Time
 	// Revision changes whenever the amounts change that the objects of the counted types take.
 	Revision uint64
-	// Unserved are counted types that the API server does not serve now. What was counted for them stays.
+	// Unserved are counted types that the API server does not serve now, if something was counted for them before. That amount stays.
 	Unserved []schema.GroupResource
 	// Missing are counted types whose complete content the meter does not have, although the API server may serve them.
 	Missing []schema.GroupResource
@@ -178,8 +178,8 @@ func (r *Recount) beginType(q placementv1.Quota, t schema.GroupResource, names [
 	return fromZero
 }
 
-// beginNames sets the initial amounts of names. A name that is not counted from zero keeps its amount, which is unknown
-// once the spec has changed.
+// beginNames sets the initial amounts of names in Used: 0 for a name that is counted from zero, and otherwise its amount in the quota's
+// status, if that was counted for the newest spec. If it was not, the name is left out.
 func (t *tally) beginNames(q placementv1.Quota, names []corev1.ResourceName) {
 	status := q.QuotaStatus()
 	for _, name := range names {
@@ -237,9 +237,9 @@ func (m *Meter) nameHolder(r *placementv1.Reservation, w RecountInput) *objectEn
 	return t.objects[r.Namespace][r.Name]
 }
 
-// settled reports whether the amounts of a reservation are counted with an object, or its change can no longer come.
-// Namespaces and objects come from different watches. So objects in a namespace that the quota does not select yet are
-// not counted yet.
+// settled reports whether the amounts of a reservation are counted with an object, or its change can no longer come because its object was
+// deleted. It is false while the meter does not have the type, and in a namespace that the quota does not select, maybe only not yet:
+// namespaces and objects come from different watches, and an object there is not counted.
 func (m *Meter) settled(r *placementv1.Reservation, selects func(namespace string) bool) bool {
 	t := m.types[schema.ParseGroupResource(r.Resource)]
 	return t != nil && selects(r.Namespace) && t.hasArrived(r)
@@ -248,7 +248,7 @@ func (m *Meter) settled(r *placementv1.Reservation, selects func(namespace strin
 // Expired reports whether the reservation has expired, so that its change can no longer come.
 func Expired(r placementv1.Reservation, now time.Time) bool { return !now.Before(r.Expires.Time) }
 
-// addObject adds what an object takes of the resources in names.
+// addObject adds what an object takes under the names that are counted from zero to Used and to the amounts of its namespace.
 func (t *tally) addObject(o foundObject, names []corev1.ResourceName, now time.Time) {
 	if o.lapses.After(now) {
 		t.setNext(o.lapses)

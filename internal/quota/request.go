@@ -62,8 +62,9 @@ type objectIdentity struct {
 	name, uid, version string
 }
 
-// NewRequest converts an admission request. chargeID becomes the id of its charges; see Request.ChargeID. NewRequest
-// returns nil if the request changes nothing that quotas count.
+// NewRequest converts an admission request. chargeID becomes the id of its charges; see Request.ChargeID. NewRequest returns nil if the
+// request changes nothing that quotas count: it is no create or update, its object is in no namespace, or what it updates is not measured.
+// It returns an error if an object can't be read or measured.
 func (e *Evaluators) NewRequest(chargeID string, r *admissionv1.AdmissionRequest) (*Request, error) {
 	resource := schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}
 	if r.Namespace == "" || (r.Operation != admissionv1.Create && r.Operation != admissionv1.Update) {
@@ -118,7 +119,7 @@ func (e *Evaluators) NewRequest(chargeID string, r *admissionv1.AdmissionRequest
 }
 
 // readOld measures the old object of an update, and sets before and object.version. For an update that creates its object, the old object
-// has no version, and both stay empty.
+// has no version, and both stay empty. It returns an error if there is no old object.
 func (r *Request) readOld(e *Evaluators, old runtime.Object) error {
 	if old == nil {
 		return fmt.Errorf("unable to get previous usage since prior version of object was not found")
@@ -139,7 +140,7 @@ func (r *Request) readOld(e *Evaluators, old runtime.Object) error {
 	return nil
 }
 
-// setInput sets the input by the object that the request would store.
+// setInput sets the field input from the scopes and the amounts, except zeros, of the object that the request would store.
 func (r *Request) setInput() {
 	r.input = map[string]any{
 		"scopes": r.current.scopes.moduleInput(),
@@ -155,7 +156,8 @@ func (r *Request) delta() corev1.ResourceList {
 	return upstream.SubtractWithNonNegativeResult(r.current.usage, r.before.usage)
 }
 
-// limitInput adds the input that is the same for the modules of all LimitedResources to more, and returns more.
+// limitInput adds the field input, with the object's scopes and what it takes, to more, the other input of a LimitedResource's module, and
+// returns more.
 func (r *Request) limitInput(more map[string]any) map[string]any {
 	maps.Copy(more, r.input)
 	return more

@@ -29,7 +29,7 @@ import (
 
 // Rules is the compiled module of one quota or LimitedResource.
 type Rules struct {
-	// Module is the module's source and digest.
+	// Module is the module's source, and its digest, which leaves out the first line: it names the object.
 	Module placementv1.QuotaModule
 	prepared
 }

@@ -35,8 +35,7 @@ var exclusive = [][2]corev1.ResourceQuotaScope{
 
 // ScopeProblems describes what a quota does not count because of its scopes.
 type ScopeProblems struct {
-	// Uncounted are messages about names in hard whose objects cannot match all scopes. Each starts with the field's
-	// path.
+	// Uncounted are messages about names in hard that count objects of types without one of the scopes. Each starts with the name's path.
 	Uncounted []string
 	// CountsNothing says why no object that hard counts can match the scopes; "" if one can.
 	CountsNothing string

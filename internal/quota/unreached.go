@@ -68,8 +68,8 @@ func precedes(a, b placementv1.Quota, name corev1.ResourceName) bool {
 	return x.Cmp(y) < 0 || x.Cmp(y) == 0 && keyOfA.Kind+keyOfA.Name < keyOfB.Kind+keyOfB.Name
 }
 
-// countsAllOf reports whether a quota is certain to count each object that another one counts, if both have the name that it counts under.
-// of are the labels of the other quota's namespace, if it is in one.
+// countsAllOf reports whether the quota wide is certain to count each object that another one, narrow, counts, if both have the name that
+// it counts under. It is false if both are the same quota. of are the labels of narrow's namespace, if it is in one.
 func countsAllOf(wide, narrow placementv1.Quota, of map[string]string) bool {
 	wideKey, _ := KeyOf(wide)
 	narrowKey, _ := KeyOf(narrow)
@@ -93,8 +93,8 @@ func countsAllOf(wide, narrow placementv1.Quota, of map[string]string) bool {
 // manyCPUsOfNamespaces and muchMemoryOfNamespaces are more than the workloads of nearly all namespaces request.
 var manyCPUsOfNamespaces, muchMemoryOfNamespaces = resource.MustParse("1000"), resource.MustParse("1Ti")
 
-// LargeRequests returns the names in a quota's hard whose amounts limit the CPU or memory that pods request to more than nearly all
-// namespaces use, sorted.
+// LargeRequests returns the names in a quota's hard that limit the CPU or memory that pods request (cpu, memory, requests.cpu, and
+// requests.memory) to more than nearly all namespaces use: to at least 1000 CPUs or 1Ti. They are sorted.
 func LargeRequests(spec *placementv1.QuotaSpec) (out []corev1.ResourceName) {
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
 		amount, bare := spec.Hard[name], bareName(name)
@@ -111,8 +111,9 @@ func LargeRequests(spec *placementv1.QuotaSpec) (out []corev1.ResourceName) {
 // nodes at times.
 const beyondCapacity = 4
 
-// BeyondCapacity returns messages about amounts in a quota's hard that are much more than all clusters and nodes have together, sorted by
-// resource name. Amounts that ImplausibleAmounts tells are left out.
+// BeyondCapacity returns messages about amounts in a quota's hard of the CPU or memory that pods request, if they are large (LargeRequests)
+// and more than four times those in capacity: what all clusters and nodes have together, as cpu and memory. The messages are sorted by
+// resource name, and each starts with the field's path. Amounts that ImplausibleAmounts tells, and unknown capacities, are left out.
 func (e *Evaluators) BeyondCapacity(spec *placementv1.QuotaSpec, capacity corev1.ResourceList) []string {
 	implausible := e.ImplausibleAmounts(spec)
 	var out []string
