@@ -37,7 +37,8 @@ type clusters struct {
 	changed func()
 
 	mu sync.Mutex
-	// tables have, by type and object, the cluster that the object represents. The claims, which identify the objects, have no manager.
+	// tables have, by type and object, the cluster that the object represents, without objects that represent none. The claims, which identify
+	// the objects, have no manager.
 	tables map[schema.GroupVersionResource]map[replication.Claim]member
 	// known is the last result of claims; nil if tables changed since.
 	known replication.Claims
@@ -46,7 +47,7 @@ type clusters struct {
 // member is what an object of an inventory says of the cluster that it represents.
 type member struct {
 	cluster string // The name of the cluster; empty if the object represents none.
-	manager string // The manager of the replication.Claim on the cluster.
+	manager string // The cluster manager that a ClusterProfile names; "" for objects of other types.
 	ready   bool   // Whether the cluster is ready; false if the type is not read with memberFields.
 	leaving bool   // Whether the object is being deleted; false if the type is not read with memberFields.
 }

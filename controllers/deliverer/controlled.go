@@ -73,7 +73,7 @@ func (c *Controller) deliverersOf(ctx context.Context, object *unstructured.Unst
 	return matching, true, nil
 }
 
-// keepDelivered makes converge neither change nor delete what policies delivered for an object.
+// keepDelivered makes converge neither change nor delete what is delivered for an object in the systems to which the policies deliver it.
 func (c *Controller) keepDelivered(object *unstructured.Unstructured, policies []*placement.Policy, n *need) {
 	for _, p := range policies {
 		for _, system := range delivery.SystemsOf(p, object.GroupVersionKind().GroupKind()) {

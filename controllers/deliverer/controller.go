@@ -14,8 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package deliverer provides the controller that keeps the objects of multi-cluster systems which carry placed objects to their
-// clusters. It runs on the leader.
+// Package deliverer provides the controller that keeps the objects of multi-cluster systems which carry placed objects to their clusters.
+// It runs on the leader. A placed object is one that policies with spec.delivery match, such as a Deployment, or Kueue's Workload. A
+// system is Karmada, KubeFleet, Open Cluster Management, or Kueue. The delivered objects, such as Karmada's PropagationPolicy, are those
+// that Berth keeps in a system for a placed object. A type is a resource type in one version.
 //
 // An object is reconciled when it changes, when an object that is delivered for it changes, when the labels of its controller change, and
 // when a policy, the labels of its namespace, or the served types change. What has to exist follows from the object and the policies alone
@@ -142,7 +144,7 @@ var (
 	reportFields = projection.Fields("metadata.generation", "spec.resource.**", "spec.clusters.**", "spec.placement.**", "status.**")
 )
 
-// New returns a controller.
+// New returns a controller that is not started. It subscribes to changes of policies and of the served types.
 func New(d Deps) *Controller {
 	c := &Controller{Deps: d, rewatch: notify.NewSignal(), unsearched: map[schema.GroupVersionResource]bool{},
 		leftBehind: map[schema.GroupVersionResource]bool{}, contests: newContests(d.Clock), foreign: &foreignObjects{}}
@@ -350,7 +352,8 @@ func (c *Controller) enqueue(keys ...delivery.Key) {
 	}
 }
 
-// ObjectDecided enqueues a placed object that policies have just decided, if its delivery may wait for a decision; see awaitsDecision.
+// ObjectDecided enqueues a placed object that policies have just decided, if it is of a type of which Berth may hold back the status until
+// then, because the status starts the object in clusters.
 func (c *Controller) ObjectDecided(resource schema.GroupVersionResource, namespace, objectName string) {
 	if delivery.StartsByStatus(resource.GroupResource()) {
 		c.enqueue(delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
@@ -418,7 +421,8 @@ func (c *Controller) Settled(versions ...*placement.Policy) bool {
 	return true
 }
 
-// Reporting reports whether a system reports where objects of a type run, and whether the policies that deliver this type are Settled.
+// Reporting reports whether a system to which policies deliver objects of a type reports where they run, even if Berth can't read that, and
+// whether Settled is true for all policies that deliver this type.
 func (c *Controller) Reporting(resource schema.GroupVersionResource) (reports, settled bool) {
 	policies := c.delivering(resource)
 	reports = slices.ContainsFunc(policies, func(p *placement.Policy) bool {

@@ -60,8 +60,9 @@ type entry struct {
 	object *unstructured.Unstructured
 	owner  delivery.Key // The placed object for which the object is delivered. Of an orphan, it has only the namespace.
 	owned  bool         // Whether the object has an owner; false for an orphan.
-	// defaults is the field Kind.Whole as it was after Berth had removed what other clients had set there: what is left beside
-	// Berth's own members was added by the system in the same request. It is nil if Berth did not have to remove anything.
+	// defaults is the field in which only Berth may set values (Kind.Whole) as it was after Berth had removed what other clients had set
+	// there: what is left beside Berth's own members was added by the system in the same request. It is nil if Berth did not have to remove
+	// anything, or nothing but Berth's members was left.
 	defaults any
 	// answer is the object as the API server stored it when Berth last wrote it, if it then lacked something that Berth applied, because
 	// the system changed it in the same request. It is nil otherwise.
@@ -237,14 +238,14 @@ func (d *deliveredObjects) remove(id name) (owner delivery.Key, ok bool) {
 	return removed.owner, removed.owned
 }
 
-// release drops an object that Berth no longer manages, although it exists.
-func (d *deliveredObjects) release(id name) {
+// disown drops an object from d because Berth no longer manages it, although it exists. It does not write the object.
+func (d *deliveredObjects) disown(id name) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.remove(id)
 }
 
-// setDefaults records the field Kind.Whole of an object with what the system adds there; see entry.
+// setDefaults records the field of an object in which only Berth may set values (Kind.Whole), with what the system adds there.
 func (d *deliveredObjects) setDefaults(id name, defaults any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -93,7 +93,7 @@ func newPlacedObjects(changed func(...delivery.Key), settled func(schema.GroupVe
 	return &placedObjects{changed: changed, settled: settled, tables: map[schema.GroupVersionResource]*placedTable{}}
 }
 
-// keyOf returns the key of a placed object.
+// keyOf returns the key of a placed object: its group, kind, namespace, and name.
 func keyOf(o *unstructured.Unstructured) delivery.Key {
 	return delivery.Key{GroupKind: o.GroupVersionKind().GroupKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
 }
@@ -241,7 +241,7 @@ func (p *placedObjects) isSettled(resource schema.GroupVersionResource) bool {
 	return at != nil && len(at.open) == 0
 }
 
-// isReconciled reports whether an object has been reconciled since it became known.
+// isReconciled reports whether an object is known, and has been reconciled since it became known.
 func (p *placedObjects) isReconciled(resource schema.GroupVersionResource, key delivery.Key) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -263,7 +263,7 @@ func (p *placedObjects) among(keys []delivery.Key) []delivery.Key {
 	})
 }
 
-// keys returns the keys of the objects for which selects returns true.
+// keys returns the keys of the objects for which selects returns true. An object that is read in several versions may be repeated.
 func (p *placedObjects) keys(selects func(schema.GroupVersionResource, delivery.Key) bool) []delivery.Key {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

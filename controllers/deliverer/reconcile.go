@@ -56,7 +56,7 @@ const hashAnnotation = "placement.berth.dev/delivered-hash"
 type need struct {
 	policies, systems []string                      // The names of the policies that deliver the object, and of the systems to which they deliver it.
 	resources         []schema.GroupVersionResource // The versions of the object's type in which it is read.
-	decidedBy         []string                      // The names of the policies that deliver the object and decide existing objects.
+	decidedBy         []string                      // The policies that deliver the object and, by remediation.mode, decide existing ones.
 	objects           []wanted                      // The objects that have to exist.
 	// existing are the objects that Berth has delivered for the placed object.
 	existing map[name]*unstructured.Unstructured
@@ -75,8 +75,8 @@ type need struct {
 
 	run       delivery.Run // Whether the object runs in its clusters.
 	reports   bool         // Whether a system reports where the object runs, and Berth may read that.
-	surges    bool         // Whether the object stays in clusters that it leaves until it runs in its new ones.
-	undecided bool         // Whether no policy decided the object's clusters.
+	surges    bool         // Whether a policy wants the object to stay in clusters that it leaves until it runs in its new ones.
+	undecided bool         // Whether policies have not decided the object's clusters, so that what is delivered stays as it is.
 	note      string       // Which part of the decision a system does not get; "" if each system gets all of it.
 }
 
@@ -201,8 +201,8 @@ func (c *Controller) Result(resource schema.GroupVersionResource, namespace, obj
 	return c.Account.Result(delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
 }
 
-// Pending reports whether an object of a type that policies deliver has not been reconciled since it became known, so that Result may be
-// old.
+// Pending reports whether an object of a type that policies deliver has not been reconciled since it became known, or is not known, so that
+// Result may be old.
 func (c *Controller) Pending(resource schema.GroupVersionResource, namespace, objectName string) bool {
 	return slices.ContainsFunc(c.Registry.InForce(), func(p *placement.Policy) bool { return delivery.MayDeliver(p) && p.Matcher.SelectsResource(resource) }) &&
 		!c.placed.isReconciled(resource, delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
@@ -307,7 +307,7 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 	return true, nil
 }
 
-// remediating returns those of the names whose policies decide existing objects.
+// remediating returns those of the names whose policies have existing objects decided, as their remediation.mode says.
 func remediating(policies []*placement.Policy, names []string) (out []string) {
 	for _, p := range policies {
 		if p.RemediatesExisting() && slices.Contains(names, p.Name) {
@@ -525,7 +525,8 @@ func (c *Controller) findUnjoined(system delivery.System, decision *delivery.Dec
 }
 
 // observe returns in live the delivered object of an object in a system, and in observed what the system reports of the object; each is nil
-// if there is none. unread says why Berth can't read the reports; nil if it can.
+// if there is none. live is also nil for a system that itself does not report where objects run (System.Reports). unread says why Berth
+// can't read the reports; nil if it can.
 func (c *Controller) observe(system delivery.System, object *unstructured.Unstructured, n *need) (live *unstructured.Unstructured,
 	observed *delivery.Observation, unread *delivery.Run) {
 	key, placed := keyOf(object), delivery.ObjectOf(object)
@@ -641,8 +642,8 @@ func (c *Controller) unread(system delivery.System, kind delivery.Kind, consumer
 	return out
 }
 
-// liveIn returns the existing object with a name that is delivered to a system, or nil. It ignores copies of other clients with other
-// names.
+// liveIn returns the existing object with a name that is delivered to a system and is not being deleted, or nil. It ignores copies of other
+// clients with other names.
 func liveIn(system delivery.System, objectName string, existing map[name]*unstructured.Unstructured) *unstructured.Unstructured {
 	for _, kind := range system.Kinds {
 		for id, o := range existing {
@@ -707,7 +708,7 @@ func (c *Controller) converge(ctx context.Context, object *unstructured.Unstruct
 		}
 		if !isLabeled(existing[id]) {
 			// Its label was removed when Berth was taken out.
-			c.delivered.release(id)
+			c.delivered.disown(id)
 			continue
 		}
 		err := c.client(id.GroupVersionResource, id.namespace).Delete(ctx, id.name, metav1.DeleteOptions{Preconditions: sameUID(existing[id])})
@@ -780,7 +781,8 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 }
 
 // find reads an object that is not known: the cache has only objects that Berth delivered. live is nil if it does not exist. free is false
-// if an object of another client has the name, or it can't be read. It records both in n, as failures of subject.
+// if an object of another client has the name, or it can't be read. The former, and a refusal by the API server, are recorded in n as
+// failures of subject. Other errors are returned.
 func (c *Controller) find(ctx context.Context, id name, want *wanted, subject string, n *need) (live *unstructured.Unstructured, free bool, err error) {
 	owner, _ := ownerOf(want.Object)
 	found, err := c.client(id.GroupVersionResource, id.namespace).Get(ctx, id.name, metav1.GetOptions{})

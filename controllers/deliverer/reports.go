@@ -246,5 +246,5 @@ func same(a, b *delivery.Observation) bool {
 	return a.Equal(*b)
 }
 
-// compareNames orders objects of one type and namespace.
+// compareNames orders objects of one type and namespace by their names.
 func compareNames(a, b name) int { return strings.Compare(a.name, b.name) }

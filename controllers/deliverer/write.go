@@ -97,13 +97,14 @@ func (c *Controller) replace(ctx context.Context, kind delivery.Kind, id name, l
 	return c.client(id.GroupVersionResource, id.namespace).Patch(ctx, id.name, types.MergePatchType, text, metav1.PatchOptions{FieldManager: FieldManager})
 }
 
-// exceeds reports whether other clients have set something in the field Kind.Whole of an object: it has more there than body and what the
-// system adds.
+// exceeds reports whether other clients have set something in the field of an object in which only Berth may set values (Kind.Whole): it
+// has more there than body and what the system adds.
 func (c *Controller) exceeds(kind delivery.Kind, id name, live, body *unstructured.Unstructured) bool {
 	return exceeds(kind, live, body) && !equality.Semantic.DeepEqual(c.delivered.defaultsOf(id), wholeOf(kind, live))
 }
 
-// exceeds reports whether live has more in the field Kind.Whole than body has, except for its member Kind.Others.
+// exceeds reports whether live has more than body in the field in which only Berth may set values (Kind.Whole), apart from the member of
+// the field that others may set, too (Kind.Others).
 func exceeds(kind delivery.Kind, live, body *unstructured.Unstructured) bool {
 	members, ok := wholeOf(kind, live).(map[string]any)
 	if !ok {
@@ -114,7 +115,7 @@ func exceeds(kind delivery.Kind, live, body *unstructured.Unstructured) bool {
 	return hasMore(members, wholeOf(kind, body))
 }
 
-// wholeOf returns the field Kind.Whole of an object; nil if there is none.
+// wholeOf returns the field of an object in which only Berth may set values (Kind.Whole); nil if the kind or the object has none.
 func wholeOf(kind delivery.Kind, o *unstructured.Unstructured) any {
 	if kind.Whole == "" {
 		return nil
@@ -145,8 +146,8 @@ func hasMore(live, want any) bool {
 	return false
 }
 
-// contentPatch returns a JSON merge patch that gives live all that body has, without metadata and status, and removes from the field
-// Kind.Whole what body does not have. It is empty if there is nothing to patch.
+// contentPatch returns a JSON merge patch that gives live all that body has, without metadata and status, and removes what body does not
+// have from the field in which only Berth may set values (Kind.Whole). It is empty if there is nothing to patch.
 func contentPatch(kind delivery.Kind, live, body map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(body)) {
