@@ -32,14 +32,15 @@ import (
 // Coverage describes a policy's match in comparison with the types that the API server serves: which types are served, and whether the
 // match can match anything.
 type Coverage struct {
-	// Covered reports whether the API server serves a type for at least one entry of the resource rules.
+	// Covered reports whether the API server serves a type that policies match for at least one entry of the resource rules, or may serve one
+	// in a group that discovery could not list.
 	Covered bool
 	// Unserved has a message for each entry for which the API server serves no type. It suggests what is probably
 	// meant.
 	Unserved []string
 	// Impossible says why the match cannot match any object, for another reason than that types are not served; "" if it can.
 	Impossible string
-	// Namespaced reports whether all matched types are namespaced. Then nothing is matched if the namespace selector
+	// Namespaced reports whether all matched types are certain to be namespaced. Then nothing is matched if the namespace selector
 	// selects no namespace.
 	Namespaced bool
 	// ClusterScoped reports whether all types in the match are served, are cluster-scoped, and are not Namespaces. Then
@@ -228,7 +229,7 @@ func ReasonSelectsNone(s *metav1.LabelSelector, ownNamespace string) string {
 }
 
 // valuesOf returns the values that a selector allows for a label. bounded is false if the selector does not list the
-// allowed values, so that it may allow any.
+// allowed values, so that it may allow any. If bounded is true and there is no value, no object is selected.
 func valuesOf(list requirementList, key string) (values []string, bounded bool) {
 	var not []string
 	absent, present := false, false

@@ -115,7 +115,8 @@ func (c *creation) outcome(ctx context.Context, e celast.Expr) outcome {
 }
 
 // join returns the outcome of && or || with the given operands. decides is the outcome of an operand that is that of the whole, whatever
-// the others are, and otherwise is the opposite. A part that fails counts only beside parts that are true of some new objects, too.
+// the others are, and otherwise is the opposite. An operand that fails makes the whole fail, unless the outcome of another one is unknown
+// and that one may be there to tell updates from creations: then the outcome of the whole is unknown.
 func (c *creation) join(ctx context.Context, operands []celast.Expr, decides, otherwise outcome) outcome {
 	out, open := otherwise, false
 	for _, e := range operands {
@@ -166,7 +167,8 @@ func (c *creation) source(e celast.Expr) (text string, ok bool) {
 	return text, err == nil
 }
 
-// evaluate evaluates an expression that reads oldObject or the request, or that is constant. The outcome of others is unknown.
+// evaluate evaluates an expression that reads oldObject or the request, or that is constant. The outcome of others is unknown, as is that
+// of an expression that fails without reading oldObject, and of all once left is 0.
 func (c *creation) evaluate(ctx context.Context, e celast.Expr) outcome {
 	text, ok := c.source(e)
 	if !ok || c.left == 0 || strings.HasPrefix(text, "object.") && !strings.Contains(text, "oldObject") && !strings.Contains(text, "request") {

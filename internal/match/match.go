@@ -204,8 +204,8 @@ func compileConditions(list []admissionregistrationv1.MatchCondition, path *fiel
 	return conditionCompiler().CompileCondition(accessors, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions), nil
 }
 
-// SelectsResource reports whether a resource rule selects the resource by name or wildcard. A wildcard does not select
-// bootstrap types; see IsBootstrapType.
+// SelectsResource reports whether a resource rule selects the resource, in this version, by name or wildcard. A wildcard does not select
+// types of which the cluster writes objects when it starts or when a node joins.
 func (m *Matcher) SelectsResource(resource schema.GroupVersionResource) bool {
 	if NeverMatched(resource.GroupResource()) {
 		return false
@@ -218,13 +218,15 @@ func contains(list []string, value string) bool {
 	return slices.Contains(list, value) || slices.Contains(list, wildcard)
 }
 
-// SelectsNamespace reports whether objects in a namespace with these labels may match. An empty name stands for no
-// namespace. Those in kube-system never match. The caller excludes Berth's own namespace.
+// SelectsNamespace reports whether objects in a namespace with these labels may match, by the namespace selector and the function of
+// Within. An empty name stands for no namespace, to which the selector does not apply. Those in kube-system never match. The caller
+// excludes Berth's own namespace.
 func (m *Matcher) SelectsNamespace(name string, l map[string]string) bool {
 	return m.SelectsByLabels(name, l) && (m.within == nil || m.within(name, l))
 }
 
-// SelectsByLabels reports what SelectsNamespace reports without the restriction of Within.
+// SelectsByLabels reports whether objects in a namespace with these labels may match, by the namespace selector alone. It is true for no
+// namespace, which has an empty name, and false for kube-system.
 func (m *Matcher) SelectsByLabels(name string, l map[string]string) bool {
 	return name != NamespaceSystem && (name == "" || m.namespaces.Matches(labels.Set(l)))
 }
@@ -252,7 +254,8 @@ func (m *Matcher) Leaves(ctx context.Context, o Object) (bool, error) {
 	return m.matches(ctx, o, o.Old)
 }
 
-// matches does the same as Matches, but applies the object selector to the labels of the object labelled.
+// matches reports whether the policy matches the object, with the object selector applied to the labels of labelled, which is Content or
+// Old. If a condition could not be evaluated, it returns true and an error.
 func (m *Matcher) matches(ctx context.Context, o Object, labelled *unstructured.Unstructured) (bool, error) {
 	if !m.SelectsResource(o.Resource) || !m.SelectsNamespace(o.Namespace, o.NamespaceLabels) {
 		return false, nil
@@ -270,7 +273,8 @@ func (m *Matcher) matches(ctx context.Context, o Object, labelled *unstructured.
 	return m.evaluateConditions(ctx, o)
 }
 
-// evaluateConditions reports whether no match condition is false for an object. The error is that of Matches.
+// evaluateConditions reports whether no match condition is false for an object. If none is false, and some could not be evaluated, it
+// returns true and an error.
 func (m *Matcher) evaluateConditions(ctx context.Context, o Object) (bool, error) {
 	var old runtime.Object
 	if o.Old != nil {

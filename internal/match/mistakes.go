@@ -74,7 +74,8 @@ var conditionParser = sync.OnceValue(func() *cel.Env {
 	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).NewExpressionsEnv()
 })
 
-// warnOfOperations returns warnings if a match condition compares request.operation with a value that it never has.
+// warnOfOperations returns warnings if a match condition compares request.operation with a value that no operation has, or is true only for
+// operations that the API server does not send to Berth, such as DELETE.
 func warnOfOperations(expression string, path *field.Path) []string {
 	if !strings.Contains(expression, "operation") {
 		return nil
@@ -109,9 +110,9 @@ func warnOfOperations(expression string, path *field.Path) []string {
 	return out
 }
 
-// requiredOperations returns a list of operations of which an expression requires one to be true, and of which Berth
-// receives none; nil if there is no such list. It ignores comparisons in one of several alternatives. Those may be there
-// to guard another alternative, for example against a null object.
+// requiredOperations returns the operations of which request.operation must be one for an expression to be true, if Berth receives requests
+// of none of them; nil otherwise. It ignores comparisons in one of several alternatives (||). Those may be there to guard another
+// alternative, for example against a null object.
 func requiredOperations(e celast.Expr) []string {
 	if e.Kind() != celast.CallKind {
 		return nil

@@ -54,8 +54,8 @@ var neverMatchedGroups = []string{
 	"certificates.k8s.io",
 }
 
-// neverMatchedResources are single resource types that are never matched. A cluster does not work without nodes and leases. An
-// event that reports a denial must not be denied itself, which would cause another event.
+// neverMatchedResources are single resource types that are never matched: nodes, leases, events, and CustomResourceDefinitions. A cluster
+// does not work without nodes and leases. An event that reports a denial must not be denied itself, which would cause another event.
 var neverMatchedResources = groupResources(
 	"events",
 	"events.events.k8s.io",
@@ -234,8 +234,9 @@ func Remarks(m placementv1.Match, path *field.Path) []string {
 	return out
 }
 
-// Warnings returns messages for the author of a policy about its object selector and match conditions if they do not select what they seem
-// to select. path is the path of the match.
+// Warnings returns messages for the author of a policy about what its object selector and match conditions probably select by mistake: a
+// label that only Namespaces have, operations that Berth does not receive, and the mistakes in CEL that celexpression finds. path is the
+// path of the match.
 func Warnings(m placementv1.Match, path *field.Path) []string {
 	out := warnOfNamespaceName(m, path.Child("objectSelector"))
 	for i, condition := range m.MatchConditions {

@@ -72,7 +72,8 @@ func (s *ServedTypes) ClusterScoped(resource schema.GroupResource) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return !t.Namespaced && t.GroupResource() == resource })
 }
 
-// HasName reports whether a type in the resource's group has this plural name, kind, singular name, or short name.
+// HasName reports whether a type in the resource's group has the resource's name as its plural name, kind, singular name, or short name,
+// ignoring case.
 func (s *ServedTypes) HasName(resource schema.GroupResource) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.HasName(resource.Resource) && t.Group == resource.Group })
 }

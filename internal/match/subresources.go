@@ -74,8 +74,8 @@ func BuiltinReplicasPath(resource schema.GroupResource) (path []string, ok bool)
 // custom resource sets. The CustomResourceDefinition names that field, which can be any field below spec.
 func MayReadScale(reads *projection.FieldSet) bool { return readsPath(reads, []string{"spec"}) }
 
-// FieldsRead returns the fields that the match or a decision depends on. decision are the fields that the decision depends
-// on. If a match condition refers to the object, FieldsRead returns all fields.
+// FieldsRead returns the fields that match conditions or a decision depend on: all fields if a match condition refers to the object, and
+// otherwise decision, the fields that the decision depends on. The labels that the object selector reads are not added.
 func (m *Matcher) FieldsRead(decision *projection.FieldSet) *projection.FieldSet {
 	for _, c := range m.match.MatchConditions {
 		// The CEL variables are called object and oldObject.
@@ -86,7 +86,7 @@ func (m *Matcher) FieldsRead(decision *projection.FieldSet) *projection.FieldSet
 	return decision
 }
 
-// readsPath reports whether a sealed field set contains the field at a path.
+// readsPath reports whether a sealed field set contains the field at a path, or a part of it.
 func readsPath(fields *projection.FieldSet, path []string) bool {
 	for _, name := range path {
 		if name == every {

@@ -60,7 +60,8 @@ type sharingKey struct {
 	Versions []string
 	// Rules are all resource rules if they differ in their versions; nil otherwise.
 	Rules []placementv1.ResourceRule
-	// Guarded reports whether the policies need the guard; see needsGuard.
+	// Guarded reports whether the webhook needs the guard: a match condition that excludes requests which the rules cover, such as by
+	// wildcards, but which no policy matches.
 	Guarded bool `json:",omitempty"`
 	// Subresources separates webhooks for subresources from webhooks for objects.
 	Subresources bool `json:",omitempty"`
@@ -163,7 +164,8 @@ func (u *draftUnion) webhook(ownNamespace string) SharedWebhook {
 	return SharedWebhook{Webhook: newWebhook(webhookName(u.FailurePolicy, u.keyText), key, u.rules, ownNamespace), Policies: u.policies}
 }
 
-// draftsOf merges the hooks that differ only in their resource rules.
+// draftsOf returns the webhooks of the hooks, merged if their sharing keys are equal: one for objects, and one for the subresources that
+// change fields that a policy reads.
 func draftsOf(hooks []PolicyWebhook) []*draftWebhook {
 	byKey := map[string]*draftWebhook{}
 	var out []*draftWebhook
