@@ -30,8 +30,8 @@ import (
 
 // Probe queries a policy's document once, with an empty object as input. It returns a warning for the policy's author
 // if there is no such document, if it is not a decision, or if the engine does not answer. It returns "" if there is no
-// warning. It also returns "" for engines to which Berth pushes modules or data, because these may be absent before the
-// policy is stored. Nothing is cached, and the circuit breaker ignores the request.
+// warning, or if the engine only refuses to decide an empty object. It also returns "" for engines to which Berth pushes modules or data,
+// because these may be absent before the policy is stored. Nothing is cached, and the circuit breaker ignores the request.
 func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
 	if r == nil || r.NeedsPush() {
 		return ""

@@ -59,7 +59,8 @@ type endpoint struct {
 	mu sync.Mutex
 	// failing are the namespaces whose objects met faults since the last success.
 	failing map[string]bool
-	// broken reports whether there was a fault since the last success that no object can cause, or one for an object in no namespace.
+	// broken reports whether there was a fault since the last success that no object can cause, such as of the network, or one for an object
+	// in no namespace.
 	broken bool
 	// health is the part of the health that all policies of the endpoint share.
 	health health
@@ -87,7 +88,7 @@ func newEndpoint(name string) *endpoint {
 	return e
 }
 
-// breakerChanged records that the circuit breaker opened or closed.
+// breakerChanged records that the circuit breaker opened or closed. Once it is closed, the engine counts as healthy.
 func (e *endpoint) breakerChanged(from, to gobreaker.State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -207,7 +208,8 @@ func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool),
 	}, nil
 }
 
-// setQuietUntil sets quietUntil to the time that a fault in the error requests with Retry-After.
+// setQuietUntil sets quietUntil to the time that a fault in the error requests with Retry-After; to now if the fault has none. An error
+// without a fault changes nothing.
 func (e *endpoint) setQuietUntil(err error) {
 	if fault, ok := errors.AsType[*engine.RemoteError](err); ok {
 		e.mu.Lock()

@@ -71,7 +71,8 @@ type evaluator struct {
 // revisions is the last revision that was assigned. All evaluators share it.
 var revisions atomic.Uint64
 
-// Prepare returns the evaluator of a policy that a remote engine decides.
+// Prepare returns the evaluator of a policy that a remote engine decides: the existing one if nothing has changed that it depends on. It
+// returns an error for a policy without a remote engine, and one that Check does not allow.
 func (e *Engine) Prepare(_ context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	if m.Remote == nil {
 		return nil, fmt.Errorf("policy %s has no remote engine", name)
@@ -117,8 +118,9 @@ func (e *Engine) Check(m *policy.Module) error {
 	return m.CheckSecrets()
 }
 
-// Evaluate implements placement.Evaluator. The error is an *engine.RemoteError, an *engine.InputError, or a
-// *placement.ContractError.
+// Evaluate returns the engine's decision on an object, or a cached one, after as many attempts as the policy allows. Without a result of
+// the engine, the decision is empty, unless spec.remote.undefined makes that a fault. The error is an *engine.RemoteError, an
+// *engine.InputError, or a *placement.ContractError.
 func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
 	if err := engine.CheckInput(projection.AllFields(), input, p.inputBytes); err != nil {
 		return placement.Decision{}, err
@@ -244,7 +246,9 @@ func (p *evaluator) recordOutcome(err error) (changed bool) {
 	return asked != p.ownHealth.attempted || before != p.ownHealth.kind()
 }
 
-// Health implements placement.Remote. If both the endpoint and the policy itself have a fault, it returns the fault of the endpoint.
+// Health returns the address of the policy's engine, whether it was queried, whether its circuit breaker is open, and the present fault
+// with the time since when there have been faults. If both the endpoint and the policy itself have a fault, it returns that of the
+// endpoint.
 func (p *evaluator) Health() placement.RemoteHealth {
 	shared, openSince := p.endpoint.healthNow()
 	p.mu.Lock()
@@ -273,7 +277,7 @@ func (p *evaluator) notifyHealth(o Observer) {
 	}
 }
 
-// Revision implements placement.Evaluator. It changes when existing objects must be decided again.
+// Revision returns a number that changes when existing objects must be decided again.
 func (p *evaluator) Revision() uint64 { return p.revision.Load() }
 
 // newRevision assigns a new revision, so that existing objects are decided again.
@@ -300,5 +304,5 @@ func (p *evaluator) scheduleRefresh(now time.Time) {
 // refreshJitter is the maximum fraction of refreshSeconds by which a refresh comes early.
 const refreshJitter = 0.1
 
-// Input implements placement.Evaluator. It returns all fields, because the fields that the engine reads are not known.
+// Input returns the fields of objects that decisions depend on: all fields, because those that the engine reads are not known.
 func (*evaluator) Input() *projection.FieldSet { return projection.AllFields() }

@@ -47,7 +47,9 @@ func (p *evaluator) recordAttempt(body []byte, err error) {
 	}
 }
 
-// probeDue returns the body of the request to send as a probe; nil for none. If it returns one, the caller must call sendProbe.
+// probeDue returns the body of the request to send as a probe, if the last one failed, the policy or its engine does not count as healthy,
+// and no attempt ended within probeInterval; nil otherwise, and while the engine wants no requests, as it said with Retry-After. If it
+// returns one, the caller must call sendProbe.
 func (p *evaluator) probeDue(now time.Time) []byte {
 	if h := p.Health(); h.Err == nil && !h.BreakerOpen || p.endpoint.quiet(now) {
 		return nil

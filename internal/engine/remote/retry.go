@@ -98,7 +98,8 @@ func attemptOnce[T any](ctx context.Context, spec placementv1.Remote, attempt fu
 	return attempt(ctx)
 }
 
-// transient reports whether another attempt may succeed after a fault.
+// transient reports whether another attempt may succeed after a fault: after a timeout, a fault of the network or the server, back
+// pressure, refused credentials, an unreadable response, or one of an engine that lacks what Berth pushes there.
 func transient(f engine.Fault) bool {
 	switch f {
 	case engine.FaultTimeout, engine.FaultNetwork, engine.FaultUnauthorized, engine.FaultBackPressure, engine.FaultServer,
