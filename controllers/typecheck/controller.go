@@ -104,7 +104,7 @@ type Controller struct {
 	Deps
 
 	mu      sync.Mutex
-	checked map[string]checked // By policy, the result of its last check.
+	checked map[string]checked // By policy, the result of its last check; none for a policy that does not compile.
 	// unbound has the names of the policies that can't be checked yet: they name a type that several API groups have, and are not loaded, so
 	// that it is not known which group they read.
 	unbound sets.Set[string]
@@ -327,7 +327,8 @@ func (c *Controller) finder(isRecent bool) *findings.Finder {
 	return &out
 }
 
-// compareLater enqueues a comparison (see compare) of the policy with a name, after some time. Without a Finder, it does nothing.
+// compareLater enqueues a comparison (see compare) of the policy with a name, after the duration after. Without a Finder, and before the
+// controller is started, it does nothing.
 func (c *Controller) compareLater(name string, after time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -336,8 +337,9 @@ func (c *Controller) compareLater(name string, after time.Duration) {
 	}
 }
 
-// compare has Finder look at a policy again, because its findings depend on existing objects such as namespaces and clusters. It stores
-// them, calls Changed if they differ, and enqueues the next comparison. It does not check types.
+// compare has Finder look at a policy again, because its findings depend on existing objects such as namespaces and clusters. If they
+// differ from those of the last check of this generation, it stores them, and calls Changed. It enqueues the next comparison. It does not
+// check types.
 func (c *Controller) compare(ctx context.Context, name string) error {
 	obj := &placementv1.PlacementPolicy{}
 	if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, obj); err != nil {

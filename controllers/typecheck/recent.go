@@ -84,7 +84,8 @@ func (k kept[T]) current(clock clock.PassiveClock, read func() (T, error)) (kept
 	return k, nil
 }
 
-// All implements findings.Clusters.
+// All returns the clusters of the inventories, and messages about sources of clusters that select nothing, both at most recentPeriod old
+// unless reading them again fails. It implements findings.Clusters.
 func (r *recent) All(ctx context.Context) (all []map[string]any, idle []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +96,8 @@ func (r *recent) All(ctx context.Context) (all []map[string]any, idle []string, 
 	return r.clusters.value.all, r.clusters.value.idle, err
 }
 
-// ReplicasPath implements findings.Scales.
+// ReplicasPath returns the path of the field that the scale subresource of a type sets, read at most recentPeriod ago unless reading it
+// again fails. ok is false if the path is not known. It implements findings.Scales.
 func (r *recent) ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +114,8 @@ func (r *recent) ReplicasPath(ctx context.Context, resource schema.GroupVersionR
 // recentScores implements findings.Scores with the cache of recent.
 type recentScores struct{ *recent }
 
-// All implements findings.Scores.
+// All returns the scores of each cluster, by the cluster and the name of the score, at most recentPeriod old unless reading them again
+// fails. It implements findings.Scores.
 func (r recentScores) All(ctx context.Context) (_ map[string]map[string]any, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +126,7 @@ func (r recentScores) All(ctx context.Context) (_ map[string]map[string]any, err
 // recentNodes implements findings.Nodes with the cache of recent.
 type recentNodes struct{ *recent }
 
-// All implements findings.Nodes.
+// All returns the name and the labels of each node, at most recentPeriod old unless reading them again fails. It implements findings.Nodes.
 func (r recentNodes) All(ctx context.Context) (_ []map[string]any, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,12 +137,12 @@ func (r recentNodes) All(ctx context.Context) (_ []map[string]any, err error) {
 // recentQuotas implements findings.Quotas with the cache of recent.
 type recentQuotas struct{ *recent }
 
-// Limits implements findings.Quotas. It does not cache: each call reads the LimitedResources from the source.
+// Limits returns all LimitedResources. It does not cache: each call reads them from the source. It implements findings.Quotas.
 func (r recentQuotas) Limits(ctx context.Context) ([]placementv1.LimitedResource, error) {
 	return r.source.Quotas.Limits(ctx)
 }
 
-// All implements findings.Quotas.
+// All returns all quotas, at most recentPeriod old unless reading them again fails. It implements findings.Quotas.
 func (r recentQuotas) All(ctx context.Context) (_ []placementv1.Quota, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -121,8 +121,9 @@ var seed = maphash.MakeSeed()
 // hashOf returns a hash of a text that is comparable only within this process.
 func hashOf[T ~string](text T) uint64 { return maphash.String(seed, string(text)) }
 
-// Patched records a patch of an object: the resource version that it led to, the changes that it made, and a hash of the data on which
-// these were decided. It reports whether there were at least maxPatches within patchWindow.
+// Patched records a patch of an object: the object before it (obj), the resource version that it led to, the changes that it made, and a
+// hash of the data on which these were decided, or 0 if data was missing. It reports whether there were at least maxPatches within
+// patchWindow.
 func (a *Attempts[K]) Patched(now time.Time, key K, obj *unstructured.Unstructured, version string, changes []placement.Change, data uint64) bool {
 	if now.Sub(a.swept) >= patchWindow {
 		a.swept = now
@@ -153,14 +154,14 @@ func (h *history) recent(now time.Time) []time.Time {
 	return h.times
 }
 
-// Forget drops the attempts on an object that does not exist any more.
+// Forget drops the attempts on an object that does not exist any more, but not what is known of the evictions of its controller's Pods.
 func (a *Attempts[K]) Forget(key K) {
 	delete(a.histories, key)
 	delete(a.refusals, key)
 	delete(a.protected, key)
 }
 
-// ForgetPatches drops the patches of the objects for which forgotten returns true.
+// ForgetPatches drops the patches of the objects for which forgotten returns true. It keeps what is known of refusals and evictions.
 func (a *Attempts[K]) ForgetPatches(forgotten func(K) bool) {
 	maps.DeleteFunc(a.histories, func(key K, _ *history) bool { return forgotten(key) })
 }
@@ -280,8 +281,8 @@ func (a *Attempts[K]) Protected(now time.Time, key K, policies []string) time.Du
 	return p.delay
 }
 
-// Decided records which policies, by the newest decision, require that an object is patched, or evicted if evicts is set. A Pod that need
-// not be evicted no longer counts in ProtectedFor.
+// Decided records, for a Pod whose last eviction a PodDisruptionBudget did not allow, which policies require its eviction by the newest
+// decision. If evicts is false, none does: the object need not be evicted, and no longer counts in ProtectedFor.
 func (a *Attempts[K]) Decided(key K, policies []string, evicts bool) {
 	if p, protected := a.protected[key]; !evicts {
 		delete(a.protected, key)

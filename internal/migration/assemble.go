@@ -283,7 +283,8 @@ func (a *assembly) heading(m *module, rule *ast.Rule) (edit, bool) {
 }
 
 // reference returns the edit of a reference to a rule of another package, which has a new name. If there is nothing to rename, it returns
-// the name with which the reference begins in the text instead.
+// the name with which the reference begins in the text instead. It returns an error if the text has a form in which the name can't be
+// replaced.
 func (a *assembly) reference(m *module, parsed *ast.Module, ref ast.Ref, at *ast.Location) (*edit, string, error) {
 	if at == nil || at.Offset >= len(m.text) {
 		return nil, "", nil

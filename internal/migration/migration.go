@@ -84,7 +84,7 @@ type Source struct {
 	Namespace, ConfigMap, Key string
 }
 
-// String returns the name that kube-mgmt gives a module in OPA. It omits parts that are empty.
+// String returns the name that kube-mgmt gives a module in OPA, "namespace/configmap/key"; "namespace/configmap" for a whole ConfigMap.
 func (s Source) String() string {
 	return strings.TrimSuffix(s.Namespace+"/"+s.ConfigMap+"/"+s.Key, "/")
 }
@@ -143,7 +143,7 @@ type Result struct {
 	Findings []Finding
 }
 
-// LeftOut returns the number of sources that were left out.
+// LeftOut returns the number of findings with the outcome LeftOut: on sources, and on packages in Options that no module has.
 func (r Result) LeftOut() int {
 	n := 0
 	for _, f := range r.Findings {
@@ -186,7 +186,8 @@ type document struct {
 	used   bool // whether a policy contains it
 }
 
-// path returns the parts of the path below data at which OPA has the document.
+// path returns the parts of the path below data at which OPA has the document: the namespace, the ConfigMap, and the key with its
+// extension.
 func (d *document) path() []string {
 	return []string{d.source.Namespace, d.source.ConfigMap, d.source.Key}
 }
@@ -196,7 +197,8 @@ func (c *converter) addFinding(s Source, outcome Outcome, format string, args ..
 	c.result.Findings = append(c.result.Findings, Finding{Source: s, Outcome: outcome, Message: fmt.Sprintf(format, args...)})
 }
 
-// gather splits the ConfigMaps into modules and documents as kube-mgmt does.
+// gather splits the ConfigMaps into modules and documents as kube-mgmt does. It adds findings on those that it can't use, and updates Rego
+// of old versions of OPA.
 func (c *converter) gather(configMaps []corev1.ConfigMap) {
 	sorted := slices.Clone(configMaps)
 	slices.SortStableFunc(sorted, func(x, y corev1.ConfigMap) int {
@@ -328,7 +330,7 @@ func (c *converter) finish(d *draft) {
 	c.accept(d, object, used, compiled)
 }
 
-// object returns the PlacementPolicy of a draft, with used, the documents that it reads, in spec.data.
+// object returns the PlacementPolicy of a draft, with used, the documents that it reads, in spec.data; an error if it would be too large.
 func (c *converter) object(d *draft, used []*document) (*placementv1.PlacementPolicy, error) {
 	if n := utf8.RuneCountInString(d.text); n > maxText {
 		return nil, fmt.Errorf("the policy of this package would have a text of %d characters, and %d are allowed: move tables into data, or split what is "+
@@ -425,7 +427,8 @@ func (c *converter) accept(d *draft, object *placementv1.PlacementPolicy, used [
 	}
 }
 
-// settle adds a finding for each module and document that no policy contains.
+// settle adds a finding for each module whose own package did not become a policy, unless the policy of another package contains it, and
+// for each document that no policy contains. A module whose package failed to become a policy always gets one.
 func (c *converter) settle() {
 	for _, m := range c.modules {
 		switch {

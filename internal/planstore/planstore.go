@@ -37,8 +37,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// labelApprovedPlan is the label of the ControllerRevisions that store an approved plan. Its value is the name of the revision of
-// the plan's policy, because a policy's name may be too long for a label.
+// labelApprovedPlan is the label of the ControllerRevisions that store an approved plan. Its value is made from the name of the plan's
+// policy by policy.RevisionName, because the name itself may be too long for a label.
 const labelApprovedPlan = "placement.berth.dev/approved-plan"
 
 // maxPartMoves is the maximum number of moves in one ControllerRevision: 800 KB in base64. etcd takes 1.5 MB by default.
@@ -84,7 +84,7 @@ func (s *Store) Load(ctx context.Context) (map[string]Plan, error) {
 	return out, nil
 }
 
-// Save stores the approved plan of a policy in place of an earlier one.
+// Save stores the approved plan of a policy, in one ControllerRevision or more, after it has removed an earlier one of the policy.
 func (s *Store) Save(ctx context.Context, p *placementv1.PlacementPolicy, plan *moveset.Set) error {
 	if err := s.Remove(ctx, p.Name); err != nil {
 		return err

@@ -72,7 +72,7 @@ func New(d Decider, memory *Memory, timeout time.Duration) *Handler {
 	return &Handler{decider: d, webhook: &admission.Webhook{Handler: d}, memory: memory, timeout: timeout}
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP reads a review, has its request decided, and responds. It implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	deadline := time.Now().Add(h.timeout)
 	ctx, cancel := context.WithDeadline(r.Context(), deadline)
@@ -175,7 +175,7 @@ func Lenient(h admission.Handler) Decider { return lenient{h} }
 // lenient is the Decider that Lenient returns.
 type lenient struct{ admission.Handler }
 
-// HandleUnread implements Decider. It admits the request, with a warning that says why it was not decided.
+// HandleUnread admits the request, with a warning that says why it was not decided. It implements a method of Decider.
 func (lenient) HandleUnread(_ context.Context, _ admission.Request, err *apierrors.StatusError) admission.Response {
 	return admission.Allowed("").WithWarnings("Berth did not check this request: " + err.ErrStatus.Message)
 }
@@ -194,7 +194,7 @@ func answerEarly(ctx context.Context, w http.ResponseWriter, body io.Reader, res
 	_, _ = io.Copy(io.Discard, body)
 }
 
-// refuse responds to a body that is not an AdmissionReview, so that the response can't contain the UID of a request.
+// refuse responds, with code 400, to a body that is not an AdmissionReview, so that the response can't contain the UID of a request.
 func refuse(ctx context.Context, w http.ResponseWriter, err error) {
 	ctrllog.FromContext(ctx).Error(err, "Refusing a request that is not an AdmissionReview")
 	write(ctx, w, admission.Errored(http.StatusBadRequest, err))

@@ -67,10 +67,10 @@ func (r *Readiness) IsReady(ctx context.Context) bool {
 // confirmTimeout is how long a request waits for the API server to confirm that this replica has all policies, as they are now.
 const confirmTimeout = 3 * time.Second
 
-// Guard returns a handler that passes requests to a webhook only if this replica may decide. Otherwise the API server gets an HTTP error,
-// and applies the webhook's failure policy. If the API server has not confirmed recently that this replica has all policies, as they are
-// now, the handler asks it before it passes the request. So a replica that was disconnected, or whose API server restarted, decides the
-// first request that it can.
+// Guard returns a handler that passes requests to a webhook only if this replica may decide. Otherwise the API server gets an HTTP error
+// (503), and applies the webhook's failure policy. If the API server has not confirmed recently that this replica has all policies, as
+// they are now, the handler asks it before it passes the request. So a replica that was disconnected, or whose API server restarted,
+// decides the first request that it can.
 func (r *Readiness) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if err := r.Restored(); err != nil {

@@ -48,7 +48,7 @@ const (
 // readiness do not count. Only policies with rules read it.
 const InputTolerated = "\x00tolerated"
 
-// quotaResources maps the names below data.berth to resource types.
+// quotaResources maps the names below data.berth at which policies read quotas to the resource types of these.
 var quotaResources = map[string]schema.GroupVersionResource{
 	Quotas:        placementv1.GroupVersion.WithResource("scopedquotas"),
 	ClusterQuotas: placementv1.GroupVersion.WithResource("clusterscopedquotas"),
@@ -84,7 +84,7 @@ func Part(ref ast.Ref, i int) (string, bool) {
 // ContractRules are the rules of a policy's own package that Berth evaluates.
 var ContractRules = []string{RuleAnnotations, RuleLabels, RuleScheduling, RuleClusters, RuleErrors, RuleWarnings}
 
-// RuleScheduling is the contract rule that decides where pods run.
+// RuleScheduling is the contract rule whose value, such as a nodeSelector, Berth merges into pods and pod templates.
 const RuleScheduling = "scheduling"
 
 // RuleClusters is the contract rule that names the clusters that a policy allows.

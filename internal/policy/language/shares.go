@@ -63,7 +63,7 @@ func ParseShare(value any) (map[string]int64, error) {
 	return share, nil
 }
 
-// CheckShareFields returns an error unless the names, which are sorted, may be the fields of a share.
+// CheckShareFields returns an error unless the names, which are sorted, may be the fields of a share: at most one, which is in ShareFields.
 func CheckShareFields(names []string) error {
 	for _, name := range names {
 		if slices.Contains(ShareFields, name) {
