@@ -40,7 +40,7 @@ type changes struct {
 type change struct {
 	uid        types.UID
 	generation int64
-	revision   string // What the system calls its version of the object; see delivery.Observation.
+	revision   string // The system's name for the version of the object that it brings to clusters.
 	// until is when the system must have taken up the object's last change. It is zero if the object has not changed since it was first
 	// seen, or if the system has another version since the change.
 	until time.Time

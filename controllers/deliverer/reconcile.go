@@ -58,7 +58,7 @@ type need struct {
 	resources         []schema.GroupVersionResource // The versions of the object's type in which it is read.
 	decidedBy         []string                      // The policies that deliver the object and, by remediation.mode, decide existing ones.
 	objects           []wanted                      // The objects that have to exist.
-	// existing are the objects that Berth has delivered for the placed object.
+	// existing are the objects that Berth has delivered for the placed object, and orphans that have names for it.
 	existing map[name]*unstructured.Unstructured
 	// kept has true for the types whose delivered objects are neither changed nor deleted, because it is not known which have to exist.
 	kept map[schema.GroupVersionResource]bool
@@ -183,7 +183,8 @@ func (c *Controller) addOrphans(ctx context.Context, key delivery.Key, placed pl
 	return true, nil
 }
 
-// record records the result of an object for the policies that deliver it, and publishes it. versions are the object as it was read.
+// record records the result of an object for the policies that deliver it, and publishes it for each of versions: the object as it was
+// read.
 func (c *Controller) record(key delivery.Key, policies []string, result delivery.Result, versions []placedVersion) {
 	for _, name := range c.Account.Record(key, policies, result) {
 		c.Changed(name)
@@ -193,7 +194,8 @@ func (c *Controller) record(key delivery.Key, policies []string, result delivery
 	}
 }
 
-// Subscribe registers f, which is called with each object that was reconciled, and its result. f must return quickly.
+// Subscribe registers f, which is called with each existing object that was reconciled, and its result, once for each version in which the
+// object is read. f must return quickly.
 func (c *Controller) Subscribe(f func(delivery.Reconciled)) { c.results.Subscribe(f) }
 
 // Result returns the newest result of an object's delivery; the zero value if the object is not delivered.
@@ -318,7 +320,8 @@ func remediating(policies []*placement.Policy, names []string) (out []string) {
 }
 
 // matching returns the policies that match an object in one of its versions, in order of precedence, and in unknown those whose match
-// conditions can't be evaluated for it. read is false if the object, as it was read, lacks fields that match conditions read.
+// conditions can't be evaluated for it. Policies that match several versions are repeated. read is false if the object, as it was read,
+// lacks fields that match conditions read.
 func (c *Controller) matching(ctx context.Context, versions []placedVersion) (matching, unknown []*placement.Policy, read bool, err error) {
 	for _, v := range versions {
 		of, failed, err := c.Decider.Matching(ctx, c.request(v))

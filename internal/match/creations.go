@@ -78,7 +78,7 @@ type creation struct {
 	left      int // How many parts may still be evaluated.
 }
 
-// outcome returns the outcome of an expression.
+// outcome returns what is known of the value of an expression when an object is created.
 func (c *creation) outcome(ctx context.Context, e celast.Expr) outcome {
 	args := e.AsCall().Args()
 	switch e.AsCall().FunctionName() {

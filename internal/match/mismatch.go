@@ -38,7 +38,7 @@ type Mismatch struct {
 }
 
 // Mismatch returns the first part of the match that excludes the object, in the order in which Matches checks them, or nil
-// if Matches is true.
+// if Matches is true, also with an error. In addition, it excludes objects in Berth's own namespace, ownNamespace.
 func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *Mismatch {
 	switch {
 	case NeverMatched(o.Resource.GroupResource()):

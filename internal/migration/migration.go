@@ -282,7 +282,8 @@ type draft struct {
 	name     string // of the policy
 }
 
-// drafts returns the drafts of the packages that become policies. If a package can't be assembled, its modules are left out.
+// drafts returns the drafts of the packages that become policies. If a package can't be assembled, its modules are left out. It adds a
+// finding for each package in Options that no module has.
 func (c *converter) drafts() []*draft {
 	var out []*draft
 	for _, name := range c.options.Packages {
@@ -427,8 +428,8 @@ func (c *converter) accept(d *draft, object *placementv1.PlacementPolicy, used [
 	}
 }
 
-// settle adds a finding for each module whose own package did not become a policy, unless the policy of another package contains it, and
-// for each document that no policy contains. A module whose package failed to become a policy always gets one.
+// settle adds a finding for each module and document that no policy contains, and for each module whose own package failed to become a
+// policy, even if the policy of another package contains it.
 func (c *converter) settle() {
 	for _, m := range c.modules {
 		switch {

@@ -101,8 +101,9 @@ func (a *Account) current() bool {
 	return a.quota.QuotaStatus().ObservedGeneration == a.quota.GetGeneration()
 }
 
-// alreadyCharged returns what is already charged for the change that the request makes. The API server may send several
-// requests for one change. Of several updates that start from the same version, only one can succeed.
+// alreadyCharged returns what is already charged for the change that the request makes, or for creates of objects with the name of the one
+// that it creates. The API server may send several requests for one change. Of several updates that start from the same version, and of
+// several creates with one name, only one can succeed.
 func (a *Account) alreadyCharged(r *Request) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for i := range a.quota.QuotaStatus().Reservations {

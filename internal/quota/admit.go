@@ -69,7 +69,8 @@ func (v *Verdict) Allowed() bool { return len(v.Denied)+len(v.Pending) == 0 }
 // quotaResult is the result of checking a request against one quota.
 type quotaResult struct {
 	account *Account
-	// alreadyCharged are the amounts that requests for the same change of the object have already charged to the quota.
+	// alreadyCharged are the amounts that requests for the same change of the object, or for creates of the same name, have already charged
+	// to the quota.
 	alreadyCharged corev1.ResourceList
 	// applies reports whether the quota limits a resource of the object's type and its scopes match the object.
 	applies bool

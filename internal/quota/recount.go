@@ -42,7 +42,7 @@ type Recount struct {
 	Namespaces map[string]corev1.ResourceList
 	// Next is the time at which the count changes without an event; zero if it does not.
 	Next time.Time
-	// Revision changes whenever the amounts change that the objects of the counted types take.
+	// Revision changes whenever the amounts change that the objects of the counted types take, in any namespace.
 	Revision uint64
 	// Unserved are counted types that the API server does not serve now, if something was counted for them before. That amount stays.
 	Unserved []schema.GroupResource
@@ -159,9 +159,9 @@ func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]c
 	return entries, taken
 }
 
-// beginType reports whether the amounts of a type are counted from zero, and adds the type to Missing or Unserved otherwise. metered
-// reports whether the meter has the type. A type may only seem to be not served because its API server does not respond now. So what was
-// counted for it stays.
+// beginType reports whether the amounts of a type are counted from zero: the meter has the type (metered), or it is not served and nothing
+// was counted for it. Otherwise it adds the type to Unserved, or to Missing if it may be served. A type may only seem to be not served
+// because its API server does not respond now. So what was counted for it stays.
 func (r *Recount) beginType(q placementv1.Quota, t schema.GroupResource, names []corev1.ResourceName, metered bool, w RecountInput) (fromZero bool) {
 	status := q.QuotaStatus()
 	absent := !metered && w.NotServed(t)

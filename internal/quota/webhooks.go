@@ -55,10 +55,10 @@ type hook struct {
 	owners []Key // The objects that need the hook.
 }
 
-// Webhooks renders the webhooks for the types of objects that quotas count, in the namespaces of these quotas, and for
-// the types that are limited. Nothing else is sent to Berth. An object that two webhooks match is charged only once;
-// see Account. The result is sorted and depends only on the sets of objects. Nothing is counted in ownNamespace, which
-// may be empty.
+// Webhooks renders the webhooks for the types of objects that quotas count, in the namespaces of these quotas, and for the types that are
+// limited. Nothing else is sent to Berth. An object that two webhooks match is charged only once, because an Account recognizes requests
+// for the same change. The result is sorted and depends only on the sets of objects. Nothing is counted in ownNamespace, which may be
+// empty.
 func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placementv1.ClusterScopedQuota,
 	limits []placementv1.LimitedResource, ownNamespace string) []Webhook {
 	hooks := e.scopedHooks(scoped, ownNamespace)
@@ -207,7 +207,8 @@ func (e *Evaluators) scopedHooks(quotas []placementv1.ScopedQuota, ownNamespace 
 // maxPods bounds the length of the pod expressions of one webhook, in bytes. Beyond it, the webhook receives all pods.
 const maxPods = 4096
 
-// join adds the types, pods, and owners of another hook to h.
+// join adds the types, pods, and owners of another hook to h. If one of them needs all pods, or the expressions become longer than maxPods,
+// h needs all pods.
 func (h *hook) join(other hook) {
 	switch mine, others := slices.Contains(h.types, pods), slices.Contains(other.types, pods); {
 	case others && !mine, others && other.pods == nil:

@@ -238,7 +238,8 @@ func (e *endpoint) quiet(now time.Time) bool {
 	return now.Before(e.quietUntil)
 }
 
-// circuitOpenError returns the error that says that the circuit breaker is open.
+// circuitOpenError returns the error that says since when the circuit breaker has been open, when the next request is sent, and what the
+// last fault was.
 func (e *endpoint) circuitOpenError() *engine.RemoteError {
 	e.mu.Lock()
 	defer e.mu.Unlock()

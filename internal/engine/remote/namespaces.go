@@ -56,9 +56,9 @@ type namespaceState struct {
 	used   uint64        // the value of namespaces.uses at the last use
 }
 
-// enter waits until a request for an object in a namespace may be sent. The caller must call leave exactly once, with the outcome of the
-// request as breakerOutcome returns it, or with errInconclusive if no request was sent. Objects in no namespace have no limit. The error
-// is an *engine.RemoteError.
+// enter waits until a request for an object in a namespace may be sent. It returns an *engine.RemoteError if the namespace's circuit
+// breaker is open, or if the wait takes too long. Otherwise the caller must call leave exactly once, with the outcome of the request as
+// breakerOutcome returns it, or with errInconclusive if no request was sent. Objects in no namespace have no limit.
 func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (leave func(outcome error), err error) {
 	if namespace == "" {
 		return func(error) {}, nil
@@ -145,7 +145,8 @@ func (n *namespaces) evict() {
 	delete(n.known, oldest)
 }
 
-// ofNamespace reports whether an outcome is a fault that the object of the request may have caused.
+// ofNamespace reports whether an outcome is a fault that the object of the request may have caused: a timeout, an error of the server other
+// than 503, or an unreadable response.
 func ofNamespace(outcome error) bool {
 	switch engine.FaultOf(outcome) {
 	case engine.FaultTimeout, engine.FaultServer, engine.FaultMalformed:
