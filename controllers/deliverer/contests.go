@@ -40,7 +40,7 @@ type contests struct {
 	backoff *flowcontrol.Backoff // The delay by object. It doubles with each write that wait counts.
 
 	mu sync.Mutex
-	// statuses has the last status that Berth applied to each placed object.
+	// statuses has the last status that Berth applied, or was about to apply, to each placed object.
 	statuses map[delivery.Key]any
 }
 

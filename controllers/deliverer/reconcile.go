@@ -45,8 +45,9 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// withdrawalManager is the field manager of withdrawals. With the one of the status, the next status would remove what a withdrawal wrote
-// and no client changed since, such as a time that the system writes again within the same second.
+// withdrawalManager is the field manager of withdrawals: statuses that make a system take a placed object out of clusters that are not
+// decided any more. With the field manager of other statuses, the next status would remove what a withdrawal wrote and no client changed
+// since, such as a time that the system writes again within the same second.
 const withdrawalManager = FieldManager + "-withdrawal"
 
 // hashAnnotation has the hash of what Berth applied last, so that fields which Berth no longer sets are removed.

@@ -30,7 +30,8 @@ import (
 var _ watches.Sink = (*works)(nil)
 
 // works holds to which clusters systems carry placed objects, by objects of System.WorkKinds, here called works. A work carries a placed
-// object even after that is deleted. It is safe for concurrent use.
+// object even after that is deleted. The subject of a work is what it carries: the type of the work, with the namespace and name by which
+// it refers to the placed object. It is safe for concurrent use.
 type works struct {
 	// changed is called with the placed objects whose clusters may have changed.
 	changed func(...delivery.Key)
@@ -47,7 +48,7 @@ type works struct {
 	readers map[name]delivery.Key
 }
 
-// subjectOf returns the subject of a work of a type.
+// subjectOf returns the subject of a work: its type, with the namespace and name by which it refers to what it carries.
 func subjectOf(resource schema.GroupVersionResource, carried delivery.Carried) name {
 	return name{resource, carried.Namespace, carried.Name}
 }

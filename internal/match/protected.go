@@ -98,9 +98,9 @@ func groupResources(names ...string) []schema.GroupResource {
 // "kubernetes" and its endpoints, and the first namespaces.
 var mixedGroups = []string{"", "discovery.k8s.io"}
 
-// IsProtectedNamespace reports whether objects in a namespace are never matched, counted, or limited. These namespaces are
-// kube-system and Berth's own, which is "" if the served cluster has none. Cluster-scoped objects, whose namespace is
-// "", are not exempt.
+// IsProtectedNamespace reports whether objects in a namespace are never matched by a policy, counted by a ClusterScopedQuota, or limited
+// by a LimitedResource. These namespaces are kube-system and Berth's own, which is "" if the served cluster has none. Cluster-scoped
+// objects, whose namespace is "", are not exempt.
 func IsProtectedNamespace(namespace, ownNamespace string) bool {
 	return namespace == NamespaceSystem || namespace != "" && namespace == ownNamespace
 }

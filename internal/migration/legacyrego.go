@@ -32,7 +32,7 @@ type replacement struct {
 	old, new string
 }
 
-// updateLegacyRego updates Rego v0. It replaces old names of builtin functions (json.marshal for json_marshal), and
+// updateLegacyRego updates Rego v0. It replaces old names of builtin functions (json_marshal becomes json.marshal), and
 // input.resource, where the first policies of Kubernetes federation found the object, with input. The notes describe
 // the replacements, sorted. A text that does not parse is returned unchanged. A function that the text itself defines
 // keeps its name.

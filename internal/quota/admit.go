@@ -58,8 +58,8 @@ type Verdict struct {
 	// Charged are the quotas that the request is charged to: the enforced quotas of which it increases the usage. It is empty for a request
 	// that is not allowed, and for a dry run.
 	Charged []Key
-	// Uncovered reports whether a LimitedResource denies the request because no known quota covers it. A quota that is not known yet may do
-	// so.
+	// Uncovered reports whether a LimitedResource denies the request because no known quota covers it. A quota that is not known yet may cover
+	// it.
 	Uncovered bool
 }
 

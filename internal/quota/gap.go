@@ -183,8 +183,8 @@ func covers(requirements []placementv1.ScopeRequirement, class string) bool {
 	})
 }
 
-// equivalentName returns the other name under which objects of the type are charged the same amount; "" if there is
-// none.
+// equivalentName returns the other name under which objects of the type are charged the same amount, such as requests.cpu for cpu, or
+// secrets for count/secrets; "" if there is none.
 func equivalentName(t schema.GroupResource, name corev1.ResourceName) corev1.ResourceName {
 	counted := corev1.ResourceName(countPrefix + t.String())
 	_, aliased := countAliases[t]

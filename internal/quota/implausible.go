@@ -31,7 +31,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// bytesOf are the names of resources measured in bytes, without prefix ("requests.", "limits.") and storage class.
+// bytesOf are the names of resources measured in bytes, except huge pages, without prefix ("requests.", "limits.") and storage class.
 var bytesOf = []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage}
 
 // fewBytes is less than any container or volume can work with.
@@ -90,8 +90,8 @@ func bareName(name corev1.ResourceName) corev1.ResourceName {
 	return corev1.ResourceName(text)
 }
 
-// implausibleBytes returns why an amount of bytes is implausible for a resource: it is no whole number, or is less than fewBytes, which is
-// allowed for huge pages. It returns "" for other amounts.
+// implausibleBytes returns why an amount of bytes is implausible for a resource: it is no whole number or, except for huge pages, is less
+// than fewBytes. It returns "" for other amounts.
 func implausibleBytes(bare corev1.ResourceName, amount resource.Quantity) string {
 	switch {
 	case !whole(amount, resource.Scale(0)):

@@ -168,8 +168,9 @@ var (
 	partOfResource = regexp.MustCompile(`^([-a-z0-9.]*/)?[-A-Za-z0-9_.]*$`)
 )
 
-// mayContain reports whether a resource name that users choose may contain the part. Such a name consists of the name
-// of a storage class, a device class, or an extended resource and its prefix or suffix.
+// mayContain reports whether a resource name that users choose, and under which objects of type t are charged, may contain the part. For
+// PersistentVolumeClaims, such a name consists of the name of a storage class and a suffix; for pods and ResourceClaims, of that of an
+// extended resource or a device class with its prefix or suffix. For other types, there is none.
 func mayContain(t schema.GroupResource, part string) bool {
 	switch t {
 	case pods, deviceClaims:

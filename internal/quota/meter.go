@@ -207,7 +207,8 @@ func (t *typeObjects) put(namespace, name string, e *objectEntry) {
 	t.objects[namespace][name] = e
 }
 
-// newEntry measures an object.
+// newEntry measures an object. Of a ResourceClaim, it only keeps what the recount measures. It returns an error if the object can't be read
+// or measured.
 func (m *Meter) newEntry(resource schema.GroupResource, o *unstructured.Unstructured) (*objectEntry, error) {
 	object := newObject(resource)
 	if _, special := m.evaluators.special[resource]; special {

@@ -277,7 +277,7 @@ func add(list corev1.ResourceList, name corev1.ResourceName, amount resource.Qua
 	list[name] = sum
 }
 
-// setNext sets Next to t if t is sooner.
+// setNext sets Next to t if t is sooner, or Next is zero.
 func (r *Recount) setNext(t time.Time) {
 	if r.Next.IsZero() || t.Before(r.Next) {
 		r.Next = t

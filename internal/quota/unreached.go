@@ -107,8 +107,8 @@ func LargeRequests(spec *placementv1.QuotaSpec) (out []corev1.ResourceName) {
 	return out
 }
 
-// beyondCapacity is how many times the capacity that is known an amount must be. Fleets that grow with their load have a part of their
-// nodes at times.
+// beyondCapacity is how many times the capacity of all clusters and nodes an amount must exceed to be told to the author of a quota. Fleets
+// that grow with their load have only a part of their nodes at times.
 const beyondCapacity = 4
 
 // BeyondCapacity returns messages about amounts in a quota's hard of the CPU or memory that pods request, if they are large (LargeRequests)

@@ -230,8 +230,8 @@ func (h *hook) join(other hook) {
 // there are more, the webhooks cover all namespaces, and the quotas' own selectors decide.
 const maxSelectors = 64
 
-// maxTypeSets bounds the number of webhooks with different sets of types for the same reason. If there are more, all
-// namespaces with quotas share the types that any of the quotas counts.
+// maxTypeSets bounds the number of webhooks for single namespaces that differ in their types or failure policy, so that the configuration
+// can be stored. If there are more, all these namespaces share the types that any of the quotas counts.
 const maxTypeSets = 64
 
 // groupHooks merges hooks into webhooks. Hooks for one namespace share a webhook if they differ only in the namespace.
@@ -326,8 +326,8 @@ func newWebhook(key string, selector *metav1.LabelSelector, h hook) admissionreg
 	}
 }
 
-// hookConditions returns conditions that exclude requests that change no usage. Nearly all updates of pods, claims, and
-// services in a cluster are such requests, and none of them may have to wait for Berth.
+// hookConditions returns conditions that exclude requests that change no usage, and pods for which none of h.pods is true. Nearly all
+// updates of pods, claims, and services in a cluster change no usage, and none of them may have to wait for Berth.
 func hookConditions(h hook) []admissionregistrationv1.MatchCondition {
 	var out []admissionregistrationv1.MatchCondition
 	add := func(name string, t schema.GroupResource, where, condition string) {
@@ -359,9 +359,9 @@ func hookConditions(h hook) []admissionregistrationv1.MatchCondition {
 	return out
 }
 
-// hookRules returns rules with the operations that may change what objects of the types take. They do not include the
-// status of claims. Controllers that report the state of a volume there must not have to wait for Berth, and the
-// recount notices the change.
+// hookRules returns rules with the operations that may change what objects of the types take: creates and, for pods, services, and claims,
+// updates. They do not include the status of claims. Controllers that report the state of a volume there must not have to wait for Berth,
+// and the recount notices the change.
 func hookRules(types []schema.GroupResource) []admissionregistrationv1.RuleWithOperations {
 	create := []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
 	update := []admissionregistrationv1.OperationType{admissionregistrationv1.Update}

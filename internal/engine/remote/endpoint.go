@@ -107,8 +107,8 @@ func (e *endpoint) breakerChanged(from, to gobreaker.State) {
 	}
 }
 
-// recordNamespace records the namespace of a request and its outcome. It is called before the circuit breaker counts
-// the outcome.
+// recordNamespace records in failing or broken that a request for an object in a namespace ended with a fault. A success clears both. It is
+// called before the circuit breaker counts the outcome.
 func (e *endpoint) recordNamespace(namespace string, outcome error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -137,7 +137,8 @@ func (e *endpoint) widespread() bool {
 var errInconclusive = errors.New("no request was sent to the engine")
 
 // breakerOutcome converts the error of an attempt to an outcome for the circuit breaker. It returns nil if the endpoint
-// answered, errInconclusive if the error says nothing about the endpoint, and otherwise the fault.
+// answered, even if it refused the request or the response can't be used, errInconclusive if the error says nothing about the endpoint, and
+// otherwise the fault.
 func breakerOutcome(err error) error {
 	var fault *engine.RemoteError
 	if errors.Is(err, errInconclusive) {
@@ -253,7 +254,8 @@ func (e *endpoint) circuitOpenError() *engine.RemoteError {
 	return out
 }
 
-// recordOutcome records the outcome of a request. It is called after the circuit breaker counted the outcome.
+// recordOutcome records the outcome of a request in the endpoint's health, and until when a fault wants no requests (Retry-After). It is
+// called after the circuit breaker counted the outcome.
 func (e *endpoint) recordOutcome(outcome error) {
 	now := time.Now()
 	var fault *engine.RemoteError

@@ -34,8 +34,9 @@ const MaxShare = 1_000_000
 // one of them.
 var ShareFields = []string{"replicas", "weight"}
 
-// ParseShare returns the numbers in a cluster's share, by the names of ShareFields. The value is decoded JSON. The error says what is wrong
-// with it.
+// ParseShare returns the numbers in a cluster's share, by the names of ShareFields. The value is decoded JSON: an object with at most one
+// of these fields, whose value is an integer from 0 to MaxShare. Of an empty object, the result is empty. The error says what is wrong
+// with the value.
 func ParseShare(value any) (map[string]int64, error) {
 	object, ok := value.(map[string]any)
 	if !ok {
