@@ -14,10 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package deliverer provides the controller that keeps the objects of multi-cluster systems which carry placed objects to their clusters.
-// It runs on the leader. A placed object is one that policies with spec.delivery match, such as a Deployment, or Kueue's Workload. A
-// system is Karmada, KubeFleet, Open Cluster Management, or Kueue. The delivered objects, such as Karmada's PropagationPolicy, are those
-// that Berth keeps in a system for a placed object. A type is a resource type in one version.
+// Package deliverer provides the controller that keeps the objects of multi-cluster systems which carry placed objects to their
+// clusters. It runs on the leader. A placed object is one that a policy in mode Enforce delivers: by spec.delivery, or because the object
+// itself has fields for its clusters, such as Kueue's Workload. A system is Karmada, KubeFleet, Open Cluster Management, or MultiKueue.
+// Delivered objects, such as Karmada's PropagationPolicy, are those that Berth keeps in a system for a placed object. A type is a resource
+// type in one version.
 //
 // An object is reconciled when it changes, when an object that is delivered for it changes, when the labels of its controller change, and
 // when a policy, the labels of its namespace, or the served types change. What has to exist follows from the object and the policies alone
