@@ -55,7 +55,8 @@ var builtins = []func(*rego.Rego){
 // maxExpression bounds the length of a CEL expression, in bytes.
 const maxExpression = 4096
 
-// evaluateCEL returns the boolean that a CEL expression has for an object. An error of the expression ends the evaluation of the policy.
+// evaluateCEL returns the boolean that a CEL expression has for an object. An error of the expression ends the evaluation of the policy. If
+// the object can't be written as JSON, the call is undefined.
 func evaluateCEL(bctx rego.BuiltinContext, expression, object *ast.Term) (*ast.Term, error) {
 	text, ok := expression.Value.(ast.String)
 	if !ok {
@@ -81,7 +82,7 @@ func evaluateCEL(bctx rego.BuiltinContext, expression, object *ast.Term) (*ast.T
 }
 
 // celValue converts a value of the policy language to the Go types that the API server gives to CEL: whole numbers to int64, others to
-// float64.
+// float64. A set, and an object with a key that is no string, is an error.
 func celValue(v ast.Value) (any, error) {
 	switch v := v.(type) {
 	case ast.Null:
@@ -123,7 +124,8 @@ func celValue(v ast.Value) (any, error) {
 	return nil, fmt.Errorf("%s can't be written as JSON", v)
 }
 
-// quantityFunction implements the builtin function b: apply returns its result for its two operands, which are read as quantities.
+// quantityFunction implements the builtin function b: apply returns its result for its two operands, which are read as quantities. If one
+// is no quantity, the call is undefined in a policy, and an error in a generated module.
 func quantityFunction(b *ast.Builtin, apply func(x, y resource.Quantity) *ast.Term) func(*rego.Rego) {
 	function := &rego.Function{Name: b.Name, Decl: b.Decl}
 	return rego.Function2(function, func(_ rego.BuiltinContext, x, y *ast.Term) (*ast.Term, error) {
@@ -139,7 +141,8 @@ func quantityFunction(b *ast.Builtin, apply func(x, y resource.Quantity) *ast.Te
 	})
 }
 
-// quantity returns the quantity that a string or a number denotes. A quantity with too many digits ends the evaluation.
+// quantity returns the quantity that a string or a number denotes. The error for one with too many digits ends the evaluation; any other
+// error only makes the call undefined.
 func quantity(t *ast.Term) (resource.Quantity, error) {
 	var text string
 	switch v := t.Value.(type) {

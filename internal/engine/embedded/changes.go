@@ -64,8 +64,9 @@ const (
 	maxValue  = 40
 )
 
-// Describe returns a message that describes the change, such as "label zone changed". It contains the values of fields only if values is
-// set: those of an object that does not represent a cluster may be secret.
+// Describe returns a message that describes the change: "created", "deleted", or the first maxFields fields that differ, such as "label
+// zone changed". It contains the values of fields only if values is set: those of an object that does not represent a cluster may be
+// secret.
 func (c ObjectChange) Describe(values bool) string {
 	switch {
 	case c.Created:
@@ -112,7 +113,8 @@ func fieldName(path []string) string {
 	return out.String()
 }
 
-// valueText returns a value for a message, cut to maxValue bytes: "none" for nil, and "" for an object or an array.
+// valueText returns a value for a message: a string in quotes, cut to maxValue bytes, another scalar as JSON, "none" for nil, and "" for an
+// object or an array.
 func valueText(value ast.Value) string {
 	switch v := value.(type) {
 	case nil:

@@ -157,7 +157,8 @@ type choiceOptions struct {
 	minClusters int            // how many clusters a domain must have to be used
 }
 
-// choiceOptionsOf reads the options operand of a call of language.SpreadClusters if spread is set, or else of language.ChooseClusters.
+// choiceOptionsOf reads the options operand of a call of language.SpreadClusters if spread is set, or else of language.ChooseClusters. An
+// unknown option and a value that is no positive integer are errors, and so is a call of language.ChooseClusters without a limit.
 func choiceOptionsOf(v ast.Value, spread bool) (choiceOptions, error) {
 	given, ok := v.(ast.Object)
 	if !ok {
@@ -240,7 +241,7 @@ type candidatesKey struct {
 	minClusters     int   // how many clusters a domain must have to be used, as in choiceOptions; 0 without domains
 }
 
-// prepare returns the candidates. The error names the operand that is invalid.
+// prepare computes the candidates from the operands. The error names the operand that has a wrong type or is too large.
 func (k candidatesKey) prepare() (*candidates, error) {
 	scores, err := scoresOf(k.scores)
 	if err != nil {
@@ -295,7 +296,8 @@ func scoresOf(v ast.Value) (map[string]int64, error) {
 	return out, nil
 }
 
-// domainsOf returns the domain of each cluster by the name of the cluster.
+// domainsOf returns the domain of each cluster by the name of the cluster. The error says that the value is no object of strings, or too
+// large.
 func domainsOf(v ast.Value) (map[string]string, error) {
 	if err := checkTree(v, 2); err != nil {
 		return nil, err

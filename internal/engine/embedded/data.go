@@ -74,7 +74,7 @@ type table struct {
 	// fields are the fields that are kept of the objects.
 	fields  *projection.FieldSet
 	records *btree.BTree[record] // the objects by namespace and name
-	// bytes is an estimate of the objects' memory.
+	// bytes is an estimate of the objects' memory. A projection that several objects share counts once.
 	bytes int64
 	// revisions are the revisions of the field sets, by fieldSet.index. A revision changes whenever the content of the
 	// set's fields does. No value is used twice, not even by another table. It is 0 for a set with fields that the table
@@ -132,8 +132,8 @@ func NewData() *Data {
 // noData is the revision of the data of a policy that reads no replica data. It is not 0, which stands for missing data.
 const noData uint64 = 1
 
-// revisions is the last revision that was assigned. All tables share it, so that a table that was dropped and loaded
-// again never repeats a revision.
+// revisions counts the revisions that nextRevision has returned. All tables share it, so that a table that was dropped and loaded again
+// never repeats a revision.
 var revisions atomic.Uint64
 
 // nextRevision returns a new revision, which is greater than all earlier ones and than noData.
@@ -393,7 +393,7 @@ func (d *Data) fieldSetsOf(b *policy.Binding) []*fieldSet {
 	return out
 }
 
-// revision returns the revision of a field set's content; 0 if the snapshot does not have that content.
+// revision returns the revision of a field set's content; 0 if the snapshot does not have the resource type, or not all of the fields.
 func (s *snapshot) revision(l *fieldSet) uint64 {
 	t, ok := s.tables[l.resource]
 	if !ok {
@@ -403,7 +403,7 @@ func (s *snapshot) revision(l *fieldSet) uint64 {
 }
 
 // Size returns the number of objects of a resource type and an estimate of their memory in bytes. ok is false before Load has given Data
-// the objects.
+// the objects, and after Drop.
 func (d *Data) Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool) {
 	t, ok := d.current.Load().tables[resource]
 	if !ok {
@@ -520,6 +520,7 @@ type tolerantDocument struct {
 }
 
 // tolerating returns data.clusters without the taints by which the named clusters are marked as not ready. The names are strings, sorted.
+// It keeps the last document, for calls with the same names.
 func (m *merged) tolerating(names []any) ast.Value {
 	last := m.tolerant.Load()
 	if last == nil || !slices.Equal(last.names, names) {
@@ -668,7 +669,8 @@ func (d *Data) Profile(cluster string) (namespace string, ok bool) {
 	return found[0], true
 }
 
-// ambiguousDocument returns data.berth.ambiguousclusters: the objects that have each ambiguous name, as texts.
+// ambiguousDocument returns data.berth.ambiguousclusters: an object that has, by ambiguous name, an array of the objects that have the
+// name, as texts.
 func ambiguousDocument(all []replication.Ambiguity) ast.Value {
 	out := ast.NewObject()
 	for _, a := range all {

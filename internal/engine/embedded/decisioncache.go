@@ -77,7 +77,7 @@ func newCachedDecision(state evaluationState, a evaluation) *cachedDecision {
 	return out
 }
 
-// markValid records that the decision holds in a state.
+// markValid records that the decision holds for the nodes of a state.
 func (r *cachedDecision) markValid(state evaluationState) {
 	if state.nodes != nil {
 		r.nodes.Store(state.nodes.Revision())
@@ -146,7 +146,8 @@ func (m *decisionCache) get(revision uint64, key []byte) *cachedDecision {
 	return r
 }
 
-// find returns the cached decision of a key at a revision; nil if there is none. young reports whether it is in the young generation.
+// find returns the cached decision of a key at a revision, from either generation; nil if there is none. young reports whether it is in the
+// young generation.
 func (m *decisionCache) find(revision uint64, key []byte) (r *cachedDecision, young bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -159,7 +160,8 @@ func (m *decisionCache) find(revision uint64, key []byte) (r *cachedDecision, yo
 	return m.old[string(key)], false
 }
 
-// put stores a decision. It drops the decisions of older revisions, and ignores a decision that is older than those in the cache.
+// put stores a decision. It drops the decisions of older revisions, and ignores a decision that is older than those in the cache or larger
+// than limit.
 func (m *decisionCache) put(revision uint64, key []byte, r *cachedDecision) {
 	size := len(key) + r.size()
 	m.mu.Lock()

@@ -83,7 +83,7 @@ func New(data *Data, o Options) *Engine {
 // resultVariable is the variable of the query that holds the values of the decision contract's rules.
 const resultVariable = "result"
 
-// Check verifies that the engine has the predicates that the policy refers to by name. It accepts all names if the engine has no
+// Check verifies that the engine has the predicates that spec.predicates of the policy names. It accepts all names if the engine has no
 // predicates. The error is a *policy.CompileError.
 func (e *Engine) Check(m *policy.Module) error {
 	if e.Predicates == nil {
@@ -92,8 +92,9 @@ func (e *Engine) Check(m *policy.Module) error {
 	return m.CheckPredicates(e.Predicates.Names())
 }
 
-// Prepare returns the evaluator of a policy. The caller drops it when it no longer needs it: it holds no resources that
-// need to be released.
+// Prepare returns the evaluator of the policy with a name. It returns an error if spec.predicates names predicates that the engine does not
+// have, or the query can't be prepared. The caller drops the evaluator when it no longer needs it: it holds no resources that need to be
+// released.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	out := &evaluator{
 		engine: e, name: name, module: m, binding: b, fieldSets: e.data.fieldSetsOf(b), ruleCache: newRuleCache(m),
@@ -124,7 +125,8 @@ func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *
 	return out, nil
 }
 
-// allowed returns the predicates that a policy may call; nil if the engine has none.
+// allowed returns the predicates that a policy may call: those that spec.predicates names or, if it names none, all of the engine; nil if
+// the engine has none. The error is a *policy.CompileError if the engine lacks one of the names.
 func (e *Engine) allowed(m *policy.Module) (*predicates.Set, error) {
 	if e.Predicates == nil || m.Predicates == nil {
 		return e.Predicates, nil
@@ -208,11 +210,13 @@ type evaluator struct {
 	view  *view // what the policy's Rego sees as `data`
 	// fieldSets are the field sets of the resource types that the policy reads.
 	fieldSets []*fieldSet
-	// missing are the resource types that the policy reads and the API server does not serve, as the Rego names them.
+	// missing are the resource types that the policy reads and the API server does not serve, as the Rego names them. While there are any,
+	// the policy can't decide.
 	missing []string
 	// decisionCache is the decision cache; nil if the policy reads all of the input.
 	decisionCache *decisionCache
-	// openDecisions caches decisions without the choice of clusters; nil if more of the policy's decisions depends on the object's path.
+	// openDecisions caches decisions without the choice of clusters; nil for a policy without spec.rules, and if more of the policy's
+	// decisions depends on the object's path.
 	openDecisions *openDecisions
 	// ruleCache is the rule cache; nil if every rule reads as much as the policy.
 	ruleCache *ruleCache
@@ -230,7 +234,8 @@ type evaluationState struct {
 	tolerated []any
 }
 
-// currentState returns the current state. The error is an *engine.NotReplicatedError if some of it is missing.
+// currentState returns the current state, without tolerated. The error is an *engine.NotReplicatedError if replica data that the policy
+// reads, or nodes that its predicates need, are missing.
 func (p *evaluator) currentState() (evaluationState, error) {
 	state := evaluationState{snapshot: p.engine.data.current.Load()}
 	if err := p.checkReplicated(state.snapshot); err != nil || !p.module.Nodes || p.engine.World == nil {
@@ -282,9 +287,9 @@ func (p *evaluator) Input() *projection.FieldSet { return p.module.Input }
 // keyBuffers is a pool of buffers for the keys of inputs.
 var keyBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Evaluate implements placement.Evaluator. It returns the decision on the object that the input is. The error is an
-// *engine.NotReplicatedError if data is not complete, and wraps engine.ErrDeadline if the evaluation exceeded its deadline. Callers share
-// decisions and must not change them.
+// Evaluate implements placement.Evaluator. It returns the decision on the object that the input is, which is empty if the policy has
+// neither contract rules nor spec.predicates. The error is an *engine.NotReplicatedError if data is not complete, and wraps
+// engine.ErrDeadline if the evaluation, or the wait for its slot, exceeded its deadline. Callers share decisions and must not change them.
 func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
 	state, err := p.currentState()
 	if err != nil || p.query == nil && p.module.Candidates == "" {
@@ -340,7 +345,7 @@ type evaluation struct {
 }
 
 // evaluate evaluates the policy on some fields of the input. It waits for an evaluation slot. before is a cached decision for the same
-// input and data, whose node reports may be outdated; nil for none.
+// input and data, nil for none. If its reports on nodes still hold, evaluate returns it instead.
 func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields *projection.FieldSet, input map[string]any,
 	before *cachedDecision) (evaluation, error) {
 	if err := engine.CheckInput(fields, input, p.module.InputBytes); err != nil {
@@ -364,8 +369,8 @@ func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields 
 	return a, err
 }
 
-// run waits for a slot and evaluates the policy in it, unless before still holds. The wait has a deadline of its own, so that the time that
-// other policies take does not count against this one.
+// run waits for a slot and returns what decide returns in it. The wait has a deadline of its own, so that the time that other policies take
+// does not count against this one. The error wraps engine.ErrDeadline if either of them takes longer than Options.Timeout.
 func (p *evaluator) run(ctx context.Context, state evaluationState, input ast.Value, rules *ruleView, before *cachedDecision) (evaluation, error) {
 	namespace := placement.NamespaceOf(ctx)
 	wait, cancel := context.WithTimeout(ctx, p.engine.Timeout)
@@ -440,8 +445,8 @@ func (p *evaluator) newCaller(state evaluationState) *predicateCaller {
 	return &predicateCaller{set: p.predicates, templates: p.engine.Templates, evaluationState: state, inventories: p.inventories}
 }
 
-// evaluateRules evaluates the decision contract's rules on the caller's snapshot, with the rule cache of chosen. It adds the choices of
-// clusters that the rules make to chosen.
+// evaluateRules returns the decision of the decision contract's rules on the caller's snapshot, evaluated with the rule cache of chosen. It
+// adds the choices of clusters that the rules make to chosen.
 func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, input ast.Value, chosen *choices,
 	more ...rego.EvalOption) (placement.Decision, error) {
 	if p.query == nil {
@@ -489,7 +494,7 @@ func (e *evaluationError) Error() string {
 
 func (e *evaluationError) Unwrap() error { return e.err }
 
-// evaluateQuery evaluates a query from queryText and returns the values of the rules that are defined.
+// evaluateQuery evaluates a query from queryText and returns the values of the rules that are defined, by the name of the rule.
 func evaluateQuery(ctx context.Context, query *rego.PreparedEvalQuery, options ...rego.EvalOption) (map[string]any, error) {
 	results, err := query.Eval(ctx, options...)
 	if err != nil {

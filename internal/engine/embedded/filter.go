@@ -70,7 +70,8 @@ func (f *decisionCheck) requireFeasible(ctx context.Context, q predicates.Query)
 }
 
 // clusters limits the decision to feasible clusters: to those among the clusters that it names. If it names none, it gets the feasible ones
-// among those that it prefers, or else among all clusters.
+// among those that it prefers, or among all clusters if it prefers none or may use others, too. It also removes preferred clusters that are
+// not feasible. If no cluster is feasible, it only adds an error to the decision.
 func (f *decisionCheck) clusters(ctx context.Context) error {
 	preferred, others, prefers := f.decision.Preferred()
 	q := predicates.Query{Kind: predicates.Clusters, Names: f.decision.Clusters}
@@ -104,7 +105,7 @@ func (f *decisionCheck) clusters(ctx context.Context) error {
 	return nil
 }
 
-// namesOf returns the names of the candidates that are feasible, if feasible is true, or else of those that are not.
+// namesOf returns the names of the candidates that are feasible, if feasible is true, or else of those that are not. It never returns nil.
 func namesOf(r *predicates.Report, feasible bool) []string {
 	out := []string{}
 	for _, v := range r.Verdicts {

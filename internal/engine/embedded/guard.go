@@ -249,7 +249,8 @@ func members(v ast.Value, operand int) *engine.LimitError {
 	return over(operand, length(v), maxMembers, "members")
 }
 
-// atMost returns a check that limits the length of the first operand.
+// atMost returns a check that limits the length of the first operand: the bytes of a string, or the members of a collection. unit says in
+// the error which of the two.
 func atMost(limit int, unit string) check {
 	return func(operands []*ast.Term) *engine.LimitError {
 		return over(0, length(operands[0].Value), limit, unit)
@@ -534,7 +535,8 @@ type measurement struct {
 	digits int
 }
 
-// measure measures a value, the operand with that index. It stops once the value is too large, and then returns the error for the operand.
+// measure measures a value, the operand with that index. The error says that it has too many values or bytes, after which measure stops, or
+// a number with too many digits.
 func measure(v ast.Value, operand int) (measurement, *engine.LimitError) {
 	m := measurement{}
 	m.add(v, 0)
@@ -545,7 +547,7 @@ func measure(v ast.Value, operand int) (measurement, *engine.LimitError) {
 	)
 }
 
-// add adds a value at a depth, with everything in it. It returns true once the measurement is too large.
+// add adds a value at a depth, with everything in it. It stops and returns true once there are too many values or bytes.
 func (m *measurement) add(v ast.Value, depth int) bool {
 	m.nodes++
 	m.depth = max(m.depth, depth)

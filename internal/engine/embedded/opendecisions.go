@@ -44,7 +44,8 @@ type openDecisions struct {
 	use    fieldSetUse // counts the lookups of open decisions
 }
 
-// newOpenDecisions returns an empty cache for a module; nil if more than the choice of clusters depends on the path of an object.
+// newOpenDecisions returns an empty cache for a module; nil if the policy has no spec.rules, or if more than the choice of clusters depends
+// on the path of an object.
 func newOpenDecisions(m *policy.Module) *openDecisions {
 	fields := m.InputWithoutChoice()
 	if fields == nil {
@@ -89,8 +90,9 @@ func (r *cachedDecision) Complete(path string) placement.Decision {
 	return out
 }
 
-// put stores the open decision of an evaluation, unless more than the choice of clusters depends on the object's path, or open decisions
-// seldom repeat.
+// put stores the open decision of an evaluation. It stores none if more than one choice of clusters depends on the object's path, if the
+// choice is from more than maxOpenCandidates clusters, if the object stays in a cluster that is not ready, or if open decisions seldom
+// repeat.
 func (o *openDecisions) put(revision uint64, state evaluationState, input map[string]any, a evaluation) {
 	if o == nil || len(state.tolerated) > 0 || len(a.choices) > 1 || !o.use.repeats() {
 		return
@@ -124,7 +126,8 @@ func (p *evaluator) OpenInput() *projection.FieldSet {
 }
 
 // Open implements placement.Chooser. It returns the cached open decision on an input, and the path of the object. ok is false if there is
-// none for the current data.
+// none for the current data. It is also false if open decisions seldom repeat, if the object stays in a cluster that is not ready, or if
+// the input is too large.
 func (p *evaluator) Open(input map[string]any) (open placement.OpenDecision, path string, ok bool) {
 	o := p.openDecisions
 	if o == nil || len(toleratedIn(input)) > 0 || !o.use.repeats() || engine.CheckInput(p.module.Input, input, p.module.InputBytes) != nil {

@@ -61,7 +61,7 @@ func maxStates(t *ast.Term) int {
 	return pattern.MaxStates
 }
 
-// excessOf returns the error for a regular expression, given by the index of its operand; nil if it exceeds no limit.
+// excessOf returns the error for the excess that pattern.Check found in a regular expression, the operand with that index; nil for nil.
 func excessOf(operand int, e *pattern.Excess) *engine.LimitError {
 	switch {
 	case e == nil:

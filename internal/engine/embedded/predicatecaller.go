@@ -55,7 +55,7 @@ type predicateCaller struct {
 	set       *predicates.Set     // the predicates that the policy may call; nil for none
 	templates *workload.Templates // find the pod template of an object
 	evaluationState
-	inventories *inventories // the sources of data.clusters
+	inventories *inventories // the resource types whose objects are the clusters in data.clusters
 	calls       int          // how often predicates were evaluated; maxPredicateCalls limits it
 	// converted is the workload of the value that was converted last, because many calls of an evaluation pass the same value.
 	converted struct {
@@ -93,8 +93,8 @@ func (c *predicateCaller) evaluate(ctx context.Context, w workload.Workload, q p
 	return report, err
 }
 
-// workload converts a value of the policy language to a workload. It reads only the fields that the analysis of
-// policies knows (workload.Fields).
+// workload converts a value of the policy language, such as input, to a workload. It reads only the fields that the analysis of policies
+// knows (workload.Fields). The error says that the value is no object, or why no pod template is found in it.
 func (c *predicateCaller) workload(v ast.Value) (workload.Workload, error) {
 	of, _ := v.(ast.Object)
 	if of != nil && of == c.converted.of {
@@ -163,7 +163,8 @@ func predicateFunction(b *ast.Builtin, kind predicates.Candidates) func(*rego.Re
 }
 
 // call evaluates the predicates for the operands of a builtin function. The first operand is the workload and the last one the candidates.
-// An operand between them is the number of replicas. names are the names of the operands, for errors.
+// An operand between them, if there is one, is the number of replicas, in place of the workload's own. names are the names of the operands,
+// for errors.
 func (c *predicateCaller) call(ctx context.Context, names []types.Type, operands []*ast.Term, kind predicates.Candidates) (*predicates.Report, error) {
 	last := len(names) - 1
 	bad := func(i int, err error) error {
@@ -257,7 +258,7 @@ var (
 	replicasTerm   = ast.InternedTerm("replicas")
 )
 
-// reportValue converts a report to the value that policies read.
+// reportValue converts a report to the value that policies read: an object that has, by the name of each candidate, its verdict.
 func reportValue(r *predicates.Report) ast.Value {
 	members := make([][2]*ast.Term, len(r.Verdicts))
 	for i, v := range r.Verdicts {

@@ -34,7 +34,7 @@ import (
 type queue struct {
 	mu       sync.Mutex
 	free     int                     // the number of free slots
-	share    int                     // the maximum number of slots of one policy
+	share    int                     // the maximum number of slots of one policy: half of all, at least 1
 	policies map[string]*policyQueue // the policies that have slots or wait for some, by name
 	// grants is the number of grants and of arrivals of policies and namespaces so far. It orders them in time.
 	grants uint64
@@ -67,7 +67,7 @@ type namespaceQueue struct {
 	waiting list.List
 }
 
-// newQueue returns a queue that grants a number of slots.
+// newQueue returns a queue that grants a number of slots, half of them to one policy at most.
 func newQueue(slots int) *queue {
 	return &queue{free: slots, share: max(1, slots/2), policies: map[string]*policyQueue{}}
 }
@@ -103,7 +103,8 @@ func (q *queue) request(name, namespace string) (granted chan struct{}, at *list
 	return granted, s.waiting.PushBack(granted)
 }
 
-// tryAcquire takes a slot if one is available at once, and reports whether it did.
+// tryAcquire takes a slot if one is free and neither the policy nor the namespace has its share of slots, and reports whether it did. It
+// does not wait.
 func (q *queue) tryAcquire(name, namespace string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

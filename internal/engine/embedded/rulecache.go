@@ -101,8 +101,8 @@ type fieldSetUse struct {
 	lookups, hits atomic.Int64 // all lookups of values, and those that found values
 }
 
-// worthwhile counts a lookup and reports whether to make it. Values that differ from object to object are not looked up, because storing
-// them would only evict values that repeat. After many lookups, the count starts again.
+// worthwhile counts a lookup and reports whether to make it, as repeats does. Values that differ from object to object are not looked up,
+// because storing them would only evict values that repeat. After ruleRetrialLookups lookups, the count starts again.
 func (u *fieldSetUse) worthwhile() bool {
 	asked := u.lookups.Add(1)
 	if asked > ruleRetrialLookups {
@@ -113,7 +113,8 @@ func (u *fieldSetUse) worthwhile() bool {
 	return u.repeats()
 }
 
-// repeats reports what worthwhile does, without counting a lookup: whether enough lookups have found values.
+// repeats reports whether values repeat, without counting a lookup: during the first ruleTrialLookups lookups, and later while at least a
+// quarter of all lookups found values.
 func (u *fieldSetUse) repeats() bool {
 	asked := u.lookups.Load()
 	return asked <= ruleTrialLookups || u.hits.Load()*4 >= asked
@@ -126,8 +127,8 @@ type ruleValues []atomic.Pointer[ast.Term]
 // undefinedValue represents the value of a rule that is undefined.
 var undefinedValue = &ast.Term{}
 
-// view returns the cache for one evaluation at a revision of the data; nil if m is nil or has values of a newer revision. The caller may
-// change the input afterwards.
+// view returns the cache for one evaluation on an input, at a revision of the data; nil if m is nil or has values of a newer revision. The
+// caller may change the input afterwards.
 func (m *ruleCache) view(revision uint64, input map[string]any) *ruleView {
 	if m == nil {
 		return nil

@@ -41,7 +41,7 @@ func scale(_ rego.BuiltinContext, values, lowest, highest *ast.Term) (*ast.Term,
 }
 
 // scaled maps numbers and quantities, by name, to integers: the least one to lowest, the greatest one to highest, and the others in
-// proportion.
+// proportion. If all are equal, they become the greater one of lowest and highest.
 func scaled(values ast.Value, lowest, highest *ast.Term) (ast.Object, error) {
 	amounts, err := amountsOf(values)
 	if err != nil {
@@ -127,7 +127,8 @@ type scaling struct {
 	factor *big.Rat
 }
 
-// newScaling returns the scaling by which the amount least becomes low, and greatest becomes high.
+// newScaling returns the scaling by which the amount least becomes low, and greatest becomes high, which may be less than low. If the
+// amounts are equal, they become the greater one of low and high.
 func newScaling(least, greatest *big.Rat, low, high int64) scaling {
 	if least.Cmp(greatest) == 0 {
 		return scaling{base: big.NewInt(max(low, high))}

@@ -28,10 +28,10 @@ import (
 
 var _ placement.Successor = (*evaluator)(nil)
 
-// TakeOver implements placement.Successor. It copies the cached decisions of the version earlier if both versions have the same Rego. It
-// also does so if their rules differ only in values that clusters are compared with, and every cluster meets the same requirements in both:
-// another threshold that no cluster crosses leaves all decisions as they are. The texts of denials may then differ, so decisions that deny
-// are not copied.
+// TakeOver implements placement.Successor. It copies the cached decisions of the version earlier if both versions read the same (readsAs)
+// and have the same Rego. It also does so if their rules differ only in values that clusters are compared with, and every cluster meets the
+// same requirements in both: another threshold that no cluster crosses leaves all decisions as they are. The texts of denials may then
+// differ, so decisions that deny are not copied.
 func (p *evaluator) TakeOver(ctx context.Context, earlier placement.Evaluator) {
 	before, ok := earlier.(*evaluator)
 	if !ok || before.engine != p.engine || p.query == nil || p.decisionCache == nil || before.decisionCache == nil ||
@@ -49,8 +49,8 @@ func (p *evaluator) TakeOver(ctx context.Context, earlier placement.Evaluator) {
 	p.decisionCache.takeOver(before.decisionCache, p.revision(state.snapshot), func(d placement.Decision) bool { return denials || len(d.Errors) == 0 })
 }
 
-// readsAs reports whether both versions read the same fields of objects and the same data, and are equal in everything else that decisions
-// depend on, apart from the Rego.
+// readsAs reports whether both versions of the policy read the same fields of objects and the same data, and have equal documents of their
+// own (spec.data), equal spec.predicates, and the same limit of the input. It does not compare their Rego.
 func (p *evaluator) readsAs(before *evaluator) bool {
 	m, old := p.module, before.module
 	return m.Candidates == old.Candidates && m.InputBytes == old.InputBytes && reflect.DeepEqual(m.Predicates, old.Predicates) &&
@@ -58,7 +58,8 @@ func (p *evaluator) readsAs(before *evaluator) bool {
 		reflect.DeepEqual(m.Input, old.Input) && reflect.DeepEqual(p.binding, before.binding)
 }
 
-// decidesAs reports whether the rules of both versions decide the same on all objects in a state, apart from the texts of denials.
+// decidesAs reports whether the rules of both versions decide the same on all objects in a state, apart from the texts of denials. It
+// returns false if the rules differ in more than values that clusters are compared with.
 func (p *evaluator) decidesAs(ctx context.Context, before *evaluator, state evaluationState) bool {
 	m := policy.RulesComparison(p.name, before.module, p.module)
 	if m == nil {

@@ -28,8 +28,8 @@ import (
 
 var _ placement.Tolerant = (*evaluator)(nil)
 
-// Unready implements placement.Tolerant. It returns the clusters that are marked as not ready, by name, with the time since when; nil for a
-// policy whose objects do not stay in such clusters.
+// Unready implements placement.Tolerant. It returns the clusters that are marked as not ready, by name, with the time since when, zero if
+// unknown; nil if there are none, and for a policy whose objects do not stay in such clusters.
 func (p *evaluator) Unready() map[string]time.Time {
 	if !p.module.Tolerant || p.query == nil {
 		return nil

@@ -51,9 +51,9 @@ type node struct {
 	static ast.Value
 	// resource is the resource type whose objects the document has; nil for another node.
 	resource *schema.GroupVersionResource
-	// form is the form in which the document has the resource's objects.
+	// form is the form in which the document has the resource's objects: the normal form for quotas, and their own for other types.
 	form form
-	// clusters are the inventories that data.clusters is made of; nil for another node.
+	// clusters are the inventories of a node for data.clusters or data.berth.ambiguousclusters; nil for another node.
 	clusters *inventories
 	// ambiguous reports whether a node with clusters is data.berth.ambiguousclusters, and not data.clusters.
 	ambiguous bool

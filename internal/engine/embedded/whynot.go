@@ -31,7 +31,7 @@ import (
 var _ placement.Explainer = (*evaluator)(nil)
 
 // WhyNot implements placement.Explainer. It returns, by cluster, why the rule of spec.rules that decides the object does not choose the
-// cluster; nil for a policy without rules, if no rule for clusters decides, and if no evaluation slot is free.
+// cluster; nil for a policy without rules, if no rule for clusters decides, if no evaluation slot is free, and after an error.
 func (p *evaluator) WhyNot(ctx context.Context, input map[string]any, clusters []string) map[string]string {
 	namespace := placement.NamespaceOf(ctx)
 	if !p.module.FromRules() || !p.engine.slots.tryAcquire(p.name, namespace) {
@@ -82,15 +82,16 @@ func decidingRule(m *policy.Module, values map[string]any) string {
 	return m.RuleName(name)
 }
 
-// DecidingRule returns the name of the rule of spec.rules that decides the input. ok is false if none does, or the policy has no rules.
+// DecidingRule returns the name of the rule of spec.rules that decides the input. ok is false if none does, the policy has no rules, or the
+// evaluation fails.
 func (i *Inspection) DecidingRule(ctx context.Context) (name string, ok bool) {
 	solution, solved, err := i.Solve(ctx, ast.NewBody(ast.Equality.Expr(ast.VarTerm("rule"), ast.VarTerm(rules.Decides))), nil)
 	name, ok = solution["rule"].(string)
 	return name, ok && solved && err == nil
 }
 
-// reasonsOf returns the reason why each cluster is not chosen. The solution has the names of the known clusters, and what each cluster
-// lacks.
+// reasonsOf returns the reason why each cluster is not chosen: that it is in no inventory, what it lacks or, if it lacks nothing,
+// placement.ReasonNotChosen. The solution has the names that are in data.clusters (known), and what clusters lack (lacks).
 func reasonsOf(clusters []string, solution map[string]any) map[string]string {
 	known, _ := solution["known"].([]any)
 	lacks, _ := solution["lacks"].(map[string]any)
