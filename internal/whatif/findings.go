@@ -129,7 +129,7 @@ func readOf(obj *unstructured.Unstructured, resource schema.GroupVersionResource
 	return fields.Project(prepared.Object)
 }
 
-// pauses returns a finding for each policy whose remediation Berth would pause after the changes, because they harm too many of the objects
+// pauses returns a warning for each policy whose remediation Berth would pause after the changes, because they harm too many of the objects
 // that the policy matches.
 func (q *question) pauses() []Finding {
 	harmed, objects := map[string]map[string]int{}, map[string]int{}
@@ -177,8 +177,8 @@ func (q *question) matched(policy string) int {
 	return out
 }
 
-// policyFindings returns findings about a policy that changes: why it does not compile, warnings about its text, what the type checker
-// finds, and that it matches nothing.
+// policyFindings returns findings about a policy that changes: an error if it does not compile, warnings about its text, what the type
+// checker finds, which are errors only with spec.strict, and warnings about types that are not served and that it matches nothing.
 func (q *question) policyFindings(ctx context.Context, p *simulation.Policy) ([]Finding, error) {
 	var out []Finding
 	object := "PlacementPolicy " + p.Name

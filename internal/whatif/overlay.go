@@ -87,7 +87,8 @@ type change struct{ before, after *unstructured.Unstructured }
 
 var _ simulation.Cluster = (*overlay)(nil)
 
-// newOverlay returns the base cluster after the changes. An error names the object whose change is not possible.
+// newOverlay returns the base cluster after the changes: first those in Apply, then Set, then Delete. An error names the object whose
+// change is not possible.
 func newOverlay(ctx context.Context, base simulation.Cluster, c Changes) (*overlay, error) {
 	o := &overlay{Cluster: base, changed: map[schema.GroupVersionResource]map[types.NamespacedName]change{}}
 	for _, obj := range c.Apply {
@@ -118,7 +119,8 @@ func WithChanges(ctx context.Context, cluster simulation.Cluster, c Changes) (si
 	return newOverlay(ctx, cluster, c)
 }
 
-// put records the change of an object. before is the object before this change, and after nil if it is deleted.
+// put records the change of an object. before is the object before this change, and after nil if it is deleted. If the object has changed
+// already, the one before its first change stays.
 func (o *overlay) put(r Reference, before, after *unstructured.Unstructured) {
 	if o.changed[r.Resource] == nil {
 		o.changed[r.Resource] = map[types.NamespacedName]change{}
@@ -135,7 +137,8 @@ func (o *overlay) change(key objectKey) (c change, ok bool) {
 	return c, ok
 }
 
-// apply records that a manifest is applied.
+// apply records that a manifest is applied: that it creates an object or, if the object exists, what it changes in that. A namespaced
+// object without a namespace is in the namespace default.
 func (o *overlay) apply(ctx context.Context, obj *unstructured.Unstructured) error {
 	resource, err := o.Resource(obj.GroupVersionKind())
 	if err != nil {
@@ -245,7 +248,8 @@ func (o *overlay) set(ctx context.Context, s Assignment) error {
 	return nil
 }
 
-// Policies implements simulation.Cluster. If a change of a policy starts a rollout, the policy is as after the last stage.
+// Policies implements simulation.Cluster. It returns the policies as they are after the changes, by name. If a change of a policy starts a
+// rollout, the policy is as after the last stage.
 func (o *overlay) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
 	before, err := o.Cluster.Policies(ctx)
 	if err != nil {
@@ -275,7 +279,8 @@ func (o *overlay) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, 
 	return out, nil
 }
 
-// List implements simulation.Cluster. It returns an error if a change has another version of the type.
+// List implements simulation.Cluster. It returns the objects of a type as they are after the changes; an error if a change has another
+// version of the type.
 func (o *overlay) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	for other := range o.changed {
 		if other != resource && other.GroupResource() == resource.GroupResource() {
@@ -300,7 +305,7 @@ func (o *overlay) List(ctx context.Context, resource schema.GroupVersionResource
 	return out, nil
 }
 
-// Get implements simulation.Cluster.
+// Get implements simulation.Cluster. It returns an object as it is after the changes; nil if it does not exist then.
 func (o *overlay) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	if c, ok := o.change(objectKey{resource, types.NamespacedName{Namespace: namespace, Name: name}}); ok {
 		return c.after, nil

@@ -57,9 +57,9 @@ type Move struct {
 	Changes   []Value   `json:"changes"`         // the values that the patch sets, or for which the Pod is evicted
 }
 
-// PlanOf returns the plan of the policy of a name, with its moves by type, namespace, and name. A remediation.Ledger computes the plan, as
-// in the leader, so for equal objects and data the digest equals that in the status of the policy, unless a part of that plan is done
-// already.
+// PlanOf returns the plan of the policy of a name, with its moves by type, namespace, and name. It is an error if there is no such policy.
+// A remediation.Ledger computes the plan, as in the leader, so for equal objects and data the digest equals that in the status of the
+// policy, unless a part of that plan is done already.
 func PlanOf(ctx context.Context, s *simulation.Simulation, policy string) (*Plan, error) {
 	p := s.Policy(policy)
 	if p == nil {

@@ -46,7 +46,7 @@ var (
 	deviceClassResource = resourcev1.SchemeGroupVersion.WithResource("deviceclasses")
 )
 
-// quotaFindings returns, for the quotas that quotas returns, a finding for each resource of which more is used after the changes than the
+// quotaFindings returns, for the quotas that quotas returns, a warning for each resource of which more is used after the changes than the
 // quota allows, and for each of which the usage is not known. Above the limit, nothing is removed, but requests that need more are denied.
 func (q *question) quotaFindings(ctx context.Context) ([]Finding, error) {
 	quotas, err := q.quotas(ctx)

@@ -39,8 +39,8 @@ import (
 // recounted has the quotas whose status differs after the changes, before and after.
 type recounted = map[schema.GroupVersionResource]map[types.NamespacedName]change
 
-// countAgain gives the quotas that policies read the status that Berth would write after the changes. It does nothing if no policy reads
-// quotas.
+// countAgain gives the quotas that policies read the status that Berth would write after the changes. It sets recounted, after, and
+// requests. It does nothing if no policy reads quotas.
 func (q *question) countAgain(ctx context.Context) error {
 	if !slices.ContainsFunc(slices.Concat(q.before.Policies(), q.after.Policies()), readsQuotas) {
 		return nil
@@ -87,7 +87,8 @@ func (q *question) withQuotas(ctx context.Context, quotas recounted) (*simulatio
 	return simulation.New(ctx, &overlay{q.changed, quotas}, q.options)
 }
 
-// quotasToCount returns the quotas whose status the changes may alter: those that change, and those that count types that change.
+// quotasToCount returns the quotas whose status the changes may alter: those that change and, if usage is recounted (Session.Recount),
+// those that count types that change.
 func (q *question) quotasToCount(ctx context.Context) ([]placementv1.Quota, error) {
 	evaluators := quota.NewEvaluators(clock.RealClock{}, quota.Devices{})
 	var out []placementv1.Quota
@@ -111,7 +112,8 @@ func (q *question) quotasToCount(ctx context.Context) ([]placementv1.Quota, erro
 	return out, nil
 }
 
-// changesCountOf reports whether the changes may alter how many objects of some types quotas count.
+// changesCountOf reports whether the changes may alter what quotas count of some types, because they alter objects of these types,
+// Namespaces, or DeviceClasses.
 func (q *question) changesCountOf(counted sets.Set[schema.GroupResource]) bool {
 	for resource := range q.changed.changed {
 		if counted.Has(resource.GroupResource()) || resource == namespaces || resource == deviceClassResource {
@@ -121,7 +123,7 @@ func (q *question) changesCountOf(counted sets.Set[schema.GroupResource]) bool {
 	return false
 }
 
-// recountedFor reports whether changes of objects of a type may be why a quota gets another status.
+// recountedFor reports whether changes of objects of a type may be why one of the recounted quotas gets another status.
 func (q *question) recountedFor(resource schema.GroupVersionResource) bool {
 	evaluators := quota.NewEvaluators(clock.RealClock{}, quota.Devices{})
 	for _, objects := range q.recounted {
@@ -175,7 +177,7 @@ func (q *question) count(ctx context.Context, quotas []placementv1.Quota, from s
 	return out, nil
 }
 
-// changesSpec reports whether a change alters the spec, or creates the object.
+// changesSpec reports whether a change, which does not delete the object, alters its spec or creates it.
 func changesSpec(c change) bool {
 	return c.before == nil || !equality.Semantic.DeepEqual(c.before.Object["spec"], c.after.Object["spec"])
 }

@@ -137,8 +137,8 @@ type Value struct {
 // Planned is a value for which an object waits without the changes.
 type Planned struct {
 	To      *string `json:"to"`                // the new value; nil for none
-	Pending bool    `json:"pending,omitempty"` // as Value.Pending
-	Waits   string  `json:"waits,omitempty"`   // as Value.Waits
+	Pending bool    `json:"pending,omitempty"` // whether the object gets the value only after an approval, or at its next update
+	Waits   string  `json:"waits,omitempty"`   // what the object waits for before it gets the value; "" for nothing
 }
 
 // RuleCount has how many existing objects a rule in spec.rules of a policy decides before and after the changes.

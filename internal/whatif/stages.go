@@ -102,8 +102,8 @@ func everywhere(p *simulation.Policy) *simulation.Version {
 }
 
 // movesByStage returns, for each stage of a policy and last for the namespaces in no stage, the number of objects to which the policy gives
-// other values, at once or at their next update. It returns nil if the labels of a namespace are not known, for example because the user
-// may not list namespaces.
+// other values, at once or later. It returns nil if the labels of a namespace are not known, for example because the user may not list
+// namespaces.
 func (q *question) movesByStage(ctx context.Context, p *simulation.Policy) []int {
 	// A stage with an invalid selector selects nothing.
 	stages, _ := rollout.NewStages(p.Name, p.Object.Spec.Rollout.Stages, field.NewPath("spec", "rollout", "stages"))

@@ -33,8 +33,8 @@ import (
 
 // state is what policies decide for an object.
 type state struct {
-	matched []string // the names of the policies that match it
-	// denials are the messages of policies that deny the object, and failures those of policies that can't decide it.
+	matched []string // the names of the policies, in any mode, that match it
+	// denials are the messages of enforced policies that deny the object, and failures those of enforced policies that can't decide it.
 	denials, failures []reason
 	// blocked reports whether a request for the object is denied, also because a policy can't decide it. held reports whether a patch by
 	// remediation would be, so that the object keeps its values.
@@ -43,9 +43,10 @@ type state struct {
 	wanted map[valueKey]*wanted
 	// waiting reports whether the object exists and waits for other values.
 	waiting bool
-	// rules are the rules in spec.rules of policies that decide the object.
+	// rules are the rules in spec.rules of policies, in any mode, that decide the object.
 	rules []decidingRule
-	// harmed has the names of the policies that leave the object without a placement; true if they remove all of its clusters.
+	// harmed has the names of the policies with automatic remediation that leave the object without a placement; true if they remove all of
+	// its clusters.
 	harmed map[string]bool
 }
 
@@ -84,7 +85,8 @@ type target struct {
 	policy, waits string  // the policy that decides it, and what an object waits for
 }
 
-// add adds the change that a policy makes: as due or, if due is false, as pending. waits is that of target.
+// add adds the change that a policy makes: as due or, if due is false, as pending. waits says what an existing object waits for before; ""
+// for nothing.
 func (w *wanted) add(c placement.Change, policy, waits string, due bool) {
 	if w.due == nil {
 		w.Change = c
@@ -115,8 +117,8 @@ type step struct {
 	pending bool
 }
 
-// appendSteps appends the changes of a value to out, in the order in which they are made, and returns the result. current is the value
-// before them. There are no changes for nil.
+// appendSteps appends to out the changes that lead from the value current to those of w, in the order in which they are made: first to due,
+// then to pending. It returns the result, which is out for a nil w.
 func (w *wanted) appendSteps(out []step, current *string) []step {
 	if w == nil {
 		return out
@@ -182,7 +184,7 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	return out, nil
 }
 
-// waits reports whether the object waits for another value.
+// waits reports whether the object waits for another value, such as for an approval, a window, or its next update.
 func (s *state) waits() bool {
 	var buffer [2]step
 	for _, w := range s.wanted {
@@ -301,8 +303,8 @@ func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, 
 	return decisions{verdicts: verdicts, answers: answers}, err
 }
 
-// leavesExisting reports whether a policy is enforced and has another remediation.mode than Automatic, so that it does not change existing
-// objects without an approval or an update.
+// leavesExisting reports whether a policy is enforced and has another remediation.mode than Automatic, so that it changes existing objects
+// not at all, or only with an approval or at their next update.
 func leavesExisting(p *simulation.Policy) bool {
 	return p.Mode == placementv1.ModeEnforce && p.Remediation != placementv1.RemediationAutomatic
 }
@@ -345,7 +347,8 @@ func (s *state) to(after *state, request bool, changes func(policy string) bool)
 	return out
 }
 
-// transitionOf returns the transition of an object that gets other values, of which there is at least one.
+// transitionOf returns the transition of an object that gets other values, of which there is at least one: Replanned if it still waits for
+// all of them, or else Moved if one determines where it runs, Changed if it gets one without an approval or an update, or Pending.
 func transitionOf(values []Value) Transition {
 	switch {
 	case !slices.ContainsFunc(values, func(v Value) bool { return !v.stillWaits() }):
@@ -358,7 +361,7 @@ func transitionOf(values []Value) Transition {
 	return Pending
 }
 
-// stillWaits reports whether an object waits for the value, and as long for another one without the changes.
+// stillWaits reports whether the object waits for the value and, without the changes, for another one. Either both are pending, or none is.
 func (v Value) stillWaits() bool {
 	return v.Planned != nil && v.Planned.Pending == v.Pending && (v.Pending || v.Waits != "")
 }
@@ -380,7 +383,8 @@ func (s *state) failed(r reason) bool {
 	return slices.ContainsFunc(s.failures, func(known reason) bool { return known.policy == r.policy })
 }
 
-// moves reports whether a value determines where the object runs, and is not pending.
+// moves reports whether a value determines where the object runs, and is not pending: a scheduling field, the list of clusters, or the
+// annotation with the clusters, their shares, or the preferences.
 func moves(v Value) bool {
 	if v.Pending {
 		return false

@@ -44,8 +44,8 @@ type Violation struct {
 	Waits string `json:"waits,omitempty"`
 }
 
-// Violations returns the violations of the policy of a name, or of all policies for "", by type, namespace, and name. Policies that apply
-// only to new objects have none.
+// Violations returns the violations of the policy of a name, or of all policies for "", in any mode, by type, namespace, and name. Policies
+// that apply only to new objects have none. It is an error if there is no policy of the name.
 func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([]Violation, error) {
 	if policy != "" && s.Policy(policy) == nil {
 		return nil, fmt.Errorf("there is no PlacementPolicy %q", policy)

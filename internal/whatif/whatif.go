@@ -40,7 +40,7 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// Types checks the types of policies.
+// Types checks what policies read against the schemas of the types.
 type Types interface {
 	// Check returns the findings. An error means that the schemas could not be read.
 	Check(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*schemas.Report, error)
@@ -132,7 +132,7 @@ type place struct {
 	namespace string // empty for cluster-scoped objects
 }
 
-// placeOf returns the index of the place of an object in byPlace.
+// placeOf returns the index of the place of an object in byPlace, to which it adds a new place.
 func (s *Session) placeOf(o simulation.Object) int32 {
 	at := place{o.Resource, o.Namespace}
 	i, ok := s.byPlace[at]
@@ -214,8 +214,8 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 	return out, err
 }
 
-// addUnchanged adds the objects to the report to which nothing happens: those that are not marked, and those of the pairs without an Object
-// in their result.
+// addUnchanged adds the objects to the report that policies match and to which nothing happens: those that are not marked, and those of the
+// pairs without an Object in their result.
 func (q *question) addUnchanged(out *Report, pairs []pair) {
 	next := 0
 	compared := func() {
@@ -274,7 +274,7 @@ func policiesNoLongerEnforced(before, after *simulation.Simulation) (out []strin
 	return out
 }
 
-// read sets contents, others, and missing.
+// read lists the objects that policies may match after the changes, and sets contents, others, and missing of the question.
 func (q *question) read(ctx context.Context) error {
 	q.contents, q.missing = q.objects, slices.Clone(q.Session.missing)
 	own := false
@@ -480,7 +480,8 @@ func (q *question) alike(before, after *simulation.Policy) bool {
 		equality.Semantic.DeepEqual(text(before.Spec), text(after.Spec))
 }
 
-// decideAlike reports whether policies with two specs decide equal objects alike that both match, given the same data.
+// decideAlike reports whether the specs of a policy before and after the changes, which is alike in both, have the same rules, Rego,
+// spec.data, and spec.replicate. Then it decides equal objects alike that it matches in both, given the same data.
 func decideAlike(a, b placementv1.PlacementPolicySpec) bool {
 	return equality.Semantic.DeepEqual(a.Rules, b.Rules) && a.Rego == b.Rego && a.RegoVersion == b.RegoVersion &&
 		equality.Semantic.DeepEqual(a.Data, b.Data) && equality.Semantic.DeepEqual(a.Replicate, b.Replicate)
@@ -535,7 +536,8 @@ func (q *question) pairs(ctx context.Context) ([]pair, error) {
 // result is what happens to one object; Object is nil if nothing does.
 type result struct {
 	*Object
-	// after is what policies decide for the object after the changes; nil if no policy matches it before or after them.
+	// after is what policies decide for the object after the changes; nil if it is deleted, or if no policy matches it before or after
+	// them.
 	after *state
 	// matched are the policies that match the object after the changes, and harmed those that newly leave it without a placement.
 	matched, harmed []string
@@ -544,7 +546,8 @@ type result struct {
 	rules []decidingRule
 }
 
-// compare decides an object after the changes, and returns what happens to it.
+// compare decides an object after the changes, and returns what happens to it. The result is empty if the object is deleted, or if no
+// policy matches it before or after.
 func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	if p.Content == nil {
 		return result{}, nil
@@ -585,8 +588,9 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	return out, nil
 }
 
-// released returns what happens to an existing object, given what happens to it apart from policies that match it and are no longer
-// enforced, which release it without a change.
+// released returns what happens to an existing object because policies that match it are no longer enforced: the transition Unenforced,
+// with the names of those that match it before and after the changes. It returns happens, what happens to the object apart from that, if
+// there are no such policies, or if happens is neither nil nor Kept.
 func (q *question) released(happens *Object, before, after *state) *Object {
 	if happens != nil && happens.Transition != Kept {
 		return happens
