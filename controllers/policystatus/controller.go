@@ -187,7 +187,7 @@ type remediatedBefore struct {
 	generation int64 // The generation that was in force when plan was written.
 }
 
-// before returns what the status has from an earlier leader.
+// before returns the number of patches and evictions, and the plan in progress, that the status has from an earlier leader.
 func before(obj *placementv1.PlacementPolicy) remediatedBefore {
 	out := remediatedBefore{uid: obj.UID, count: ptr.Deref(obj.Status.Remediated, 0), generation: obj.Status.GenerationInForce}
 	if p := obj.Status.Plan; p != nil && p.State == placementv1.PlanInProgress {
@@ -240,7 +240,7 @@ func (c *Controller) enqueueAfter(request reconcile.Request, after time.Duration
 	}
 }
 
-// PredicateDataChanged enqueues the policies that evaluate predicates because nodes, pods or namespaces changed.
+// PredicateDataChanged enqueues the policies that evaluate predicates, after predicateDelay, because nodes, pods or namespaces changed.
 func (c *Controller) PredicateDataChanged() { c.enqueueAfter(world, predicateDelay) }
 
 // PredicateStateChanged enqueues the policies that evaluate predicates because the state of the watches on nodes, pods or
@@ -314,7 +314,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 // +kubebuilder:rbac:groups=placement.berth.dev,resources=placementpolicies/status,verbs=get;patch;update
 
-// Reconcile computes one policy's status and patches it if it changed.
+// Reconcile computes one policy's status and patches it if it changed, emits Events about the change, and sets the policy's metrics. For
+// world, it enqueues the policies that evaluate predicates.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if req == world {
 		c.PredicateStateChanged()

@@ -58,7 +58,8 @@ func (f Facts) delivered() *placementv1.DeliveryStatus {
 	return out
 }
 
-// deliveredCondition returns the condition Delivered, or nil if the policy delivers nothing.
+// deliveredCondition returns the condition Delivered: True once all placed objects are delivered, and False before, and for a policy that
+// is not enforced. It returns nil if the policy delivers nothing.
 func (f Facts) deliveredCondition() *metav1.Condition {
 	if !f.delivers() {
 		return nil
@@ -98,7 +99,8 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 	return out
 }
 
-// runningCondition returns the condition Running, or nil if no system reports where objects run.
+// runningCondition returns the condition Running: True if all placed objects run in their clusters, and Unknown if that can't be known of
+// one. It returns nil if the policy delivers nothing, or if no system reports where objects run.
 func (f Facts) runningCondition() *metav1.Condition {
 	r := f.Delivery
 	if !f.delivers() || r.Reported == 0 {

@@ -76,7 +76,7 @@ func notReady(ready metav1.Condition) string {
 	return ready.Message
 }
 
-// delivering are the reasons of Delivered while no delivery fails.
+// delivering are the reasons with which Delivered is False although no delivery fails.
 var delivering = []string{placementv1.ReasonDelivering, placementv1.ReasonWarnMode, placementv1.ReasonDryRunMode}
 
 // undelivered returns a notification that a delivery fails, once for each reason.
@@ -90,7 +90,7 @@ func undelivered(before, after placementv1.PlacementPolicyStatus) []Notification
 			is.Reason, number(after.Delivery.Delivered), number(after.Delivery.Placed))}}
 }
 
-// approved returns a notification that a plan was approved.
+// approved returns a notification that a plan was approved, also if it was approved before by another user.
 func approved(before, after *placementv1.RemediationPlan) []Notification {
 	if after == nil || after.Approval == nil {
 		return nil
@@ -101,7 +101,8 @@ func approved(before, after *placementv1.RemediationPlan) []Notification {
 	return []Notification{{events.PlanApproved, fmt.Sprintf("plan %s was approved by %s", after.Digest, after.Approval.User)}}
 }
 
-// unapproved returns a notification that a plan waits for an approval, once for each plan, or that another one is approved.
+// unapproved returns a notification that a plan waits for an approval, once for each plan, or that the annotation of the policy approves a
+// plan that Berth does not know.
 func unapproved(before, after placementv1.PlacementPolicyStatus) []Notification {
 	was, is := conditionOf(before, placementv1.ConditionPaused), conditionOf(after, placementv1.ConditionPaused)
 	old, plan := ptr.Deref(before.Plan, placementv1.RemediationPlan{}), ptr.Deref(after.Plan, placementv1.RemediationPlan{})

@@ -31,8 +31,8 @@ import (
 	"github.com/berth-dev/berth/internal/status"
 )
 
-// unreachable returns the condition Replicated for a remote engine that does not decide. data is the condition as far as it concerns data,
-// as Facts.data returns it.
+// unreachable returns the condition Replicated, which is False, for a remote engine that does not decide. It keeps the message of old if
+// that differs only in the error of the engine. data is the condition as far as it concerns data, as Facts.data returns it.
 func (f Facts) unreachable(old placementv1.PlacementPolicyStatus, data *metav1.Condition) *metav1.Condition {
 	reason, what := trouble(*f.Health)
 	var besides string
@@ -65,7 +65,7 @@ func (f Facts) lacks(reason string) bool {
 		reason == placementv1.ReasonPushFailed && (fault.Fault == engine.FaultUndefined || fault.Fault == engine.FaultRefused)
 }
 
-// asked describes for a message whether the remote engine answers.
+// asked describes for a message an engine without a known failure: that it answers, or that the leader has not queried it yet.
 func (f Facts) asked() string {
 	if !f.Health.Queried {
 		return fmt.Sprintf("the leader has not queried the engine %s yet", f.Health.Endpoint)

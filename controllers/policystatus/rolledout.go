@@ -27,7 +27,8 @@ import (
 	"github.com/berth-dev/berth/internal/status"
 )
 
-// rolledOut returns the condition RolledOut, or nil if the policy has no rollout.
+// rolledOut returns the condition RolledOut: True once the newest version decides everywhere, and False before, and while
+// spec.rollout.revision puts another one in force. It returns nil if the policy has no rollout.
 func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 	reasons := map[placementv1.RolloutState]string{
 		placementv1.RolloutPaused: placementv1.ReasonRolloutPaused, placementv1.RolloutWaitingForApproval: placementv1.ReasonWaitingForApproval,

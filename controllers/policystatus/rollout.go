@@ -63,7 +63,8 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 	return again, nil
 }
 
-// whyPaused returns why the rollout can't go on; "" if it can.
+// whyPaused returns why the rollout can't go on: remediation is paused, or existing objects can't be read. It returns "" if the rollout can
+// go on.
 func whyPaused(f *Facts) string {
 	switch {
 	case f.Report.Pause.Everywhere() || f.Waiting.Paused():

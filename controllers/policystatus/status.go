@@ -69,13 +69,13 @@ type Facts struct {
 	NoNamespaces bool
 	// Meant has, by the plural name of a missing type, a question that suggests a similar name, for appending to a message.
 	Meant map[string]string
-	// MatchedWatches is the state of the watches on the types that the policy matches, taken together.
+	// MatchedWatches is the state of the watches on the types that the policy matches, taken together: synced once all are.
 	MatchedWatches watches.State
 	// Deciding reports whether existing objects of the matched types have yet to be decided.
 	Deciding bool
 	// Resuming reports whether it is still unknown if an earlier leader paused remediation.
 	Resuming bool
-	// Report is what the leader's decisions on existing objects add up to.
+	// Report is what the leader's decisions on existing objects add up to: their numbers, the plan, and the pause.
 	Report remediation.Report
 	// Waiting has the objects that remediation has to patch and that wait, those that it moved, and those that failed.
 	Waiting remediation.Waiting
@@ -155,7 +155,8 @@ type setter struct {
 	impossible bool
 }
 
-// compiles returns the condition Compiled as it is without the findings of the type checker.
+// compiles returns the condition Compiled as it is without the findings of the type checker. It is True also while the API server does not
+// serve a type that the policy reads.
 func (f Facts) compiles() *metav1.Condition {
 	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); waits {
 		return status.True(placementv1.ReasonCompiled, "the policy's text compiles")
@@ -231,7 +232,8 @@ func (s *setter) stalled(f Facts) *metav1.Condition {
 	}
 }
 
-// replicated returns the condition Replicated. For a policy with a remote engine, it is also False while the engine does not decide.
+// replicated returns the condition Replicated. For a policy with a remote engine, it is also False while the engine does not decide. It is
+// Unknown if the policy does not compile.
 func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Condition {
 	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); f.State.Binding == nil && !waits {
 		return status.Unknown(placementv1.ReasonCompileFailed, "the policy does not compile, so what it reads is not known")
@@ -251,7 +253,8 @@ func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Conditi
 	return data
 }
 
-// data returns the condition Replicated as far as it concerns data: what the policy reads, or what Berth pushes to its remote engine.
+// data returns the condition Replicated as far as it concerns data: what the policy reads, or what Berth pushes to its remote engine. It is
+// True if that is complete and not stale, and False otherwise.
 func (f Facts) data() *metav1.Condition {
 	if waits, ok := errors.AsType[*policy.NotServedError](f.State.Err); ok {
 		return status.False(placementv1.ReasonNotServed, fmt.Sprintf("the API server does not serve %s%s; %s until the type is %s or the policy corrected",
@@ -406,7 +409,8 @@ func dependencies(f Facts) []placementv1.Dependency {
 	return out[:min(len(out), maxDependencies)]
 }
 
-// enforced returns the condition Enforced.
+// enforced returns the condition Enforced: True if the policy has the mode Enforce and the API server sends Berth the requests that it
+// matches, even if only a part of its types is served, or if other policies set the same keys.
 func (f Facts) enforced() *metav1.Condition {
 	mode, unmatched := f.State.Policy.Mode, f.unmatched()
 	switch {
@@ -476,7 +480,8 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 	}
 }
 
-// plan returns status.plan. A leader without a plan keeps old, that of an earlier leader.
+// plan returns status.plan; nil if the policy does not decide existing objects. A leader without a plan keeps old, that of an earlier
+// leader, and completes it once all objects are decided and none has to be moved.
 func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPlan {
 	p := f.Report.Plan
 	switch {
@@ -568,7 +573,8 @@ func transitions(p *remediation.Plan) (out []string) {
 	return out
 }
 
-// planState returns the state of a plan for status.plan.
+// planState returns the state of a plan for status.plan: completed, in progress if remediation is automatic or the plan is approved,
+// waiting for an approval, or only proposed.
 func (f Facts) planState(p *remediation.Plan) placementv1.PlanState {
 	switch {
 	case p.Done >= p.Moves && f.Waiting.Rollouts == 0:
@@ -582,7 +588,8 @@ func (f Facts) planState(p *remediation.Plan) placementv1.PlanState {
 	}
 }
 
-// unapproved returns the condition Paused for a plan that waits for an approval; nil if it waits for none.
+// unapproved returns the condition Paused, which is True, for a plan that waits for an approval; nil if it waits for none. Its reason tells
+// whether the policy's annotation approves a plan that Berth does not know.
 func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
 	if !f.State.Policy.NeedsApproval() || plan == nil || plan.Approval != nil || plan.State == placementv1.PlanCompleted {
 		return nil
@@ -746,7 +753,8 @@ func obstacleText(obstacle string) string {
 	return "; Berth could not change " + obstacle
 }
 
-// compliant returns the condition Compliant as far as objects are decided and patched.
+// compliant returns the condition Compliant without regard to delivery: True if all existing objects are as the policy decides, and Unknown
+// while they are not read, or if the policy does not decide them.
 func (s *setter) compliant(f Facts) *metav1.Condition {
 	r := f.Report
 	switch {
@@ -831,7 +839,7 @@ func (f Facts) PausedNamespaces() int {
 }
 
 // ready returns the condition Ready. It takes the message of the first condition that keeps the policy from deciding, if there is one, and
-// is also False if the policy has no effect or objects can't be decided.
+// is also False if the policy has no effect or objects can't be decided. The modes Warn and DryRun do not make it False.
 func (s *setter) ready(f Facts) *metav1.Condition {
 	compiled := s.Find(placementv1.ConditionCompiled)
 	for _, c := range []*metav1.Condition{compiled, f.unmatched(), s.Find(placementv1.ConditionReplicated), s.Find(placementv1.ConditionEnforced)} {

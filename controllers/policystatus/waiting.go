@@ -60,6 +60,7 @@ func (f Facts) wait(reason placementv1.WaitingReason) waiting.Wait {
 }
 
 // waitsFor returns status.waitsFor, a summary of what objects and the rollout of a policy wait for, such as "Budget (3), Approval (2)".
+// That may be the release of a change, too.
 func waitsFor(status placementv1.PlacementPolicyStatus, policy string) string {
 	var out []string
 	for _, w := range status.Waiting {

@@ -291,8 +291,8 @@ func (c *Controller) enqueue(key quota.Key) {
 // WebhookStateChanged enqueues an object because the state of its rules in the webhook configuration changed.
 func (c *Controller) WebhookStateChanged(key quota.Key) { c.enqueue(key) }
 
-// objectsChanged enqueues the quotas that count objects of a type in a namespace. An empty namespace means all
-// namespaces.
+// objectsChanged enqueues the quotas that count objects of a type: the ScopedQuotas of a namespace, or of all if namespace is empty, and
+// all ClusterScopedQuotas.
 func (c *Controller) objectsChanged(t schema.GroupResource, namespace string) {
 	// A synced cache answers immediately, and the watch's context ends with the process.
 	quotas, err := c.listQuotas(context.Background(), namespace)
@@ -593,8 +593,8 @@ func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, sel
 	}
 }
 
-// changeMayExist reports whether the change for which a reservation was made is stored in the API server, or may be. It returns false if
-// the type is not served, or Berth may not get its objects.
+// changeMayExist reports whether the change for which a reservation was made is stored in the API server, or may be, and is not counted
+// yet. It returns false if the reservation has no name of an object, the type is not served, or Berth may not get its objects.
 func (c *Controller) changeMayExist(ctx context.Context, r placementv1.Reservation) bool {
 	served, ok := c.served(schema.ParseGroupResource(r.Resource))
 	if !ok || r.Name == "" {
@@ -627,7 +627,8 @@ func (c *Controller) untracked(q placementv1.Quota) []string {
 // not change the usage, and each write makes concurrent charges conflict and retry.
 const settleInterval = time.Second
 
-// write updates the status of a quota if it changed. It returns when the quota has to be counted again; zero if fullRecount is enough.
+// write updates the status of a quota if it changed, unless settleDelay delays that. It returns when the quota has to be counted again;
+// zero if fullRecount is enough. It also logs and counts drift of the usage.
 func (c *Controller) write(ctx context.Context, key quota.Key, selected sets.Set[string], facts quotaFacts) (time.Time, error) {
 	q, next := facts.Quota, facts.Recount.Next
 	before, _ := q.DeepCopyObject().(placementv1.Quota)
@@ -706,7 +707,8 @@ func newQuota(key quota.Key) placementv1.Quota {
 	return &placementv1.ScopedQuota{}
 }
 
-// selected returns the namespaces whose objects a quota counts.
+// selected returns the namespaces whose objects a quota counts. Berth's own namespace is not among them, nor is kube-system for a
+// ClusterScopedQuota.
 func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (sets.Set[string], error) {
 	return quota.CountedNamespaces(q, c.OwnNamespace, func(selector labels.Selector) ([]string, error) {
 		list := watches.NewNamespaceList()

@@ -41,7 +41,7 @@ type recent[T any] struct {
 }
 
 // get returns the value, and reads it first if it was never read, or resourcesPeriod ago. After an error, what was known, or the zero
-// value, stays: it only explains a condition. what names the value in the log.
+// value, stays for another resourcesPeriod: it only explains a condition. what names the value in the log.
 func (r *recent[T]) get(ctx context.Context, now clock.PassiveClock, what string, read func(context.Context) (T, error)) T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +79,8 @@ func (c *Controller) absentResources(ctx context.Context, names []string, has fu
 	})
 }
 
-// beyondCapacity returns messages about amounts that are much more than all clusters and nodes have. It reads these only for large amounts.
+// beyondCapacity returns messages about amounts of CPU and memory that are much more than all clusters and nodes have. It reads what these
+// have only for large amounts.
 func (c *Controller) beyondCapacity(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	if c.Capacity == nil || len(quota.LargeRequests(spec)) == 0 {
 		return nil

@@ -40,7 +40,8 @@ type (
 	events = handler.TypedFuncs[client.Object, quota.Key]
 )
 
-// quotaEvents handles events of the quotas and LimitedResources themselves.
+// quotaEvents enqueues a quota or a LimitedResource that is created, changed, or deleted. Unless only its status or metadata changed, it
+// has the watched types computed again.
 func (c *Controller) quotaEvents() events {
 	return events{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], _ workQueue) {
@@ -67,7 +68,8 @@ func (c *Controller) quotaChanged(o client.Object, specChanged bool) {
 	c.enqueue(key)
 }
 
-// namespaceEvents handles events of namespaces, which ClusterScopedQuotas may start or stop to select.
+// namespaceEvents enqueues all ClusterScopedQuotas, which may start or stop to select a namespace, when one is created or deleted, or gets
+// other labels.
 func (c *Controller) namespaceEvents() events {
 	return events{
 		CreateFunc: func(ctx context.Context, _ event.TypedCreateEvent[client.Object], _ workQueue) {
@@ -84,7 +86,7 @@ func (c *Controller) namespaceEvents() events {
 	}
 }
 
-// classEvents handles the creation and deletion of priority classes and storage classes.
+// classEvents enqueues the quotas that name a priority class or storage class when that is created or deleted.
 func (c *Controller) classEvents() events {
 	return events{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[client.Object], _ workQueue) {

@@ -243,12 +243,14 @@ func (f quotaFacts) ready(c *status.Conditions) *metav1.Condition {
 	}
 }
 
-// effective reports whether a quota or LimitedResource can have an effect according to its condition Matched, which is nil if unknown.
+// effective reports whether a quota or LimitedResource can have an effect according to its condition Matched, which is nil if unknown. It
+// can't only for the reasons NotServed and NothingMatched.
 func effective(matched *metav1.Condition) bool {
 	return matched == nil || matched.Reason != placementv1.ReasonNotServed && matched.Reason != placementv1.ReasonNothingMatched
 }
 
-// computeNamespaces returns the usage of a ClusterScopedQuota by namespace, for at most MaxNamespaces namespaces.
+// computeNamespaces returns the usage of a ClusterScopedQuota by namespace, sorted by the names of the namespaces, of which it has the
+// first MaxNamespaces.
 func computeNamespaces(r *quota.Recount) []placementv1.NamespaceUsage {
 	var out []placementv1.NamespaceUsage
 	for _, namespace := range slices.Sorted(maps.Keys(r.Namespaces)) {

@@ -136,8 +136,8 @@ func New(c client.Client, live client.Reader, registry *placement.Registry, eval
 // DeviceClassesChanged has the rules of quotas computed again because a DeviceClass changed. It does not block.
 func (c *Controller) DeviceClassesChanged() { c.wake.Notify() }
 
-// Subscribe registers f, which is called with the name of a policy when State returns something else for it. f must return quickly.
-// Subscribe before the start.
+// Subscribe registers f, which is called with the name of a policy in force when State returns something else for it. f must return
+// quickly. Subscribe before the start.
 func (c *Controller) Subscribe(f func(policy string)) { c.states.changes.Subscribe(f) }
 
 // State returns for which generation of a policy the webhook configuration has the rules that select the matched objects, or why the API
@@ -187,7 +187,7 @@ func (a access) hide(text string) string {
 	return strings.ReplaceAll(text, a.token, "<token>")
 }
 
-// redact returns an error whose text does not contain the token.
+// redact returns an error whose text does not contain the token: err itself or, if its text does, one that does not wrap it.
 func (a access) redact(err error) error {
 	if err == nil || a.hide(err.Error()) == err.Error() {
 		return err
@@ -223,7 +223,8 @@ const (
 	overtakenRetry = 100 * time.Millisecond
 )
 
-// apply creates, updates or deletes each webhook configuration as needed.
+// apply creates, updates or deletes each webhook configuration as needed. It leaves that for workloads as it is before all policies are
+// loaded.
 func (c *Controller) apply(ctx context.Context, to access) error {
 	// An error with one configuration, or with reading the owners, must not prevent the update of the others.
 	owners, err := c.options.Owners.read(ctx, c.live)
@@ -373,8 +374,8 @@ func labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"}
 }
 
-// applyWorkloads writes the configuration of the webhooks for the objects that policies match. It leaves out rules that
-// the API server rejects, so that an invalid rule of one policy does not affect other policies.
+// applyWorkloads writes the configuration of the webhooks for the objects that policies match and, after that, what State returns. It
+// leaves out rules that the API server rejects, so that an invalid rule of one policy does not affect other policies.
 func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerReference, to access) error {
 	policies := c.registry.InForce()
 	groups := match.Webhooks(policyWebhooks(policies), c.options.Namespace)

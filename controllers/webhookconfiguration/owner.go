@@ -149,7 +149,7 @@ type Adopter struct {
 	client client.Client
 	live   client.Reader
 	owners Owners
-	done   atomic.Bool // Whether adoption is over; see Done.
+	done   atomic.Bool // Whether adoption is over: all have their owners, need none, or no owner was found in time.
 }
 
 var (
@@ -168,7 +168,8 @@ func (a *Adopter) NeedLeaderElection() bool { return false }
 // Done reports whether the configurations that existed at the start have their owners, or need none, or no owner was found in time.
 func (a *Adopter) Done() bool { return a.done.Load() }
 
-// Start implements manager.Runnable. It returns when Done is true or ctx ends.
+// Start implements manager.Runnable. It tries to adopt the configurations until Done is true or ctx ends. Without labels for the owners,
+// there is nothing to adopt.
 func (a *Adopter) Start(ctx context.Context) error {
 	if len(a.owners.Labels) == 0 {
 		// A role that keeps its name in all versions remains the owner.

@@ -46,8 +46,8 @@ const quotaTimeout = 10
 // QuotaTimeout is the time in which the API server waits for the response of a webhook for quotas.
 const QuotaTimeout = quotaTimeout * time.Second
 
-// SubscribeQuotas registers f, which is called when QuotaState returns something else for a quota or LimitedResource. f must return
-// quickly. Subscribe before the start.
+// SubscribeQuotas registers f, which is called when QuotaState returns something else for an existing quota or LimitedResource. f must
+// return quickly. Subscribe before the start.
 func (c *Controller) SubscribeQuotas(f func(quota.Key)) { c.quotaStates.changes.Subscribe(f) }
 
 // QuotaState returns for which generation of a quota or LimitedResource the webhook configuration has the rules that select the counted or
@@ -56,8 +56,8 @@ func (c *Controller) QuotaState(key quota.Key) status.WebhookState { return c.qu
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berth-quota,verbs=update;delete
 
-// applyQuotas writes the configuration of the quota webhooks. It leaves out rules that the API server rejects, so that
-// an invalid rule of one object does not affect other objects.
+// applyQuotas writes the configuration of the quota webhooks and, after that, what QuotaState returns. It leaves out rules that the API
+// server rejects, so that an invalid rule of one object does not affect other objects. It does nothing before the DeviceClasses are known.
 func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerReference, to access) error {
 	var scoped placementv1.ScopedQuotaList
 	var cluster placementv1.ClusterScopedQuotaList

@@ -56,7 +56,7 @@ func (s *states[K]) set(next map[K]status.WebhookState) {
 }
 
 // writeAccepted calls write with webhooks, and again without each webhook that the API server rejects, for which it calls rejected. So an
-// invalid rule of one object does not affect other objects.
+// invalid rule of one object does not affect other objects. It returns any other error of write.
 func writeAccepted[W any](webhooks []W, write func([]W) error, rejected func(w W, reason string)) error {
 	for {
 		err := write(webhooks)

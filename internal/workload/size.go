@@ -48,7 +48,8 @@ func CheckResources(spec *corev1.PodSpec) error {
 	return nil
 }
 
-// checkSize is CheckResources, and also limits the number of volumes, for a pod that predicates evaluate.
+// checkSize returns an error if a pod with the spec has too many volumes for predicates, or if Kubernetes would take too long to add up its
+// resources. The error begins with the path of a field in the spec and names the limit.
 func checkSize(spec *corev1.PodSpec) error {
 	if volumes := len(spec.Volumes); volumes > maxVolumes {
 		return fmt.Errorf("volumes: %d are more than %d; use fewer", volumes, maxVolumes)

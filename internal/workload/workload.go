@@ -87,7 +87,8 @@ func (t *Templates) Of(object map[string]any) (Workload, error) {
 	return out, err
 }
 
-// PathOf returns the path of the pod spec in an object that Of accepts.
+// PathOf returns the path of the pod spec in an object that Of accepts, as in ["spec", "template", "spec"]. The error is an
+// *UnknownKindError if it is unknown where the kind has its template.
 func (t *Templates) PathOf(object map[string]any) ([]string, error) {
 	k, err := t.kindOf(object)
 	if err != nil {
@@ -96,7 +97,8 @@ func (t *Templates) PathOf(object map[string]any) ([]string, error) {
 	return k.podSpec(), nil
 }
 
-// kindOf returns the kind of an object. An object with neither apiVersion nor kind is a bare template.
+// kindOf returns the kind of an object. An object with neither apiVersion nor kind is a bare template. The error is an *UnknownKindError
+// for a kind that is neither built in nor declared.
 func (t *Templates) kindOf(object map[string]any) (kind, error) {
 	apiVersion, err := textAt(object, "", "apiVersion")
 	if err != nil {
@@ -121,7 +123,8 @@ func (t *Templates) kindOf(object map[string]any) (kind, error) {
 	return k, nil
 }
 
-// podOf builds a pod from a template, with the API server's defaults. path is that of the template, for errors.
+// podOf builds a pod with the labels and the spec of a template, and with the API server's defaults. path is that of the template, for the
+// error for what is missing, has a wrong type, or is too large.
 func podOf(template map[string]any, path []string) (*corev1.Pod, error) {
 	metadata, err := OptionalObject(template, "metadata")
 	if err != nil {
@@ -220,7 +223,7 @@ func (k kind) own(owner map[string]any) (labels.Selector, error) {
 	}
 }
 
-// fields is the result of Fields.
+// fields are the fields that Templates.Of reads, as a sealed set.
 var fields = func() *projection.FieldSet {
 	f := &projection.FieldSet{}
 	f.AddName("apiVersion")
