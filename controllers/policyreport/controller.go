@@ -167,7 +167,8 @@ func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result
 	return reconcile.Result{}, c.update(ctx, r.namespace)
 }
 
-// served reports whether the API server serves the types of the reports. If it does not, it logs that once.
+// served reports whether the API server serves the types of the reports. If it does not, it logs that once, and the reports have to be read
+// again when it does.
 func (c *Controller) served(ctx context.Context) bool {
 	for _, resource := range c.Format.Resources() {
 		if c.Catalog.Kind(resource) != "" {
@@ -185,8 +186,9 @@ func (c *Controller) served(ctx context.Context) bool {
 	return true
 }
 
-// sync reads which reports exist, and enqueues the namespaces that have a report or violations. So it finds reports that an
-// earlier leader left, and those that another client changed or deleted.
+// sync reads which reports exist, once all existing objects are decided. It enqueues the namespaces with a report that this process did not
+// write as it is, with violations and no report, or with a report and no violations. So it finds reports that an earlier leader left, and
+// those that another client changed or deleted.
 func (c *Controller) sync(ctx context.Context) (reconcile.Result, error) {
 	if !c.served(ctx) {
 		// The catalog calls when that changes.

@@ -169,7 +169,8 @@ var (
 	RemoteRecovered = Kind{corev1.EventTypeNormal, ReasonRemoteRecovered, actionAsk}
 )
 
-// steps are the reasons of events of which each message tells of another step, such as a move with its cause.
+// steps are the reasons of events of which each message tells of another step, such as a move with its cause. So Events of these are
+// combined to a series only if their messages are equal.
 var steps = sets.New(
 	ReasonRemediated, ReasonEvicted, ReasonPlanStarted, ReasonPlanCompleted, ReasonPlanWaits, ReasonPlanApproved, ReasonPlanNotApproved,
 	ReasonStageReached, ReasonStageWaits, ReasonRolloutCompleted, ReasonRolledBack,
@@ -202,8 +203,8 @@ func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
 	r.On(by, Kind{corev1.EventTypeWarning, ReasonQuotaDenied, actionAdmit}, note)
 }
 
-// OnPolicy emits an Event on the policy with a name, unless the reader does not find the policy, because it was deleted. The message must
-// not name objects in namespaces: see On.
+// OnPolicy emits an Event on the policy with a name, unless the reader can't get the policy, such as because it was deleted. The Event is
+// in the namespace default, so the message must not name objects in namespaces: users may read the Event who may not read these.
 func (r *Recorder) OnPolicy(ctx context.Context, reader client.Reader, name string, kind Kind, message string) {
 	policy := &placementv1.PlacementPolicy{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: name}, policy); err == nil {
@@ -211,7 +212,8 @@ func (r *Recorder) OnPolicy(ctx context.Context, reader client.Reader, name stri
 	}
 }
 
-// OnObject emits an Event on an object in a namespace.
+// OnObject emits an Event on an object in a namespace; "" for a cluster-scoped one. An object that has no name yet is named by its
+// generateName.
 func (r *Recorder) OnObject(obj *unstructured.Unstructured, namespace string, kind Kind, message string) {
 	// An object that is being created may have no name yet, but the event's reference needs one.
 	name := cmp.Or(obj.GetName(), strings.TrimSuffix(obj.GetGenerateName(), "-"))
@@ -224,7 +226,7 @@ func (r *Recorder) OnObject(obj *unstructured.Unstructured, namespace string, ki
 }
 
 // OnSum emits an Event that sums up Events on objects. It is on the namespace of the objects, and in it, so that its users can read it.
-// That of objects without a namespace is on the policy, like OnPolicy.
+// That of objects without a namespace is on the policy sum.Policy, unless the reader can't get the policy.
 func (r *Recorder) OnSum(ctx context.Context, reader client.Reader, sum Sum) {
 	message, kind := sum.Policies+": "+fmt.Sprintf(sumTexts[sum.Kind], sum.Events), Kind{sum.Kind.Type, sum.Kind.Reason, actionSum}
 	if sum.Cause != "" {

@@ -79,7 +79,7 @@ type counter struct {
 	// withheld is the number of events that were not emitted and are in no sum yet. due is when their sum is due, if there are any.
 	withheld int
 	due      time.Time
-	// sumInterval is the time from the next event that is withheld to its sum.
+	// sumInterval is the time from the next event that is withheld to its sum. It doubles with each sum, up to maxSumInterval.
 	sumInterval time.Duration
 	// last is when the last event came, permitted or not.
 	last time.Time
@@ -113,8 +113,9 @@ func (l *Limiter) Permits(of Alike) bool {
 	return false
 }
 
-// Sums returns the sums that are due or, if all is true, those of all events that were withheld. Each event is in one sum. Call it at least
-// once in each interval: it also removes the counters of events that have not come for so long that as many are permitted as at first.
+// Sums returns the sums that are due or, if all is true, those of all events that were withheld. It returns none if it last looked less
+// than lookInterval ago, unless all is true. Each event is in one sum. Call it at least once in each interval: it also removes the counters
+// of events that have not come for so long that as many are permitted as at first.
 func (l *Limiter) Sums(all bool) (out []Sum) {
 	now := l.clock.Now()
 	l.mu.Lock()

@@ -104,7 +104,8 @@ type Handler struct {
 	Live, Cache client.Reader
 }
 
-// Handle implements admission.Handler.
+// Handle implements admission.Handler. It refuses a quota or LimitedResource with mistakes (see Errors) as invalid, status 422, and one
+// that can't be decoded with status 400. It admits others, with the result of Warnings and, for a new object, of WarningsOfExisting.
 func (h *Handler) Handle(ctx context.Context, r admission.Request) admission.Response {
 	object, old := newObject(r.Kind.Kind), newObject(r.Kind.Kind)
 	if object == nil {
@@ -226,7 +227,8 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 	return out
 }
 
-// warnOfCapacity warns about amounts that are much more than all clusters and nodes have. It reads these only for large amounts.
+// warnOfCapacity warns about amounts of CPU and memory that are much more than all clusters and nodes have. It reads what these have only
+// for large amounts.
 func (h *Handler) warnOfCapacity(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	if h.Capacity == nil || len(quota.LargeRequests(spec)) == 0 {
 		return nil
@@ -243,8 +245,8 @@ func suggestLimited(t schema.GroupResource, served *match.ServedTypes) string {
 	return served.SuggestResource(t)
 }
 
-// warnOfType warns if the type t, which field names, is not served as a namespaced type. consequence is the end of the warning, and meant
-// suggests which type is probably meant.
+// warnOfType warns if the type t, which field names, is not served as a namespaced type. It reads the served types again before, and does
+// not warn if that fails. consequence is the end of the warning, and meant suggests which type is probably meant.
 func (h *Handler) warnOfType(ctx context.Context, t schema.GroupResource, field, consequence string, meant func(schema.GroupResource,
 	*match.ServedTypes) string) []string {
 	if h.Catalog.Served().Namespaced(t) {
@@ -397,7 +399,7 @@ func (h *Handler) extendedOfNodes(ctx context.Context, wanted bool) (names []str
 	return h.Nodes.ExtendedResources(ctx)
 }
 
-// others returns the end of a sentence that lists the names of the resources that there are; "" if there are none.
+// others returns the end of a sentence that lists the names of the resources that there are, at most maxNamed; "" if there are none.
 func others(existing []string) string {
 	if len(existing) == 0 {
 		return ""

@@ -29,8 +29,8 @@ const (
 	auditDenied  = "denied"
 )
 
-// auditAnnotations returns the audit annotations for a request that quotas count. outcome is its label in metrics. verdict is nil if the
-// request was not decided.
+// auditAnnotations returns the audit annotations for a request that quotas count: its outcome, a label in metrics, the quotas that are
+// charged, those that deny it, and the messages of quotas in mode DryRun. verdict is nil if the request was not decided.
 func auditAnnotations(verdict *quota.Verdict, outcome string) map[string]string {
 	out := map[string]string{audit.Outcome: outcome}
 	if verdict == nil {
@@ -53,7 +53,8 @@ func auditAnnotations(verdict *quota.Verdict, outcome string) map[string]string 
 	return out
 }
 
-// names returns the names of quotas and LimitedResources, sorted, because a cache returns them in any order.
+// names returns quotas and LimitedResources as texts such as "ScopedQuota/shop/gpus", each once, sorted, because a cache returns them in
+// any order.
 func names(keys []quota.Key) []string {
 	out := make([]string, len(keys))
 	for i, key := range keys {

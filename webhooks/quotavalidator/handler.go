@@ -73,7 +73,8 @@ func (h *Handler) Lenient() *Handler {
 	return &Handler{Charger: h.Charger, Evaluators: h.Evaluators, Events: h.Events, Metrics: h.Metrics, Clock: h.Clock, lenient: true}
 }
 
-// Handle implements admission.Handler.
+// Handle implements admission.Handler. It decides a request within Deadline, as decide does, and records the outcome in metrics and a
+// trace.
 func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
 	start := h.Clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, Deadline)
@@ -101,7 +102,8 @@ func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *
 	return response
 }
 
-// decide returns the response to a request, and its label in metrics.
+// decide charges a request to the quotas that count it, or denies it. It returns the response, and the label of the outcome in metrics. A
+// request that no quota counts and no LimitedResource limits is admitted, and one that can't be read is denied with status 400.
 func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
 	_, span := tracing.Start(ctx, "usage")
 	// The charge ID is random, not the UID of the review, because the sender chooses that one.
@@ -126,7 +128,8 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	return response, outcome
 }
 
-// undecided returns the response to a request that could not be decided or charged because of err, and its label in metrics.
+// undecided returns the response to a request that could not be decided or charged because of err, and its label in metrics. A lenient
+// handler admits the request with a warning. Another one denies it: with status 429 if a retry may succeed, or else with 500.
 func (h *Handler) undecided(ctx context.Context, err error) (admission.Response, string) {
 	transient := quotacharge.Transient(err)
 	if !transient {
@@ -147,8 +150,9 @@ func allowUnchecked(message string) admission.Response {
 	return admission.Allowed("").WithWarnings("no quota checked this object: " + message)
 }
 
-// respond returns the response to a request for a verdict, without the verdict's warnings, and its label in metrics. object is the object
-// of the request in JSON.
+// respond returns the response to a request for a verdict, without the verdict's warnings, and its label in metrics. A request that a quota
+// or LimitedResource denies is denied with status 403. Otherwise, one with a temporary reason (verdict.Pending) is denied with status 429,
+// or admitted with a warning by a lenient handler. object is the object of the request in JSON.
 func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *quota.Verdict, object []byte) (admission.Response, string) {
 	switch {
 	case len(verdict.Denied) > 0:

@@ -55,7 +55,7 @@ type ObjectChange struct {
 	// Fields are the fields of a changed object that differ, and Normal those of its normal form. Both are empty for an object that was
 	// created or deleted.
 	Fields, Normal []projection.Difference
-	More           bool // whether further fields differ
+	More           bool // whether more fields differ than Fields and Normal have
 }
 
 // Limits of the description of a change: of the fields that it names, and of the bytes of a value.

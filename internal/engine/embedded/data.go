@@ -145,7 +145,7 @@ type store struct {
 	// fields are the fields that are kept of the objects.
 	fields *projection.FieldSet
 	pool   *projectionPool
-	// records are the objects by namespace and name; nil until Load has given the store all of them.
+	// records are the objects by namespace and name; nil until Load has given the store all of them, and after Drop.
 	records *btree.BTree[record]
 }
 

@@ -40,7 +40,7 @@ type Inspectable interface {
 // slots, and never decides anything. It is not safe for concurrent use.
 type Inspection struct {
 	evaluator *evaluator
-	input     ast.Value        // the object
+	input     ast.Value        // the input that is inspected, an object
 	caller    *predicateCaller // evaluates predicates, and holds the snapshots of the data on which everything is evaluated
 }
 
