@@ -498,7 +498,8 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) Facts {
 	return f
 }
 
-// loaded adds to f the facts that only a policy has whose state f.State is set.
+// loaded adds to f what is known only of a policy whose state f.State is set: whether its data is stale, the remote engine and what is
+// pushed to it, the replicas of its data, ambiguous clusters, the delivery, and the result of the type checker.
 func (c *Controller) loaded(obj *placementv1.PlacementPolicy, f *Facts) {
 	f.Stale = c.Replication.Stale(f.State.Policy)
 	remote, isRemote := f.State.Policy.Remote()

@@ -58,8 +58,8 @@ func (f Facts) delivered() *placementv1.DeliveryStatus {
 	return out
 }
 
-// deliveredCondition returns the condition Delivered: True once all placed objects are delivered, and False before, and for a policy that
-// is not enforced. It returns nil if the policy delivers nothing.
+// deliveredCondition returns the condition Delivered: True once all placed objects are delivered, and in all of their clusters and in no
+// others. It is False before, and for a policy that is not enforced. It returns nil if the policy delivers nothing.
 func (f Facts) deliveredCondition() *metav1.Condition {
 	if !f.delivers() {
 		return nil

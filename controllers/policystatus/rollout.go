@@ -76,8 +76,9 @@ func whyPaused(f *Facts) string {
 	}
 }
 
-// stageCounts returns the numbers of existing objects that a policy matches in each stage. rest describes the namespaces and cluster-scoped
-// objects that it matches and no stage has; "" for none.
+// stageCounts returns, for each stage, how many existing objects a policy matches there, and how many of these are moved, failed, denied,
+// and pending. None are pending if Berth moves no objects of the policy. rest describes the namespaces and cluster-scoped objects that it
+// matches and no stage has; "" for none.
 func (c *Controller) stageCounts(ctx context.Context, p *placement.Policy, stages *rollout.Stages,
 	f *Facts) (counts []rollout.Counts, rest string, err error) {
 	all, err := (&watches.Namespaces{Cached: c.Client}).All(ctx)

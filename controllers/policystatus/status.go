@@ -60,7 +60,7 @@ type Facts struct {
 	Stale error
 	// Pushed is the state of each type that is pushed to the remote engine, with the number of objects there.
 	Pushed  map[schema.GroupVersionResource]Replica
-	PushErr error               // The error with which the remote engine refused a push; nil if there is none.
+	PushErr error               // The error that keeps Berth from pushing, such as a refusal of the remote engine; nil if there is none.
 	Settled bool                // Whether the remote engine has all data and modules of the policy; false without one.
 	Webhook status.WebhookState // The state of the policy's rules in the webhook configuration.
 	// Coverage describes which of the matched types the API server serves; nil if unknown.
@@ -233,7 +233,7 @@ func (s *setter) stalled(f Facts) *metav1.Condition {
 }
 
 // replicated returns the condition Replicated. For a policy with a remote engine, it is also False while the engine does not decide. It is
-// Unknown if the policy does not compile.
+// Unknown if no version of the policy compiles.
 func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Condition {
 	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); f.State.Binding == nil && !waits {
 		return status.Unknown(placementv1.ReasonCompileFailed, "the policy does not compile, so what it reads is not known")
@@ -545,8 +545,8 @@ func (f Facts) MovesBefore(plan *placementv1.RemediationPlan, generation int64) 
 	}
 }
 
-// usedApproval returns status.usedApproval: the digest of the approved plan that was carried out. A leader that does not know it yet keeps
-// old.
+// usedApproval returns status.usedApproval: the digest of the approved plan that was carried out; "" if there is none. A leader that does
+// not know it yet keeps old.
 func (f Facts) usedApproval(old string) string {
 	switch approval := f.Report.Approval; {
 	case f.Resuming:
@@ -558,7 +558,7 @@ func (f Facts) usedApproval(old string) string {
 	}
 }
 
-// transitions describes the changes that a plan makes, with their numbers of objects, for status.plan.
+// transitions describes the most frequent changes that a plan makes, each with its number of objects, for status.plan.
 func transitions(p *remediation.Plan) (out []string) {
 	value := func(text *string) string {
 		if text == nil {

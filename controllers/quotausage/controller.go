@@ -162,7 +162,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return ctl.Watch(source.TypedFunc[quota.Key](c.start))
 }
 
-// start is a source of the controller's events. It starts the watches on the types that quotas count, which end with ctx.
+// start is a source of the controller's events, which begins when this replica becomes the leader. It starts the watches on the types that
+// quotas count. When ctx ends, they end, and this replica no longer counts as the leader.
 func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[quota.Key]) error {
 	c.mu.Lock()
 	c.queue = queue
@@ -573,9 +574,9 @@ func (c *Controller) isLeader() bool {
 // maxLookups is the maximum number of concurrent requests about reservations.
 const maxLookups = 16
 
-// lookUpExpired queries the API server for the objects of expired reservations that are not in keepExpired yet, and adds the results to it,
-// by the UID of the reservation: true if the change that was charged exists or may exist. So a watch that is far behind can't free quota
-// that is in use.
+// lookUpExpired queries the API server for the objects of expired reservations in the selected namespaces that are not in keepExpired yet,
+// and adds the results to it, by the UID of the reservation: true if the change that was charged may be stored there and is not counted
+// yet. So a watch that is far behind can't free quota that is in use.
 func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, selected sets.Set[string], keepExpired map[string]bool) {
 	now := c.Clock.Now()
 	var expired []placementv1.Reservation
@@ -723,8 +724,8 @@ func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (sets.Se
 	})
 }
 
-// reconcileLimit computes the status of a LimitedResource, and writes it if it changed. It returns when the status has to be computed
-// again, because nodes may get other resources; 0 for never.
+// reconcileLimit computes the status of a LimitedResource, and writes it if it changed. It returns after which time the status has to be
+// computed again, because nodes may get other resources; 0 for never.
 func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) (again time.Duration, err error) {
 	limit := &placementv1.LimitedResource{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: key.Name}, limit); err != nil {

@@ -136,7 +136,8 @@ func (f quotaFacts) usage() *metav1.Condition {
 	return status.True(placementv1.ReasonCounted, "the usage of all objects is counted")
 }
 
-// meant returns the names of types that are not served, for a message, with suggestions of what was probably meant.
+// meant returns the names of types that are not served, for a message, each with a suggestion of what was probably meant, such as
+// "deployments (did you mean deployments.apps?)".
 func (f quotaFacts) meant(types []schema.GroupResource) []string {
 	out := typeNames(types)
 	for i, t := range types {
@@ -145,7 +146,8 @@ func (f quotaFacts) meant(types []schema.GroupResource) []string {
 	return out
 }
 
-// reach returns the condition Matched: whether the quota can count objects; nil if that is unknown.
+// reach returns the condition Matched: True if all that the quota names exists and can be counted, and False for the first reason why
+// something can't. It returns nil if that is unknown.
 func (f quotaFacts) reach() *metav1.Condition {
 	r := f.Reach
 	if r == nil {
@@ -208,7 +210,8 @@ func (f quotaFacts) exceeded() *metav1.Condition {
 	return status.True(placementv1.ReasonAboveHard, "usage is above spec.hard"+consequence+": "+status.FirstNames(texts))
 }
 
-// ready returns the condition Ready of a quota, given its other conditions, which are set before.
+// ready returns the condition Ready of a quota, given its other conditions, which are set before. It is True, in any mode, once all that
+// the quota limits is counted and the API server has its rules.
 func (f quotaFacts) ready(c *status.Conditions) *metav1.Condition {
 	usage, matched := c.Find(placementv1.ConditionUsageCurrent), c.Find(placementv1.ConditionMatched)
 	mode := f.Quota.QuotaSpec().Mode

@@ -171,7 +171,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=berth-placement,verbs=update;delete
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berth-policies,verbs=update;delete
 
-// access is what the API server needs to trust the webhooks and be trusted by them.
+// access has the certificates by which the API server trusts the webhooks, and the token by which these recognize the API server.
 type access struct {
 	// bundle has the CA certificates with which the API server verifies the webhooks, in PEM.
 	bundle []byte
@@ -399,7 +399,8 @@ func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerRe
 	return nil
 }
 
-// policyWebhooks returns what match.Webhooks needs to know of policies.
+// policyWebhooks returns of each policy what match.Webhooks needs: its name, failurePolicy, and matcher, and the fields of the input that
+// its decisions depend on.
 func policyWebhooks(policies []*placement.Policy) []match.PolicyWebhook {
 	out := make([]match.PolicyWebhook, len(policies))
 	for i, p := range policies {

@@ -55,8 +55,8 @@ type ServedTypes interface {
 type Binding struct {
 	// Paths are the paths below `data`, sorted. A resource may have several paths.
 	Paths []BoundPath
-	// Clusters are the served inventories that data.clusters is built from, in order of precedence. It is empty if the
-	// policy does not read data.clusters. The inventories are also in Resources.
+	// Clusters are the served inventories that data.clusters is built from. Their order has no meaning. It is empty if the policy does not
+	// read data.clusters. The inventories are also in Resources.
 	Clusters []schema.GroupVersionResource
 	// Resources are all resource types to replicate for the policy, sorted, without duplicates.
 	Resources []Resource

@@ -76,7 +76,7 @@ func (q *question) quotaFindings(ctx context.Context) ([]Finding, error) {
 	return out, nil
 }
 
-// describeQuota returns the kind and name of a quota for messages.
+// describeQuota returns the kind, namespace, and name of a quota for messages, such as "ScopedQuota shop/gpus".
 func describeQuota(obj placementv1.Quota) string {
 	if obj.GetNamespace() == "" {
 		return "ClusterScopedQuota " + obj.GetName()

@@ -241,7 +241,8 @@ func reasons(verdicts []*placement.Verdict) (denials, failures []reason) {
 	return denials, failures
 }
 
-// add adds the change that a policy makes, as wanted.add does. waits says what the object waits for before; "" for nothing.
+// add adds the change that a policy makes to wanted: as due or, if due is false, as pending. waits says what the object waits for before;
+// "" for nothing.
 func (s *state) add(c placement.Change, policy, waits string, due bool) {
 	if s.wanted == nil {
 		s.wanted = map[valueKey]*wanted{}

@@ -39,8 +39,9 @@ const (
 	maxListed = 500
 )
 
-// warnOfCoverage warns if a quota does not cover what a LimitedResource denies without a quota. applied is either a quota, which is
-// compared with all LimitedResources, or a LimitedResource, which is compared with all quotas.
+// warnOfCoverage warns of quotas that seem to cover what a LimitedResource denies without a quota, and do not: a quota that is not
+// enforced, or that has only one of two names that the same objects always take. A namespace without a quota causes no warning. applied is
+// either a quota, which is compared with all LimitedResources, or a LimitedResource, which is compared with all quotas.
 func (h *Handler) warnOfCoverage(ctx context.Context, applied client.Object) []string {
 	if h.Live == nil || h.Namespaces == nil {
 		return nil
@@ -64,8 +65,9 @@ func (h *Handler) warnOfCoverage(ctx context.Context, applied client.Object) []s
 	return h.gaps(applied, limits, quotas, labelsOf)
 }
 
-// gaps compares the LimitedResources with the quotas of each namespace, and returns a warning for each pair with applied whose quota does
-// not cover what its LimitedResource denies, at most maxGaps. labelsOf has the labels of all namespaces, by name.
+// gaps compares the LimitedResources with the quotas of each namespace. It returns a warning for each pair with applied whose quota only
+// seems to cover what its LimitedResource denies (quota.Evaluators.CoverageGap), at most maxGaps. labelsOf has the labels of all
+// namespaces, by name.
 func (h *Handler) gaps(applied client.Object, limits []*limit, quotas *holding, labelsOf map[string]map[string]string) []string {
 	_, limitApplied := applied.(*placementv1.LimitedResource)
 	var out []string

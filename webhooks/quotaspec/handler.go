@@ -240,7 +240,8 @@ func (h *Handler) warnOfCapacity(ctx context.Context, spec *placementv1.QuotaSpe
 	return h.Evaluators.BeyondCapacity(spec, capacity)
 }
 
-// suggestLimited suggests which served type is probably meant by t, for appending to a message; "" for none.
+// suggestLimited returns a question that suggests the served type that is probably meant by t, such as " (did you mean deployments.apps?)",
+// for appending to a message; "" for none.
 func suggestLimited(t schema.GroupResource, served *match.ServedTypes) string {
 	return served.SuggestResource(t)
 }

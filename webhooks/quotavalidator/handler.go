@@ -67,8 +67,8 @@ type Handler struct {
 	lenient bool
 }
 
-// Lenient returns a handler with the same dependencies that admits requests that can't be decided. It is for namespaces in which all quotas
-// have the mode Warn or DryRun, and for kube-system.
+// Lenient returns a handler with the same dependencies that admits requests that can't be decided. It serves the webhooks for quotas in the
+// modes Warn and DryRun, also where other quotas of the namespace are enforced, and for kube-system.
 func (h *Handler) Lenient() *Handler {
 	return &Handler{Charger: h.Charger, Evaluators: h.Evaluators, Events: h.Events, Metrics: h.Metrics, Clock: h.Clock, lenient: true}
 }
@@ -85,8 +85,8 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	return response
 }
 
-// HandleUnread implements review.Decider. It denies a request that could not be read. A lenient handler admits it with a warning and an
-// Event, even though it may be a dry run.
+// HandleUnread implements review.Decider. It denies a request that could not be read, with the status of err. A lenient handler admits it
+// with a warning and an Event, even though it may be a dry run.
 func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response {
 	start := h.Clock.Now()
 	status := err.ErrStatus

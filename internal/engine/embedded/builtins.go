@@ -141,8 +141,8 @@ func quantityFunction(b *ast.Builtin, apply func(x, y resource.Quantity) *ast.Te
 	})
 }
 
-// quantity returns the quantity that a string or a number denotes. The error for one with too many digits ends the evaluation; any other
-// error only makes the call undefined.
+// quantity returns the quantity that a string or a number denotes. The error for a quantity with too many digits is one that ends the
+// evaluation. That for a value that is no quantity is not, so the caller decides.
 func quantity(t *ast.Term) (resource.Quantity, error) {
 	var text string
 	switch v := t.Value.(type) {

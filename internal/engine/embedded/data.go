@@ -479,7 +479,7 @@ func (t *table) namespaceDocument(namespace string, show form) ast.Value {
 	return out
 }
 
-// inventories are the resource types whose objects represent the clusters in data.clusters, in order of precedence. Equal lists are the
+// inventories are the resource types whose objects represent the clusters in data.clusters. Their order has no meaning. Equal lists are the
 // same pointer.
 type inventories struct {
 	resources []schema.GroupVersionResource

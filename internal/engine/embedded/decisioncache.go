@@ -120,12 +120,11 @@ func (r *cachedDecision) size() int {
 	return n
 }
 
-// decisionCache is the decision cache of one policy. It holds decisions for one revision of the policy's data, by the
-// key of the input's fields that the policy reads. Cached decisions are shared and never changed. It is safe for
-// concurrent use.
+// decisionCache is the decision cache of one policy. It holds decisions for one revision of the policy's data, by the key of the input's
+// fields that the policy reads. Cached decisions are shared and never changed. It is safe for concurrent use.
 //
-// It has two generations instead of an order of use. So a lookup writes nothing, and unlike the caches of common
-// libraries needs no string for the key.
+// It has two generations instead of an order of use: when the young one is full, it replaces the old one. So most lookups write nothing,
+// and unlike the caches of common libraries need no string for the key.
 type decisionCache struct {
 	// limit is the maximum size of each generation in bytes.
 	limit int

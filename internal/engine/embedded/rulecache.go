@@ -82,7 +82,7 @@ func newRuleCache(m *policy.Module) *ruleCache {
 	return out
 }
 
-// ruleTable holds the values for one revision of the data, in two generations as decisionCache does.
+// ruleTable holds the values for one revision of the data, in two generations: when the young one is full, it replaces the old one.
 type ruleTable struct {
 	revision uint64
 	// uses count the lookups, by the index of the field set.

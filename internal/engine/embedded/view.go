@@ -108,7 +108,7 @@ type transaction struct {
 	tolerated []any
 }
 
-// ID implements storage.Transaction.
+// ID implements storage.Transaction. It returns a number that no other transaction of the process has.
 func (t *transaction) ID() uint64 { return t.id }
 
 var transactions atomic.Uint64
