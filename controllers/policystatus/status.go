@@ -187,7 +187,8 @@ func undecided(p placementv1.FailurePolicy) string {
 	return "denied"
 }
 
-// unmatched returns the condition Enforced of a policy that can't match any object, or none now; nil if it can, or that is not known.
+// unmatched returns the condition Enforced, which is False, of a policy that can't match any object, or none now; nil if it can, or that is
+// not known.
 func (f Facts) unmatched() *metav1.Condition {
 	switch c := f.Coverage; {
 	case c != nil && c.Impossible != "":
@@ -214,7 +215,7 @@ func (f Facts) partly() (reason, message string) {
 	}
 }
 
-// stalled returns the condition Stalled of a policy whose author has to correct it; nil for others.
+// stalled returns the condition Stalled, which is True, of a policy whose author has to correct it; nil for others.
 func (s *setter) stalled(f Facts) *metav1.Condition {
 	_, waits := errors.AsType[*policy.NotServedError](f.State.Err)
 	enforced := s.Find(placementv1.ConditionEnforced)
@@ -618,8 +619,8 @@ func CarriedOut(p *placementv1.RemediationPlan) (moves, done int) {
 	return int(p.Moves), int(number(p.Done))
 }
 
-// counts sets the numbers of objects in the status; only remediated if the policy does not decide existing objects. before is the number
-// of undecided objects in the old status; nil if it has none.
+// counts sets the numbers of objects in the status; only status.remediated if the policy does not decide existing objects. before is the
+// number of undecided objects in the old status; nil if it has none.
 func (s *setter) counts(f Facts, before *int32) {
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
 	if !f.State.Policy.RemediatesExisting() {

@@ -37,8 +37,8 @@ const maxFindingMessage = 512
 // maxFindings limits status.findings. It equals the schema's limit.
 const maxFindings = 10
 
-// compiled returns the condition Compiled, and sets status.findings. Until this leader has checked the generation, it keeps the findings of
-// an earlier leader.
+// compiled returns the condition Compiled, and sets status.findings, which do not make the condition False. Until this leader has checked
+// the generation, it keeps the findings of an earlier leader.
 func (s *setter) compiled(old placementv1.PlacementPolicyStatus, f Facts) *metav1.Condition {
 	compiles := f.compiles()
 	if f.Types == nil {
@@ -69,7 +69,9 @@ func (s *setter) checkedBefore(old placementv1.PlacementPolicyStatus, compiles *
 	return kept
 }
 
-// checked sets status.findings. It returns the reason of the condition Compiled, and a message about the findings; "" if it has none.
+// checked sets status.findings. It returns the reason and a message for the condition Compiled of a policy that compiles: TypeErrors for
+// probable mistakes, SchemasUnavailable or NotChecked if the types are not checked, or else TypeChecked. Both are "" for a policy with a
+// remote engine without mistakes.
 func (s *setter) checked(old placementv1.PlacementPolicyStatus, f Facts) (reason, message string) {
 	total, mistakes, impossible := s.findings(s.holding(old, f.Types))
 	s.impossible = len(impossible) > 0

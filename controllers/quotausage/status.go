@@ -302,7 +302,8 @@ func computeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook statu
 	return out
 }
 
-// ready returns the condition Ready of a LimitedResource with a generation. name is the type's name in messages.
+// ready returns the condition Ready of a LimitedResource with a generation: True once its rules are in the webhook configuration, and False
+// before, or if it can limit nothing. name is the type's name in messages.
 func (t limitedType) ready(name string, hook status.WebhookState, generation int64) *metav1.Condition {
 	switch {
 	case t.Never:

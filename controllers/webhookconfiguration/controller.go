@@ -195,7 +195,8 @@ func (a access) redact(err error) error {
 	return errors.New(a.hide(err.Error()))
 }
 
-// Reconcile creates, updates or deletes the webhook configurations as needed.
+// Reconcile creates, updates or deletes the webhook configurations as needed. It does nothing before there are a token and a certificate.
+// While the owner of a configuration is missing, it tries again after ownerRetry.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	token, ok := c.tokens.Current()
 	to := access{bundle: c.certificate.CABundle(), token: token}

@@ -145,7 +145,7 @@ func (s step) isLike(other step, changes func(policy string) bool) bool {
 	return waits && s.pending == other.pending && equal(s.value, other.value)
 }
 
-// valueOf returns a step of a value.
+// valueOf returns the step as a Value with a key, without Planned.
 func (s step) valueOf(key valueKey) Value {
 	return Value{Field: key.field, Key: key.key, From: s.from, To: s.value, Policy: s.policy, Pending: s.pending, Waits: s.waits}
 }

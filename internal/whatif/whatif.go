@@ -426,7 +426,8 @@ func (q *question) markMatched(ctx context.Context, p *simulation.Policy, alike 
 	})
 }
 
-// matchesByPlace returns, by index in Session.byPlace, which objects of the place a policy matches after the changes.
+// matchesByPlace returns, by index in Session.byPlace, whether a policy matches none, some, or all of the objects of the place after the
+// changes, as far as the type and the namespace decide.
 func (q *question) matchesByPlace(ctx context.Context, p *simulation.Policy) ([]simulation.Matches, error) {
 	out := make([]simulation.Matches, len(q.byPlace))
 	for at, i := range q.byPlace {

@@ -46,7 +46,8 @@ type Inspection struct {
 
 var _ Inspectable = (*evaluator)(nil)
 
-// Inspect implements Inspectable. It returns an inspection of the policy on the current data and the input.
+// Inspect implements Inspectable. It returns an inspection of the policy on the current data and the input. The error is an
+// *engine.NotReplicatedError if data is missing.
 func (p *evaluator) Inspect(input map[string]any) (*Inspection, error) {
 	state, err := p.currentState()
 	if err != nil {

@@ -54,8 +54,9 @@ func newOpenDecisions(m *policy.Module) *openDecisions {
 	return &openDecisions{module: m, fields: fields, cache: decisionCache{limit: openDecisionsBytes}}
 }
 
-// decide returns the decision on an object, as an evaluation would. ok is false if the object has to be evaluated: the cache has no open
-// decision for it, or is not used, because open decisions seldom repeat or the object stays in a cluster that is not ready.
+// decide returns the decision on an object, as an evaluation would. ok is false if the object has to be evaluated: the input is too large,
+// the cache has no open decision for it, or is not used, because open decisions seldom repeat or the object stays in a cluster that is not
+// ready.
 func (o *openDecisions) decide(revision uint64, state evaluationState, input map[string]any) (d placement.Decision, ok bool) {
 	if o == nil || len(state.tolerated) > 0 || !o.use.worthwhile() {
 		return placement.Decision{}, false

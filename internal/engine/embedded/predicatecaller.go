@@ -71,7 +71,8 @@ type predicateCaller struct {
 // predicateCallerKey is the key of the predicateCaller in an evaluation's context.
 type predicateCallerKey struct{}
 
-// evaluate evaluates the predicates for a workload on the candidates of a query, and adds the report to reports.
+// evaluate evaluates the predicates for a workload on the candidates of a query, and adds the report to reports. It is an error if the
+// policy may call none, if there is no snapshot of nodes, or after maxPredicateCalls calls.
 func (c *predicateCaller) evaluate(ctx context.Context, w workload.Workload, q predicates.Query) (*predicates.Report, error) {
 	if c.set == nil {
 		return nil, errNoPredicates

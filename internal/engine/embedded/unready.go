@@ -46,8 +46,8 @@ func toleratedIn(input map[string]any) []any {
 
 var taintsField, keyField, effectField, timeAddedField = ast.StringTerm("taints"), ast.StringTerm("key"), ast.StringTerm("effect"), ast.StringTerm("timeAdded")
 
-// unreadySince returns when the fleet manager marked a cluster as not ready. That time is zero if it is not known. ok is false if the
-// cluster is not marked.
+// unreadySince returns when the fleet manager marked a cluster as not ready: the earliest time, if several taints mark it. That time is
+// zero if it is not known. ok is false if the cluster is not marked.
 func unreadySince(cluster *ast.Term) (since time.Time, ok bool) {
 	forEachTaint(cluster, func(taint *ast.Term, marks bool) {
 		if !marks {
