@@ -79,7 +79,7 @@ func notReady(ready metav1.Condition) string {
 // delivering are the reasons with which Delivered is False although no delivery fails.
 var delivering = []string{placementv1.ReasonDelivering, placementv1.ReasonWarnMode, placementv1.ReasonDryRunMode}
 
-// undelivered returns a notification that a delivery fails, once for each reason.
+// undelivered returns a notification that a delivery fails, if Delivered becomes False for another reason than before.
 func undelivered(before, after placementv1.PlacementPolicyStatus) []Notification {
 	was, is := conditionOf(before, placementv1.ConditionDelivered), conditionOf(after, placementv1.ConditionDelivered)
 	if after.Delivery == nil || is.Status != metav1.ConditionFalse || is.Reason == was.Reason || slices.Contains(delivering, is.Reason) {

@@ -694,7 +694,7 @@ func failures(w remediation.Waiting) *placementv1.MoveFailures {
 	return out
 }
 
-// WaitingFor returns how many objects wait for a reason, as a status has it.
+// WaitingFor returns how many objects wait for a reason, as a status has it; 0 if the status does not have the reason.
 func WaitingFor(s placementv1.PlacementPolicyStatus, reason placementv1.WaitingReason) int {
 	for _, w := range s.Waiting {
 		if w.Reason == reason {

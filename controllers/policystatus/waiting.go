@@ -37,7 +37,8 @@ func (s *setter) waiting(f Facts) {
 	}
 }
 
-// wait describes what objects wait for that wait for a reason.
+// wait returns what the objects wait for that status.waiting counts for a reason: with the reason, the policy, and, if it has them, the
+// time, the group, or the pause.
 func (f Facts) wait(reason placementv1.WaitingReason) waiting.Wait {
 	out := waiting.Wait{Reason: reason, Policy: f.State.Policy.Name}
 	other := func(policy string) {

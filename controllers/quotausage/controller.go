@@ -335,7 +335,8 @@ func (c *Controller) namespacesChanged(ctx context.Context) {
 // fullRecount is the maximum time between two recounts of a quota, even without any known change.
 const fullRecount = 5 * time.Minute
 
-// Reconcile recounts one quota, or computes the status of one LimitedResource, and writes the status.
+// Reconcile recounts one quota, or computes the status of one LimitedResource, and writes the status. It recounts no quota before the
+// DeviceClasses are known.
 func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Result, error) {
 	if key.Kind == quota.KindLimitedResource {
 		again, err := c.reconcileLimit(ctx, key)
@@ -493,7 +494,7 @@ func (c *Controller) unreached(ctx context.Context, q placementv1.Quota) ([]stri
 	return quota.Unreached(q, others, namespace.GetLabels()), nil
 }
 
-// unknownClasses adds to out the classes that a quota names and that do not exist.
+// unknownClasses adds to out the priority classes, storage classes, and device classes that a quota names and that do not exist.
 func (c *Controller) unknownClasses(ctx context.Context, spec *placementv1.QuotaSpec, out *quotaReach) error {
 	var err error
 	if out.UnknownClasses, err = unknownNames(ctx, spec, c.Classes, priorityClasses); err != nil {

@@ -118,7 +118,8 @@ func stall(c *status.Conditions) *metav1.Condition {
 	return status.True(ready.Reason, ready.Message)
 }
 
-// usage returns the condition UsageCurrent: whether all objects that the quota counts are counted.
+// usage returns the condition UsageCurrent: True if all objects that the quota counts are counted. It is False while a type is being read,
+// can't be read, or is no longer served; then the usage of the type that was counted before stays.
 func (f quotaFacts) usage() *metav1.Condition {
 	for _, missing := range f.Recount.Missing {
 		if err := f.Types[missing].Err; err != nil {
@@ -192,7 +193,7 @@ func typeNames(types []schema.GroupResource) []string {
 	return out
 }
 
-// exceeded returns the condition Exceeded: whether usage is above spec.hard.
+// exceeded returns the condition Exceeded: True if, in any mode, the usage is above an amount in spec.hard, and False otherwise.
 func (f quotaFacts) exceeded() *metav1.Condition {
 	names := quota.Exceeded(f.Quota.QuotaSpec().Hard, f.Recount.Used)
 	if len(names) == 0 {
@@ -252,8 +253,8 @@ func effective(matched *metav1.Condition) bool {
 	return matched == nil || matched.Reason != placementv1.ReasonNotServed && matched.Reason != placementv1.ReasonNothingMatched
 }
 
-// computeNamespaces returns the usage of a ClusterScopedQuota by namespace, sorted by the names of the namespaces, of which it has the
-// first MaxNamespaces.
+// computeNamespaces returns what existing objects use of a ClusterScopedQuota in each namespace, sorted by the names of the namespaces, for
+// the first MaxNamespaces of them.
 func computeNamespaces(r *quota.Recount) []placementv1.NamespaceUsage {
 	var out []placementv1.NamespaceUsage
 	for _, namespace := range slices.Sorted(maps.Keys(r.Namespaces)) {

@@ -114,7 +114,7 @@ func newOverlay(ctx context.Context, base simulation.Cluster, c Changes) (*overl
 	return o, nil
 }
 
-// WithChanges returns a cluster as it would be after the changes.
+// WithChanges returns a cluster as it would be after the changes. An error names the object whose change is not possible.
 func WithChanges(ctx context.Context, cluster simulation.Cluster, c Changes) (simulation.Cluster, error) {
 	return newOverlay(ctx, cluster, c)
 }
@@ -223,7 +223,8 @@ func threeWayMerge(gvk schema.GroupVersionKind, last, manifest, current []byte) 
 	return strategicpatch.StrategicMergePatchUsingLookupPatchMeta(current, patch, keys)
 }
 
-// set records that a field of an existing object gets another value.
+// set records that a field of an existing object gets another value. It is an error if the object does not exist, or if the field is its
+// type, namespace, or name.
 func (o *overlay) set(ctx context.Context, s Assignment) error {
 	existing, err := o.Get(ctx, s.Resource, s.Namespace, s.Name)
 	if err != nil {

@@ -195,7 +195,7 @@ func DeviceClasses(ctx context.Context, from simulation.Cluster) (*extendedresou
 	return classes, nil
 }
 
-// measure passes the objects of all types that quotas count, in a cluster, to a meter.
+// measure passes the objects in a cluster of all types that the quotas count, and that the cluster serves, to a meter.
 func measure(ctx context.Context, from simulation.Cluster, meter *quota.Meter, evaluators *quota.Evaluators, quotas []placementv1.Quota) error {
 	measured := sets.New[schema.GroupResource]()
 	for _, obj := range quotas {

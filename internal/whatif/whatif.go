@@ -173,7 +173,8 @@ func keyOf(o simulation.Object) objectKey {
 	return objectKey{o.Resource, types.NamespacedName{Namespace: o.Namespace, Name: o.Content.GetName()}}
 }
 
-// WhatIf returns what changes of the cluster would do.
+// WhatIf returns what changes of the cluster would do. The next call starts from the same state again. An error names the object whose
+// change is not possible, or says what could not be read.
 func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 	changed, err := newOverlay(ctx, s.cluster, c)
 	if err != nil {
@@ -439,7 +440,7 @@ func (q *question) matchesByPlace(ctx context.Context, p *simulation.Policy) ([]
 	return out, nil
 }
 
-// affected reports whether the changes alter a policy, or an object of a type that it reads.
+// affected reports whether the changes alter a policy itself, an object of a type that it reads or, if it needs them, Namespaces.
 func (q *question) affected(p *simulation.Policy) bool {
 	return q.changesPolicy(p.Name) || q.rereads(p)
 }
@@ -496,7 +497,7 @@ type pair struct {
 	before   *state // what policies decided before the changes; never nil, and empty for a new object
 }
 
-// pairs returns the marked objects, and those in others.
+// pairs returns the marked objects, and then those in others, each with what policies decided for it before the changes.
 func (q *question) pairs(ctx context.Context) ([]pair, error) {
 	var out []pair
 	add := func(o simulation.Object, before *state) error {

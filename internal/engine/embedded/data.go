@@ -551,7 +551,7 @@ func (s *snapshot) clusters(of *inventories) *merged {
 	return existing.(*merged)
 }
 
-// clusterSnapshot converts data.clusters to a snapshot for predicates.
+// clusterSnapshot converts data.clusters to a snapshot for predicates, with the same fields of clusters for all policies.
 func clusterSnapshot(document ast.Value) *predicates.Snapshot {
 	all := map[string]map[string]any{}
 	// The document was made from JSON, so it converts back without an error.

@@ -507,7 +507,7 @@ func formatted(operands []*ast.Term) *engine.LimitError {
 	return overAll(n+verbs*width, 4*maxText, "bytes")
 }
 
-// checkTree limits the size of a value with everything in it.
+// checkTree limits the size of a collection with everything in it. It accepts any scalar, since scalars limits these.
 func checkTree(v ast.Value, operand int) *engine.LimitError {
 	if scalar(v) {
 		return nil
