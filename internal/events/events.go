@@ -204,7 +204,7 @@ func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
 }
 
 // OnPolicy emits an Event on the policy with a name, unless the reader can't get the policy, such as because it was deleted. The Event is
-// in the namespace default, so the message must not name objects in namespaces: users may read the Event who may not read these.
+// in the namespace default, so the message must not name objects in other namespaces, which its readers may not be allowed to read.
 func (r *Recorder) OnPolicy(ctx context.Context, reader client.Reader, name string, kind Kind, message string) {
 	policy := &placementv1.PlacementPolicy{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: name}, policy); err == nil {
