@@ -32,15 +32,14 @@ type Capacity struct {
 	Nodes    *Nodes
 }
 
-// All returns CapacityOf all clusters and nodes, without the clusters or the nodes if they are so many that Clusters.All or Nodes.All
-// returns none.
+// All returns CapacityOf all clusters and nodes; nothing if Clusters.All or Nodes.All returns none because there are too many.
 func (c *Capacity) All(ctx context.Context) (corev1.ResourceList, error) {
-	clusters, _, err := c.Clusters.All(ctx)
+	clusters, _, allClusters, err := c.Clusters.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := c.Nodes.All(ctx)
-	if err != nil {
+	nodes, allNodes, err := c.Nodes.read(ctx)
+	if err != nil || !allClusters || !allNodes {
 		return nil, err
 	}
 	return CapacityOf(slices.Concat(clusters, nodes)), nil

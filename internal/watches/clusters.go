@@ -44,6 +44,12 @@ const (
 // configuration that select nothing. It returns no clusters if an inventory has more than maxClusters objects. An error means that an
 // inventory can't be read.
 func (c *Clusters) All(ctx context.Context) (clusters []map[string]any, idle []string, err error) {
+	clusters, idle, _, err = c.read(ctx)
+	return clusters, idle, err
+}
+
+// read does the same as All. complete is false if it returns no clusters because an inventory has more than maxClusters objects.
+func (c *Clusters) read(ctx context.Context) (clusters []map[string]any, idle []string, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
 	defer cancel()
 	inventories := c.Catalog.Inventories()
@@ -54,10 +60,10 @@ func (c *Clusters) All(ctx context.Context) (clusters []map[string]any, idle []s
 	for _, resource := range inventories.Served(served) {
 		list, err := c.Client.Resource(resource).List(ctx, metav1.ListOptions{Limit: maxClusters})
 		if err != nil {
-			return nil, nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
+			return nil, nil, false, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
 		}
 		if list.GetContinue() != "" {
-			return nil, nil, nil
+			return nil, nil, false, nil
 		}
 		objects := make([]map[string]any, len(list.Items))
 		for i := range list.Items {
@@ -66,5 +72,5 @@ func (c *Clusters) All(ctx context.Context) (clusters []map[string]any, idle []s
 		some, none := inventories.Clusters(resource, objects)
 		clusters, idle = append(clusters, some...), append(idle, none...)
 	}
-	return clusters, idle, nil
+	return clusters, idle, true, nil
 }

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,5 +70,46 @@ func TestClusters(t *testing.T) {
 	client.PrependReactor("list", "clusterprofiles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("forbidden") })
 	if _, _, err = clusters.All(t.Context()); err == nil {
 		t.Error("no error")
+	}
+}
+
+// TestCapacityIsOfAll checks that the resources of some of the clusters and nodes are never taken for those of all.
+func TestCapacityIsOfAll(t *testing.T) {
+	const api = "multicluster.x-k8s.io"
+	profiles := schema.GroupVersionResource{Group: api, Version: "v1alpha1", Resource: "clusterprofiles"}
+	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	server := cluster()
+	server.groups = append(server.groups, group(api, "v1alpha1", "v1alpha1"))
+	server.lists = append(server.lists, list(profiles.GroupVersion().String(), metav1.APIResource{Name: "clusterprofiles", Kind: "ClusterProfile", Namespaced: true, Verbs: readable}))
+	catalog := NewCatalog(server, replication.Known())
+	if err := catalog.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	node := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "n-1"}, "status": map[string]any{"allocatable": map[string]any{"cpu": "2"}},
+	}}
+	for name, tc := range map[string]struct {
+		tooMany string
+		want    string
+	}{
+		"all":               {"", "2"},
+		"too many clusters": {"clusterprofiles", "0"},
+		"too many nodes":    {"nodes", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+				map[schema.GroupVersionResource]string{profiles: "ClusterProfileList", nodes: "NodeList"}, node)
+			more := &unstructured.UnstructuredList{}
+			more.SetContinue("more")
+			client.PrependReactor("list", tc.tooMany, func(clienttesting.Action) (bool, runtime.Object, error) { return true, more, nil })
+			capacity := &Capacity{Clusters: &Clusters{Client: client, Catalog: catalog}, Nodes: &Nodes{Client: client}}
+			all, err := capacity.All(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cpu := all[corev1.ResourceCPU]; cpu.String() != tc.want {
+				t.Errorf("got %s, want %s", cpu.String(), tc.want)
+			}
+		})
 	}
 }

@@ -37,20 +37,26 @@ const maxNodes = 1000
 
 // All returns the NodeValues of each node. It returns none if there are more than maxNodes nodes.
 func (n *Nodes) All(ctx context.Context) ([]map[string]any, error) {
+	nodes, _, err := n.read(ctx)
+	return nodes, err
+}
+
+// read does the same as All. complete is false if it returns none because there are more than maxNodes nodes.
+func (n *Nodes) read(ctx context.Context) (nodes []map[string]any, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
 	defer cancel()
 	list, err := n.Client.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(ctx, metav1.ListOptions{Limit: maxNodes})
 	if err != nil {
-		return nil, fmt.Errorf("listing nodes: %w", err)
+		return nil, false, fmt.Errorf("listing nodes: %w", err)
 	}
 	if list.GetContinue() != "" {
-		return nil, nil
+		return nil, false, nil
 	}
 	out := make([]map[string]any, len(list.Items))
 	for i := range list.Items {
 		out[i] = NodeValues(&list.Items[i])
 	}
-	return out, nil
+	return out, true, nil
 }
 
 // ExtendedResources returns the sorted names of the extended resources that nodes have. ok is false if there are no nodes, or more than
