@@ -260,7 +260,7 @@ var (
 	}
 	policyPaused = Metric{
 		Name: "berth_policy_paused", Type: Gauge, Reporter: TheLeader,
-		Help:   "Whether remediation of a policy is paused because a change would affect too many objects, or too many moves failed: 1 or 0.",
+		Help:   "Whether a policy's remediation is paused everywhere because a change would affect too many objects, or too many moves failed: 1 or 0.",
 		Labels: []Label{ofPolicy},
 	}
 	policyPausedNamespaces = Metric{
