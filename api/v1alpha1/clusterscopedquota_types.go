@@ -26,7 +26,7 @@ import (
 type ClusterScopedQuotaSpec struct {
 	QuotaSpec `json:",inline"`
 
-	// namespaceSelector selects the namespaces that share the quota. An empty selector selects all. kube-system and
+	// namespaceSelector selects the namespaces that share the quota. If it is unset or empty, all do. kube-system and
 	// Berth's own namespace are never selected.
 	// +optional
 	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
@@ -88,7 +88,7 @@ type ClusterScopedQuota struct {
 	// +required
 	Spec ClusterScopedQuotaSpec `json:"spec,omitzero"`
 
-	// status is the observed state. Berth writes it.
+	// status is the observed state.
 	// +optional
 	// +default={"observedGeneration": -1}
 	Status ClusterScopedQuotaStatus `json:"status,omitzero"`
@@ -103,8 +103,8 @@ type ClusterScopedQuotaList struct {
 	Items           []ClusterScopedQuota `json:"items"`
 }
 
-// QuotaSpec implements Quota.
+// QuotaSpec returns the part of the spec that both kinds of quota have. Callers must not modify it. It implements Quota.
 func (q *ClusterScopedQuota) QuotaSpec() *QuotaSpec { return &q.Spec.QuotaSpec }
 
-// QuotaStatus implements Quota.
+// QuotaStatus returns the part of the status that both kinds of quota have, which callers may modify. It implements Quota.
 func (q *ClusterScopedQuota) QuotaStatus() *QuotaStatus { return &q.Status.QuotaStatus }

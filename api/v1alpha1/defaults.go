@@ -24,9 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// WithDefaults returns the spec with the default of every absent field that has one. An absent struct, such as
-// spec.remediation.budget, stays absent. The defaults are those that the API server sets from the schema. Use it for specs
-// that did not pass through the API server.
+// WithDefaults returns the spec with the default of every absent field that has one other than zero. An absent struct, such as
+// spec.remediation.budget, stays absent, and the fields of one that is there are set. The defaults are those that the API server sets from
+// the schema. Use it for specs that did not pass through the API server.
 func (s PlacementPolicySpec) WithDefaults() PlacementPolicySpec {
 	s.RegoVersion = cmp.Or(s.RegoVersion, RegoV1)
 	s.Mode = cmp.Or(s.Mode, ModeEnforce)
@@ -59,7 +59,7 @@ const Never = "Never"
 // DefaultStagePauseAfterFailures is the default of spec.rollout.stages[*].pauseAfterFailures.
 const DefaultStagePauseAfterFailures = 1
 
-// withDefaults returns a copy with the default of each absent field that has one; nil for nil.
+// withDefaults returns a copy in which each stage without pauseAfterFailures has its default. r must not be nil.
 func (r *PolicyRollout) withDefaults() *PolicyRollout {
 	r = r.DeepCopy()
 	for i := range r.Stages {
@@ -76,7 +76,7 @@ const (
 	DefaultBlastRadiusMinObjects = 10
 )
 
-// WithDefaults returns the bounds with the default of each field that is not set. For nil, it returns the defaults.
+// WithDefaults returns a copy of the bounds with the default of each field that is not set. For nil, it returns the defaults.
 func (b *BlastRadius) WithDefaults() BlastRadius {
 	var out BlastRadius
 	if b != nil {
@@ -94,8 +94,8 @@ const (
 	DefaultMoveTimeout        = 10 * time.Minute
 )
 
-// WithDefaults returns the budget with the default of each field that is not set and that has one. For nil, it returns the
-// defaults.
+// WithDefaults returns a copy of the budget with the defaults of maxUnavailable, pauseAfterFailures, and moveTimeout where they are not
+// set. For nil, it returns a budget with only these defaults.
 func (b *RemediationBudget) WithDefaults() RemediationBudget {
 	var out RemediationBudget
 	if b != nil {
@@ -116,7 +116,7 @@ func (b *RemediationBudget) WithDefaults() RemediationBudget {
 // DefaultInputBytes is the default of spec.limits.inputBytes.
 const DefaultInputBytes = 1 << 20
 
-// MaxInputBytes returns inputBytes, or its default if it is not set. For nil, it returns the default.
+// MaxInputBytes returns inputBytes, or DefaultInputBytes if it is not set. For nil, it returns DefaultInputBytes.
 func (l *Limits) MaxInputBytes() int64 {
 	if l == nil {
 		return DefaultInputBytes
@@ -124,8 +124,8 @@ func (l *Limits) MaxInputBytes() int64 {
 	return cmp.Or(l.InputBytes, DefaultInputBytes)
 }
 
-// WithDefaults returns the rule with the default of each field that is not set and that has one: all but leaveUnreadyAfter. For nil, it
-// returns the defaults.
+// WithDefaults returns a copy of the rule with the defaults of developerChoice (Narrow) and onEmpty (Deny) where they are not set. For nil,
+// it returns a rule with only these defaults.
 func (c *ClustersRule) WithDefaults() ClustersRule {
 	var out ClustersRule
 	if c != nil {
@@ -136,7 +136,7 @@ func (c *ClustersRule) WithDefaults() ClustersRule {
 	return out
 }
 
-// withDefaults returns a copy with the default of each absent field that has one; nil for nil.
+// withDefaults returns a copy with the default of each absent field that has another default than zero. r must not be nil.
 func (r *Remote) withDefaults() *Remote {
 	r = r.DeepCopy()
 	r.TimeoutSeconds = cmp.Or(r.TimeoutSeconds, 1)

@@ -20,7 +20,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // DeliveredClustersAnnotation is the annotation of a delivered object that contains the clusters which Berth delivered to, if the
 // policy has spec.delivery.surge and they are not too many. It is a JSON object: the name of a cluster to the time (RFC 3339) since when
-// the cluster is no longer decided, or to an empty text.
+// the cluster is no longer decided, or to an empty text if it is decided.
 const DeliveredClustersAnnotation = "placement.berth.dev/delivered-clusters"
 
 // DeliveredLabel is the label of the objects that Berth keeps for spec.delivery of policies. Its value is "true". Berth restores it on
@@ -113,20 +113,20 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.divideBy != 'FreeCapacity' || (!has(self.minPerCluster) && !has(self.maxPerCluster))",message="minPerCluster and maxPerCluster have no effect where the system divides by free capacity",fieldPath=".divideBy"
 type ReplicaDivision struct {
 	// divideBy is how replicas are divided. Weight: by the weights that the policy gives its clusters, or 1. Even: each
-	// cluster gets the same number, up to one more. FreeCapacity: by the free capacity that the system knows, which only
-	// Karmada does.
+	// cluster gets the same number, up to one more. In both, the numbers of replicas that the policy gives come first.
+	// FreeCapacity: by the free capacity that the system knows, which only Karmada does.
 	// +required
 	DivideBy DivisionBasis `json:"divideBy,omitempty"`
 
-	// minPerCluster is the minimum number of replicas in each cluster. If there are too few replicas for that, the clusters
-	// with the highest weights get their minimum first. Defaults to 0.
+	// minPerCluster is the minimum in each cluster for which the policy gives no number of replicas. If there are too few,
+	// the clusters with the highest weights get their minimum first. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	MinPerCluster *int32 `json:"minPerCluster,omitempty"`
 
-	// maxPerCluster is the maximum number of replicas in each cluster. Replicas beyond that run nowhere. If unset, there is
-	// no maximum.
+	// maxPerCluster is the maximum in each cluster for which the policy gives no number of replicas. Replicas beyond that
+	// run nowhere. If unset, there is none.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -135,17 +135,18 @@ type ReplicaDivision struct {
 
 // DeliveryStatus is how far the objects of multi-cluster systems follow the decisions of a policy.
 type DeliveryStatus struct {
-	// systems lists the systems of spec.delivery, separated by commas.
+	// systems lists the systems of spec.delivery, such as "karmada,kubeFleet", and those whose Placements or Workloads the
+	// policy decides.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Systems string `json:"systems,omitempty"`
 
-	// placed is the number of matched objects with decided clusters.
+	// placed is the number of matched objects with decided clusters, without those that follow a controller.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Placed *int32 `json:"placed,omitempty"`
 
-	// delivered is the number of those objects for which the objects of each system are as Berth wrote them.
+	// delivered is the number of those objects that are, as far as is known, in all decided clusters and in no others.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Delivered *int32 `json:"delivered,omitempty"`

@@ -38,7 +38,7 @@ type LimitedResourceSpec struct {
 	Resource string `json:"resource,omitempty"`
 
 	// matchContains lists substrings of resource names, such as ".storageclass.storage.k8s.io/requests.storage". An object
-	// may use a resource whose name contains one of them only where a quota limits that resource. At most 32.
+	// may use a resource whose name contains one of them only where a quota covers that. At most 32.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -46,15 +46,15 @@ type LimitedResourceSpec struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	MatchContains []string `json:"matchContains,omitempty"`
 
-	// matchScopes lists scopes. An object that matches one of them is admitted only where a quota with that scope matches
-	// it, too. At most 16.
+	// matchScopes lists scopes. An object that matches one of them is admitted only where a quota in mode Enforce matches it
+	// by that scope, too. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	MatchScopes []ScopeRequirement `json:"matchScopes,omitempty"`
 
-	// namespaceSelector selects the namespaces where the rule applies. An empty selector selects all. kube-system and
-	// Berth's own namespace are always exempt.
+	// namespaceSelector selects the namespaces where the rule applies. If it is unset or empty, it applies in all.
+	// kube-system and Berth's own namespace are always exempt.
 	// +optional
 	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
 }
@@ -70,12 +70,11 @@ type LimitedResourceStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation that this status describes. It is -1 until Berth processes the rule for the
-	// first time.
+	// observedGeneration is the generation that this status describes; -1 until Berth processes the rule.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// module is the generated policy module that decides what is limited and not covered.
+	// module is the module that Berth generates from spec to decide what is limited and not covered.
 	// +optional
 	Module *QuotaModule `json:"module,omitempty"`
 }
@@ -101,7 +100,7 @@ type LimitedResource struct {
 	// +required
 	Spec LimitedResourceSpec `json:"spec,omitzero"`
 
-	// status is the observed state. Berth writes it.
+	// status is the observed state.
 	// +optional
 	// +default={"observedGeneration": -1}
 	Status LimitedResourceStatus `json:"status,omitzero"`

@@ -43,7 +43,7 @@ const ReleaseBlastRadiusAnnotation = "placement.berth.dev/release-blast-radius"
 const ResumeAfterFailuresAnnotation = "placement.berth.dev/resume-after-failures"
 
 // ApproveStageAnnotation is the annotation of a PlacementPolicy that lets a rollout go on to a stage that needs an approval. Its
-// value is the identity of the stage and the version, as in status.rollout.approvalID.
+// value identifies what waits for the approval, as status.rollout.approvalID does: the revision, the stage, and the time.
 const ApproveStageAnnotation = "placement.berth.dev/approve-stage"
 
 // ApproveAnnotation is the annotation of a PlacementPolicy that approves a plan. Its value is the digest of the plan, as in
@@ -212,7 +212,7 @@ type PlacementPolicySpec struct {
 	Data *apiextensionsv1.JSON `json:"data,omitempty"`
 
 	// strict rejects the policy if it has probable mistakes: what the type checker finds, and what does not fit the
-	// existing types, namespaces, and clusters. If false, they are warnings. Defaults to false.
+	// existing types, namespaces, and clusters. If false, they are warnings.
 	// +optional
 	Strict bool `json:"strict,omitempty"`
 
@@ -320,8 +320,7 @@ type RolloutStage struct {
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
 	// percent is the percentage of all namespaces that the stage selects, by a hash of the names of the policy and of the
-	// namespace. A higher percentage includes the namespaces of a lower one. Must be from 1 to 100. Exactly one of percent
-	// and namespaceSelector is required.
+	// namespace. A higher percentage includes the namespaces of a lower one. Must be from 1 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -347,8 +346,7 @@ type RolloutStage struct {
 	PauseAfterFailures *intstr.IntOrString `json:"pauseAfterFailures,omitempty"`
 
 	// approval makes the rollout wait before the stage until the annotation placement.berth.dev/approve-stage is
-	// status.rollout.approvalID. If the last stage has it, what no stage selects waits for another approval. Defaults to
-	// false.
+	// status.rollout.approvalID. If the last stage has it, what no stage selects waits for another approval.
 	// +optional
 	Approval bool `json:"approval,omitempty"`
 }
@@ -518,7 +516,7 @@ type Remediation struct {
 	BlastRadius *BlastRadius `json:"blastRadius,omitempty"`
 
 	// budget bounds how fast Berth patches existing objects in the modes Automatic and Approved, and how many may be
-	// unavailable. If unset, its defaults apply: maxUnavailable is 10%, and pauseAfterFailures is 10.
+	// unavailable. If unset, its defaults apply.
 	// +optional
 	Budget *RemediationBudget `json:"budget,omitempty"`
 
@@ -531,7 +529,7 @@ type Remediation struct {
 
 	// evict makes Berth evict running Pods whose scheduling violates the decision, in the modes Automatic and Approved.
 	// Berth uses the Eviction API, which respects PodDisruptionBudgets, and evicts only Pods of ReplicaSets, StatefulSets
-	// and ReplicationControllers. Other Pods stay, as violations. Budget and windows apply. Defaults to false.
+	// and ReplicationControllers. Other Pods stay, as violations. Budget and windows apply.
 	// +optional
 	Evict bool `json:"evict,omitempty"`
 }
@@ -551,22 +549,22 @@ type RemediationBudget struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be a name of lower-case letters, digits, and hyphens, such as moves"
 	Group string `json:"group,omitempty"`
 
-	// maxPerMinute is the number of patches and evictions a minute, spread evenly: 30 means one every two seconds. Must be
-	// from 1 to 6000. If unset, there is no bound.
+	// maxPerMinute is the maximum number of patches and evictions a minute, spread evenly: 30 means one every two seconds.
+	// Must be from 1 to 6000. Unbounded if unset.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=6000
 	MaxPerMinute int32 `json:"maxPerMinute,omitempty"`
 
-	// maxConcurrent is the number of objects that are being moved at the same time. Must be from 1 to 10000. If unset,
-	// there is no bound.
+	// maxConcurrent is the maximum number of objects that are being moved at the same time. Must be from 1 to 10000.
+	// Unbounded if unset.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxConcurrent int32 `json:"maxConcurrent,omitempty"`
 
-	// perNamespace is the number of objects of one namespace that are being moved at the same time. Must be from 1 to 10000.
-	// If unset, there is no bound.
+	// perNamespace is the maximum number of objects of one namespace that are being moved at the same time. Must be from 1
+	// to 10000. Unbounded if unset.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -663,12 +661,12 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation that this status describes. It is -1 until Berth processes the policy for the
-	// first time.
+	// observedGeneration is the generation that this status describes; -1 until Berth processes the policy.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// generationInForce is the generation that decides: the newest one that compiled. It is absent if none did.
+	// generationInForce is the generation that decides, in a rollout in the reached stages: the newest one that compiled and
+	// had its data. It is absent if none did.
 	// +optional
 	GenerationInForce int64 `json:"generationInForce,omitempty"`
 
@@ -679,7 +677,7 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxLength=71
 	ModuleDigest string `json:"moduleDigest,omitempty"`
 
-	// matched is the number of existing objects that the policy matches.
+	// matched is the number of existing objects that the policy matches, unless remediation.mode is NewOnly or Off.
 	// +optional
 	Matched *int32 `json:"matched,omitempty"`
 
@@ -723,7 +721,7 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Waiting []WaitingObjects `json:"waiting,omitempty"`
 
-	// waitsFor is a summary of waiting, and of what the rollout waits for, for display.
+	// waitsFor is a summary of waiting, paused, moving, and rollout, such as "Budget (3), Soak".
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	WaitsFor string `json:"waitsFor,omitempty"`
@@ -762,11 +760,11 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	Findings []string `json:"findings,omitempty"`
 
-	// paused describes the change that paused remediation. It is absent unless remediation is paused.
+	// paused describes the change that paused remediation, while it is paused.
 	// +optional
 	Paused *PausedChange `json:"paused,omitempty"`
 
-	// failures describes the objects that failed. It is absent if there are none.
+	// failures describes the objects that failed. It is absent without such objects and a pause because of them.
 	// +optional
 	Failures *MoveFailures `json:"failures,omitempty"`
 
@@ -774,7 +772,8 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 
-	// delivery is how far the systems of spec.delivery follow the decisions. It is absent if spec.delivery is.
+	// delivery is how far systems follow the decisions. It is absent without spec.delivery, unless the policy decides a
+	// system's own Placements or Workloads.
 	// +optional
 	Delivery *DeliveryStatus `json:"delivery,omitempty"`
 
@@ -823,9 +822,9 @@ const (
 // WaitingObjects are existing objects that Berth has to patch and that wait.
 type WaitingObjects struct {
 	// reason is why the objects wait. Budget: maxPerMinute, maxConcurrent, perNamespace, or a bound of the manager is used
-	// up. Window: no window is open. Approval: the plan is not approved. Availability: as many objects are unavailable as
-	// maxUnavailable allows. Failures: as many failed as pauseAfterFailures allows. DisruptionBudget: a
-	// PodDisruptionBudget does not allow to evict the Pods.
+	// up, or it is not known yet which objects are ready. Window: no window is open. Approval: the plan is not approved.
+	// Availability: as many objects are unavailable as maxUnavailable allows. Failures: as many failed as pauseAfterFailures
+	// allows. DisruptionBudget: a PodDisruptionBudget does not allow to evict the Pods.
 	// +required
 	Reason WaitingReason `json:"reason,omitempty"`
 
@@ -893,12 +892,12 @@ type RemediationPlan struct {
 	// +required
 	StartTime metav1.Time `json:"startTime,omitzero"`
 
-	// moves is the number of objects to patch.
+	// moves is the number of objects that the plan patches or evicts.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Moves int32 `json:"moves,omitempty"`
 
-	// done is the number of these objects that no longer have to be patched.
+	// done is the number of these objects that need no patch or eviction any more.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Done *int32 `json:"done,omitempty"`
@@ -908,12 +907,12 @@ type RemediationPlan struct {
 	// +kubebuilder:validation:Minimum=0
 	Rollouts int32 `json:"rollouts,omitempty"`
 
-	// approval says who approved the plan. It is absent if the plan is not approved.
+	// approval says who approved the plan, if it is approved.
 	// +optional
 	Approval *PlanApproval `json:"approval,omitempty"`
 
-	// transitions describes the changes and their numbers of objects, such as "12 objects: annotation
-	// placement.berth.dev/clusters from eu-1 to eu-2". The most frequent ones come first. At most 5.
+	// transitions describes the changes and their numbers of objects, such as "12 objects: annotation example.com/tier from
+	// gold to silver". The most frequent ones come first. At most 5.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
@@ -932,7 +931,7 @@ type PlanApproval struct {
 	// +kubebuilder:validation:MaxLength=512
 	User string `json:"user,omitempty"`
 
-	// time is when the plan was approved. It is absent if the user is unknown.
+	// time is when the plan was approved, unless the user is unknown.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
 }
@@ -968,12 +967,13 @@ type RolloutStatus struct {
 	// +required
 	State RolloutState `json:"state,omitempty"`
 
-	// stage is a summary for display: the name and number of the last stage that was reached, or the state.
+	// stage is a summary for display, such as "0/3", "canary 1/3", where canary is the last reached stage, "Complete", or,
+	// after a rollback, "Revision 5".
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Stage string `json:"stage,omitempty"`
 
-	// message says what the rollout waits for.
+	// message says what the rollout waits for, if it does.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -983,7 +983,7 @@ type RolloutStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	Revision int64 `json:"revision,omitempty"`
 
-	// digest identifies the version of the revision.
+	// digest identifies the version and its stages; the version alone after a rollback.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -1008,7 +1008,7 @@ type RolloutStatus struct {
 	Stages []RolloutStageStatus `json:"stages,omitempty"`
 
 	// approvalID identifies the approval that the rollout waits for. To approve, set the annotation
-	// placement.berth.dev/approve-stage on the policy to this value. It is absent before the rollout waits for one.
+	// placement.berth.dev/approve-stage on the policy to this value. It is absent unless the rollout waits for one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	ApprovalID string `json:"approvalID,omitempty"`
@@ -1032,7 +1032,7 @@ type RolloutStageStatus struct {
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// movedTime is when all objects of the stage were first moved. It is absent before.
+	// movedTime is when no object of the stage was left to be moved, for the first time. It is absent before.
 	// +optional
 	MovedTime *metav1.Time `json:"movedTime,omitempty"`
 
@@ -1041,7 +1041,7 @@ type RolloutStageStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Matched int32 `json:"matched,omitempty"`
 
-	// moved is the number of matched objects that are as the revision decides.
+	// moved is the number of matched objects that are as the revision decides, without failed and denied ones.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Moved int32 `json:"moved,omitempty"`
@@ -1058,7 +1058,8 @@ type RolloutStageStatus struct {
 	Denied int32 `json:"denied,omitempty"`
 
 	// deniedBefore has, by namespace, how many objects of the stage the version before denied: the 32 namespaces with most
-	// of them, and the sum of the others as "*". It is absent before the stage is reached.
+	// of them, and the sum of the others as "*". It is absent until this version, or one that it superseded, is in force
+	// there.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
@@ -1110,14 +1111,15 @@ type MoveFailures struct {
 	Sample []FailedMove `json:"sample,omitempty"`
 }
 
-// FailedMove is an object that Berth could not move to other clusters, or that did not run there in time.
+// FailedMove is an object whose patch or eviction was refused, whose rollout failed after a patch, or that did not run in its new clusters
+// in time.
 type FailedMove struct {
 	// object is the object, such as "deployments.apps shop/web".
 	// +required
 	Object ObjectReference `json:"object,omitempty"`
 
-	// reason is what failed. PatchRefused: the API server refused the patch. RolloutFailed: the rollout failed after the
-	// patch, or the object did not run in its new clusters in time.
+	// reason is what failed. PatchRefused: the API server refused the patch or eviction. RolloutFailed: the rollout failed
+	// afterwards, or the object did not run in its new clusters in time.
 	// +required
 	Reason MoveFailure `json:"reason,omitempty"`
 
@@ -1138,7 +1140,7 @@ type MovingObject struct {
 	Since metav1.Time `json:"since,omitzero"`
 
 	// deadline is when the object fails if it does not run in its new clusters: remediation.budget.moveTimeout after
-	// since. It is absent if the object has failed.
+	// since. It is absent after that.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 }
@@ -1185,7 +1187,7 @@ type PausedChange struct {
 // +kubebuilder:validation:MaxLength=635
 type ObjectReference string
 
-// ReferenceTo returns the reference to an object. A cluster-scoped object has no namespace.
+// ReferenceTo returns the reference to an object, such as "deployments.apps shop/web". namespace is "" for a cluster-scoped object.
 func ReferenceTo(resource schema.GroupResource, namespace, name string) ObjectReference {
 	if namespace != "" {
 		name = namespace + "/" + name
@@ -1193,7 +1195,7 @@ func ReferenceTo(resource schema.GroupResource, namespace, name string) ObjectRe
 	return ObjectReference(resource.String() + " " + name)
 }
 
-// Parse returns what the reference names.
+// Parse splits the reference. namespace is "" for a cluster-scoped object. What a malformed reference lacks is empty.
 func (r ObjectReference) Parse() (resource schema.GroupResource, namespace, name string) {
 	kind, name, _ := strings.Cut(string(r), " ")
 	if in, rest, namespaced := strings.Cut(name, "/"); namespaced {
@@ -1215,7 +1217,7 @@ type Violation struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Dependency is a resource type that a policy reads.
+// Dependency is a resource type that a policy reads, or that Berth pushes to its remote engine.
 type Dependency struct {
 	// resource is the resource type, such as "clusterprofiles.multicluster.x-k8s.io".
 	// +required
@@ -1223,7 +1225,7 @@ type Dependency struct {
 	// +kubebuilder:validation:MaxLength=317
 	Resource string `json:"resource,omitempty"`
 
-	// version is the API version that Berth reads.
+	// version is the API version that Berth reads, if the type is served.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
@@ -1265,7 +1267,7 @@ type PlacementPolicy struct {
 	// +required
 	Spec PlacementPolicySpec `json:"spec,omitzero"`
 
-	// status is the observed state. Berth writes it.
+	// status is the observed state.
 	// +optional
 	// +default={"observedGeneration": -1}
 	Status PlacementPolicyStatus `json:"status,omitzero"`

@@ -107,7 +107,7 @@ func (s *ScopeSelector) Upstream() *corev1.ScopeSelector {
 	return out
 }
 
-// Upstream returns the requirement as a core/v1 ScopedResourceSelectorRequirement.
+// Upstream returns the requirement as a core/v1 ScopedResourceSelectorRequirement, which shares its values.
 func (r ScopeRequirement) Upstream() corev1.ScopedResourceSelectorRequirement {
 	return corev1.ScopedResourceSelectorRequirement{ScopeName: r.ScopeName, Operator: r.Operator, Values: r.Values}
 }
@@ -122,23 +122,23 @@ type QuotaStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation that used is counted for. It is -1 until Berth processes the quota for the
-	// first time. Until it is the newest generation, Berth rejects requests that the quota counts, so that clients retry.
+	// observedGeneration is the generation that used is counted for; -1 until Berth processes the quota. Until it is the
+	// newest generation, Berth rejects requests that the quota counts, so that clients retry.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// hard is the limit of each named resource that is in force.
+	// hard is spec.hard of the generation observedGeneration.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=30
 	Hard map[corev1.ResourceName]resource.Quantity `json:"hard,omitempty"`
 
-	// used is the usage of each named resource by existing objects, and by admitted requests whose objects Berth has not
-	// seen yet.
+	// used is the usage of each named resource by existing objects and, in mode Enforce, by admitted requests whose
+	// objects Berth has not seen yet.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=30
 	Used map[corev1.ResourceName]resource.Quantity `json:"used,omitempty"`
 
-	// summary shows used and hard of the first resources, for display.
+	// summary shows used and hard of up to three resources, such as "pods: 3/10, requests.cpu: 1500m/4".
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Summary string `json:"summary,omitempty"`
@@ -150,7 +150,7 @@ type QuotaStatus struct {
 	// +kubebuilder:validation:MaxItems=1024
 	Reservations []Reservation `json:"reservations,omitempty"`
 
-	// module is the generated policy module that decides what the quota matches and what exceeds it.
+	// module is the module that Berth generates from spec to decide what the quota matches and what exceeds it.
 	// +optional
 	Module *QuotaModule `json:"module,omitempty"`
 }
@@ -182,7 +182,7 @@ type Reservation struct {
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// name is the name of the object.
+	// name is the name of the object, unless the API server generates it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
@@ -197,7 +197,7 @@ type Reservation struct {
 	// +kubebuilder:validation:MaxLength=64
 	ObjectVersion string `json:"objectVersion,omitempty"`
 
-	// delta is the charged amount of each named resource.
+	// delta is the charged amount of each named resource, without what another request for the same change has charged.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=30
 	Delta map[corev1.ResourceName]resource.Quantity `json:"delta,omitempty"`
@@ -207,15 +207,15 @@ type Reservation struct {
 	Expires metav1.Time `json:"expires,omitzero"`
 }
 
-// QuotaModule is a generated policy module.
+// QuotaModule is the policy module that Berth generates from the spec of a quota or LimitedResource.
 type QuotaModule struct {
-	// digest identifies the text of the module, such as "sha256:...". Equal specs have equal digests.
+	// digest identifies the module without its first comment, such as "sha256:...". Equal specs have equal digests.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=71
 	Digest string `json:"digest,omitempty"`
 
-	// rego is the text of the module. Berth overwrites changes.
+	// rego is the text of the module, unless it has more than 65536 bytes. Berth overwrites changes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Rego string `json:"rego,omitempty"`

@@ -45,7 +45,6 @@ type Remote struct {
 	URL string `json:"url,omitempty"`
 
 	// insecure allows plain HTTP. Others on the network can then read the objects and the token, and change the responses.
-	// Defaults to false.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 

@@ -118,7 +118,8 @@ type RuleWeights string
 // RuleWeightsScore gives each cluster its score as its weight, and at least 1.
 const RuleWeightsScore RuleWeights = "Score"
 
-// Rule decides the objects to which it applies. The first rule of a policy that applies to an object decides it.
+// Rule decides the objects to which it applies. The first rule of a policy that applies to an object decides it, unless that rule finds too
+// few clusters and has otherwise: NextRule.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minGain) || has(self.prefer)",message="minGain compares scores, which only prefer gives",reason=FieldValueForbidden,fieldPath=".minGain"
 // +kubebuilder:validation:XValidation:rule="!has(self.weights) || has(self.prefer)",message="weights are scores, which only prefer gives",reason=FieldValueForbidden,fieldPath=".weights"
@@ -151,7 +152,7 @@ type Rule struct {
 	Require []Requirement `json:"require,omitempty"`
 
 	// tolerate lists the taints that an eligible cluster may have, besides those with the effects PreferNoSchedule and
-	// PreferNoSelect. At most 16.
+	// PreferNoSelect. With candidates: Nodes, the pods get these tolerations. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -191,32 +192,33 @@ type Rule struct {
 	// +kubebuilder:validation:Maximum=1000
 	Limit int32 `json:"limit,omitempty"`
 
-	// set lists values that the object gets.
+	// set lists annotations, labels, and scheduling fields that the object gets.
 	// +optional
 	Set *RuleSettings `json:"set,omitempty"`
 
-	// warn is a warning for the client that creates or changes the object. It may have the placeholders of
-	// set.annotations. At most 1024 characters.
+	// warn is a warning for the client that creates or changes the object. It may have the placeholders of set.annotations
+	// for values of the object. At most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Warn string `json:"warn,omitempty"`
 
-	// deny denies the object with this message. It may have the placeholders of set.annotations. At most 1024 characters.
+	// deny denies the object with this message. It may have the placeholders of set.annotations for values of the object.
+	// At most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Deny string `json:"deny,omitempty"`
 
 	// message precedes the reasons in a denial because the rule finds too few clusters. It may have the placeholders of
-	// set.annotations. At most 1024 characters.
+	// set.annotations for values of the object. At most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
 	// otherwise is what happens if the rule finds too few clusters: Deny denies the object, NextRule leaves it to the next
-	// rule that applies. Defaults to Deny.
+	// rule that applies, or denies it if none does. Defaults to Deny.
 	// +optional
 	Otherwise RuleOtherwise `json:"otherwise,omitempty"`
 }
@@ -383,8 +385,7 @@ type ObjectValue struct {
 	// +kubebuilder:validation:MaxLength=317
 	Annotation string `json:"annotation,omitempty"`
 
-	// default is the value for objects without the label or annotation. If unset, they meet no requirement with this
-	// value.
+	// default is the value for objects without the label or annotation. If unset, no cluster meets the requirement for them.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Default *string `json:"default,omitempty"`
@@ -493,7 +494,8 @@ type RuleText string
 type RuleSettings struct {
 	// annotations are annotations of the object. A value may have the placeholders {kind}, {namespace}, {name},
 	// {label:KEY} and {annotation:KEY} for values of the object, {clusters} for the names of the chosen clusters, joined
-	// by commas, and {clusters:json} for their JSON array. A doubled brace stands for itself. At most 32.
+	// by commas, and {clusters:json} for their JSON array, if the rule gives clusters. A doubled brace stands for a single
+	// one. At most 32.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32

@@ -52,7 +52,7 @@ type ScopedQuota struct {
 	// +required
 	Spec ScopedQuotaSpec `json:"spec,omitzero"`
 
-	// status is the observed state. Berth writes it.
+	// status is the observed state.
 	// +optional
 	// +default={"observedGeneration": -1}
 	Status ScopedQuotaStatus `json:"status,omitzero"`
@@ -67,8 +67,8 @@ type ScopedQuotaList struct {
 	Items           []ScopedQuota `json:"items"`
 }
 
-// QuotaSpec implements Quota.
+// QuotaSpec returns the part of the spec that both kinds of quota have. Callers must not modify it. It implements Quota.
 func (q *ScopedQuota) QuotaSpec() *QuotaSpec { return &q.Spec.QuotaSpec }
 
-// QuotaStatus implements Quota.
+// QuotaStatus returns the part of the status that both kinds of quota have, which callers may modify. It implements Quota.
 func (q *ScopedQuota) QuotaStatus() *QuotaStatus { return &q.Status.QuotaStatus }
