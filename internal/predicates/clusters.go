@@ -73,7 +73,8 @@ func ClusterSnapshot(clusters map[string]map[string]any) *Snapshot {
 	return newSnapshot(s)
 }
 
-// clusterLabels returns the labels of the node that stands for a cluster; see ClusterSnapshot.
+// clusterLabels returns the labels of the node that stands for a cluster: the cluster's labels and, under other keys, its properties,
+// region, and only zone, each if it is a valid label.
 func clusterLabels(cluster map[string]any) map[string]string {
 	out := map[string]string{}
 	add := func(key string, value any) {
@@ -112,7 +113,8 @@ var effects = map[string]corev1.TaintEffect{
 	"NoSelectIfNew":                            corev1.TaintEffectNoSchedule,
 }
 
-// clusterTaints returns the taints of the node that stands for a cluster; see ClusterSnapshot.
+// clusterTaints returns the taints of the node that stands for a cluster: the cluster's taints, with effects of Kubernetes, one if it is
+// not ready, and one if it is being deleted.
 func clusterTaints(cluster map[string]any) []corev1.Taint {
 	var out []corev1.Taint
 	taints, _ := cluster["taints"].([]any)
@@ -136,7 +138,8 @@ func clusterTaints(cluster map[string]any) []corev1.Taint {
 	return out
 }
 
-// clusterResources returns a cluster's free resources. known is false if the cluster reports no resources.
+// clusterResources returns a cluster's free resources: allocatable, or else capacity, minus allocated, and no less than 0. known is false
+// if the cluster reports neither.
 func clusterResources(cluster map[string]any) (left corev1.ResourceList, known bool) {
 	said, _ := cluster["allocatable"].(map[string]any)
 	if len(said) == 0 {
@@ -170,7 +173,7 @@ func clusterResources(cluster map[string]any) (left corev1.ResourceList, known b
 // enough is more than any pod requests. It is the largest amount that can be counted in thousandths.
 var enough = *apiresource.NewQuantity(math.MaxInt64/1000, apiresource.DecimalSI)
 
-// quantities parses a resource list. It omits invalid entries.
+// quantities parses a resource list. It omits invalid and negative entries.
 func quantities(values map[string]any) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name, value := range values {
@@ -183,7 +186,7 @@ func quantities(values map[string]any) corev1.ResourceList {
 	return out
 }
 
-// parseQuantity parses an amount of a cluster's resource. It rejects negative amounts and limits large ones to enough.
+// parseQuantity parses an amount of a cluster's resource. It limits large ones to enough, and returns false for an invalid or negative one.
 func parseQuantity(value any) (apiresource.Quantity, bool) {
 	quantity, ok := replication.Quantity(value)
 	if !ok || quantity.Sign() < 0 {

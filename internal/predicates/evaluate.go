@@ -42,9 +42,9 @@ func (s *Set) Evaluate(ctx context.Context, snapshot *Snapshot, w workload.Workl
 	return s.evaluate(ctx, snapshot, w, q, nil)
 }
 
-// Reevaluate returns what Evaluate returns for a report's workload and query on another snapshot. If possible, it only
-// evaluates the candidates that changed since the report's snapshot. If all verdicts are the same, it returns the same
-// report.
+// Reevaluate returns what Evaluate returns for a report's workload and query on another snapshot. If the report is of this set, and its
+// verdicts depend on no other candidate, it only evaluates the candidates that changed since the report's snapshot. If all verdicts are the
+// same, it returns the same report.
 func (s *Set) Reevaluate(ctx context.Context, snapshot *Snapshot, r *Report) (*Report, error) {
 	var before *priorReport
 	if r.set == s {
@@ -75,8 +75,8 @@ type priorReport struct {
 	candidateAt, verdictAt int
 }
 
-// verdict returns the earlier verdict on a candidate if it is still valid in the snapshot now, in which the candidate has info. It must be
-// called in the order of names.
+// verdict returns the earlier verdict on a candidate; false if there is none, or if the candidate does not have the identical NodeInfo,
+// info, in the snapshot now. It must be called in the order of names. b may be nil.
 func (b *priorReport) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Verdict, bool) {
 	if b == nil {
 		return Verdict{}, false
@@ -95,8 +95,9 @@ func (b *priorReport) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Ve
 	return b.Verdicts[b.verdictAt], true
 }
 
-// aligned reports whether another snapshot has the same candidates, with their verdicts at the same positions. This is
-// true for most changes, which concern pods: snapshots then share their list of names.
+// aligned reports whether another snapshot shares the list of names, so that the verdicts on its candidates are at the same positions. It
+// is false if the query restricts the candidates, if resources of one are unknown, and if b is nil. It is true after most changes, which
+// concern pods.
 func (b *priorReport) aligned(now *Snapshot, q Query) bool {
 	return b != nil && q.Names == nil && q.Selector == nil && now.unlimited.Len() == 0 && b.snapshot.unlimited.Len() == 0 &&
 		len(now.names) > 0 && len(now.names) == len(b.snapshot.names) && &now.names[0] == &b.snapshot.names[0]
@@ -137,7 +138,7 @@ type evaluation struct {
 	// kind is the kind of the candidates.
 	kind    Candidates
 	plugins []plugin
-	// world is the snapshot without the workload's own pods.
+	// snapshot is the one that the caller passed. world is the same without the workload's own pods.
 	snapshot, world *Snapshot
 	evaluated       *atomic.Int64 // The counter Set.evaluated, of all evaluations of a candidate.
 
@@ -170,7 +171,7 @@ func (j *evaluation) report(ctx context.Context, r *Report, before *priorReport)
 	return err
 }
 
-// guard calls a plugin and converts a panic to an error of the plugin.
+// guard calls a plugin, and converts a panic to a *PluginError of the predicate with the name.
 func guard(name string, call func() *fwk.Status) (status *fwk.Status, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -180,7 +181,7 @@ func guard(name string, call func() *fwk.Status) (status *fwk.Status, err error)
 	return call(), nil
 }
 
-// unexpected converts a status that is not a verdict to an error.
+// unexpected converts a status that neither accepts nor rejects to a *PluginError of the predicate with the name.
 func unexpected(name string, status *fwk.Status) error {
 	err := status.AsError()
 	if err == nil {
@@ -189,7 +190,8 @@ func unexpected(name string, status *fwk.Status) error {
 	return &PluginError{Predicate: name, Err: err}
 }
 
-// prepare runs PreFilter of each plugin that implements it, and sets the evaluation's fields from state to narrowing by the results.
+// prepare runs PreFilter of each plugin that implements it, and sets state, skipped, rejected, named, narrowing, and podCopy. It returns an
+// error if a plugin fails, and none if one rejects.
 func (j *evaluation) prepare(ctx context.Context) error {
 	j.state = framework.NewCycleState()
 	j.skipped = make([]bool, len(j.plugins))
@@ -263,7 +265,8 @@ func (j *evaluation) nowhere() string {
 	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", names)
 }
 
-// local reports whether the verdict on each candidate depends on no other candidate.
+// local reports whether the verdict on each candidate depends on no other candidate: each plugin that applies to the pod is Local, and none
+// has rejected all candidates at once.
 func (j *evaluation) local() bool {
 	if j.rejected != nil {
 		return false

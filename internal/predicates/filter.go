@@ -54,7 +54,7 @@ type worker struct {
 	// evaluation's state again, because all added copies are removed.
 	tried fwk.CycleState
 
-	// outcomes are the last distinct outcomes, at most maxOutcomes.
+	// outcomes are distinct outcomes of this worker, for sharing. When there are maxOutcomes, it begins again without any.
 	outcomes []*Outcome
 }
 
@@ -84,7 +84,8 @@ func (w *worker) verdict(ctx context.Context, info fwk.NodeInfo) (Verdict, error
 	return Verdict{Name: name, Outcome: w.share(o)}, err
 }
 
-// outcome evaluates a candidate with a name.
+// outcome evaluates the candidate with a name: it returns why all candidates are rejected, or all but others, or why the first plugin
+// rejects this one, or how many replicas fit.
 func (w *worker) outcome(ctx context.Context, name string, info fwk.NodeInfo) (o Outcome, err error) {
 	if w.rejected != nil {
 		o.Predicate, o.Reasons = w.rejected.Plugin(), sorted(w.rejected.Reasons())
@@ -116,7 +117,7 @@ func (w *worker) outcome(ctx context.Context, name string, info fwk.NodeInfo) (o
 	return o, err
 }
 
-// repelsPods reports whether a taint keeps pods away from a candidate, as TaintToleration decides it.
+// repelsPods reports whether a taint keeps away pods that do not tolerate it: its effect is NoSchedule or NoExecute.
 func repelsPods(taint *corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 }
@@ -164,8 +165,8 @@ func (j *evaluation) filter(
 	return "", nil, nil
 }
 
-// replicas returns how many of the workload's pods fit on a candidate on which one fits. It doubles the increment until
-// the predicates reject, and then bisects.
+// replicas returns how many of the workload's pods fit on a candidate on which one fits: all of them if no predicate reads the pods there,
+// otherwise maxReplicas at most. It doubles the increment until the predicates reject, and then bisects.
 func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
 	if w.Replicas <= 1 || w.ignoresPods(info) {
 		return max(1, w.Replicas), nil
@@ -204,8 +205,9 @@ func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
 	return fits + 1, w.extend(ctx, state, info, fits, fwk.PreFilterExtensions.RemovePod)
 }
 
-// bound returns the maximum replica count to try on each of the candidates, the same for all. It is smaller for pods with
-// many containers, ports, and volumes, because the cost of adding a copy of a pod grows with its size.
+// bound returns the maximum replica count to try on each of a number of candidates, the same for all: that of the workload, or less if
+// there are many candidates. It is smaller for pods with many containers, ports, and volumes, because the cost of adding a copy of a pod
+// grows with its size.
 func (j *evaluation) bound(candidates int) int {
 	parts := len(j.Pod.Spec.Volumes)
 	for _, containers := range [][]corev1.Container{j.Pod.Spec.InitContainers, j.Pod.Spec.Containers} {
@@ -217,7 +219,8 @@ func (j *evaluation) bound(candidates int) int {
 	return min(j.Replicas, max(stride, min(each, maxReplicasPerCandidate)))
 }
 
-// ignoresPods reports whether none of the predicates for the candidate reads the pods on it.
+// ignoresPods reports whether none of the plugins that apply to the pod and the candidate reads the pods there, so that any number of
+// replicas fits if one does.
 func (j *evaluation) ignoresPods(info fwk.NodeInfo) bool {
 	for i := range j.plugins {
 		if j.applies(i, info) && !j.plugins[i].ignoresPods {
@@ -255,8 +258,8 @@ func (w *worker) with(ctx context.Context, state fwk.CycleState, info fwk.NodeIn
 // change is the method AddPod or RemovePod of PreFilterExtensions.
 type change func(fwk.PreFilterExtensions, context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status
 
-// extend calls a method of PreFilterExtensions for each copy of the pod that is added to the candidate or removed from
-// it.
+// extend calls a method of the PreFilterExtensions of each plugin that has them, for each copy of the pod that is added to the candidate or
+// removed from it.
 func (w *worker) extend(ctx context.Context, state fwk.CycleState, info fwk.NodeInfo, copies int, tell change) error {
 	for i, p := range w.plugins {
 		if p.extensions == nil || w.skipped[i] {

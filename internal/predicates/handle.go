@@ -76,7 +76,7 @@ func (c claimless) SharedInformerFactory() informers.SharedInformerFactory { ret
 // ClientSet returns nil, which plugins may store. Plugins panic if they use it.
 func (c claimless) ClientSet() kubernetes.Interface { return nil }
 
-// SharedCSIManager returns nil, as ClientSet does.
+// SharedCSIManager returns nil, which plugins may store. Plugins panic if they use it.
 func (c claimless) SharedCSIManager() fwk.CSIManager { return nil }
 
 // errClaims is the error for pods with volumes that are claims. To evaluate these, Berth would have to watch claims, volumes,
@@ -148,7 +148,8 @@ func (n namespaces) Get(name string) (*corev1.Namespace, error) {
 // parallelizer works like the scheduler's, but it moves a panic to the caller's goroutine and records no metrics.
 type parallelizer struct{}
 
-// Until implements fwk.Parallelizer.
+// Until calls do for each number below pieces, in parallel, until ctx ends or a call panics, and returns when no call runs. It implements
+// fwk.Parallelizer.
 func (parallelizer) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
 	workers := goruntime.GOMAXPROCS(0)
 	ctx, cancel := context.WithCancel(ctx)

@@ -193,7 +193,8 @@ func (w *NodeCache) Size(resource schema.GroupVersionResource) (objects int, ok 
 // Revision returns the revision that a new snapshot would have. It is 0 while a type is not complete.
 func (w *NodeCache) Revision() uint64 { return w.revision.Load() }
 
-// Snapshot returns a snapshot of the current objects. While a type is incomplete, it returns an *IncompleteError.
+// Snapshot returns a snapshot of the current objects: the last one if no predicate can see a change since. While a type is incomplete, it
+// returns an *IncompleteError.
 func (w *NodeCache) Snapshot() (*Snapshot, error) {
 	if s := w.current.Load(); s != nil && s.revision == w.revision.Load() {
 		return s, nil
@@ -248,7 +249,7 @@ func (w *NodeCache) snapshotAll() *Snapshot {
 	return newSnapshot(s)
 }
 
-// missing returns the plural names of the types that are not loaded.
+// missing returns the plural names of the types that are not complete, sorted.
 func (w *NodeCache) missing() []string {
 	var out []string
 	for resource := range reads() {
@@ -350,7 +351,7 @@ func (w *NodeCache) prepare(resource schema.GroupVersionResource, o *unstructure
 	return func() bool { return w.setNamespace(namespace, key) }
 }
 
-// storedDigest returns the digest of a stored node or namespace.
+// storedDigest returns the digest of the projection of a node or namespace; ok is false if the cache does not have the object.
 func (w *NodeCache) storedDigest(resource schema.GroupVersionResource, name string) (key digest, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -199,10 +199,9 @@ func (r *Registry) names(want func(knownPredicate) bool) []string {
 	return names
 }
 
-// New returns the set of the predicates in whitelist, in its order. nil stands for Default. It returns an error for an
-// unknown name, which lists the known ones, and for duplicate names. It also returns an error for arguments that the
-// plugin's own validation rejects, or whose plugin is not in the list. Plugins are created later, when they are first
-// needed.
+// New returns the set of the predicates in whitelist, in its order. nil stands for Default, and an empty list for none. It returns an error
+// for an unknown name, which lists the known ones, and for duplicate names. It also returns an error for arguments that the plugin's own
+// validation rejects, or whose plugin is not in the list. Plugins are created later, when they are first needed.
 func (r *Registry) New(whitelist []string, config ...PluginConfig) (*Set, error) {
 	if whitelist == nil {
 		whitelist = r.Default()

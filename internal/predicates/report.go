@@ -33,7 +33,7 @@ import (
 
 // Query selects the candidates on which a workload is evaluated.
 type Query struct {
-	// Names are the names of the candidates; nil stands for all.
+	// Names are the names of the candidates; nil stands for all, and an empty list for none.
 	Names []string
 	// Selector selects candidates by label; nil selects all. It does not apply to names for which there is no
 	// candidate.
@@ -56,15 +56,16 @@ type Outcome struct {
 	Feasible bool
 	// Predicate is the name of the first predicate that rejects the candidate; "" if none does, and if no candidate has the name.
 	Predicate string
-	// Reasons are the reasons of Predicate in the wording of kube-scheduler, sorted.
+	// Reasons are the reasons of Predicate in the wording of kube-scheduler, sorted; that it does not exist if no candidate has the name;
+	// nil if Feasible.
 	Reasons []string
 	// Taint is the first taint of a cluster that the pod does not tolerate, if TaintToleration rejects. It is empty for
 	// nodes.
 	Taint string
 	// Preemption reports whether the candidate may become feasible if pods on it are preempted.
 	Preemption bool
-	// Replicas is how many of the workload's replicas fit there at the same time; 0 if not Feasible. It is at most the number that is tried
-	// (evaluation.bound), so that more may fit.
+	// Replicas is how many of the workload's replicas fit there at the same time; 0 if not Feasible. If a predicate reads the pods there,
+	// it is at most the number that is tried (evaluation.bound), so that more may fit.
 	Replicas int
 }
 
@@ -99,7 +100,7 @@ type Report struct {
 // validity is a snapshot for which the verdicts of a report are valid.
 type validity struct {
 	snapshot *Snapshot
-	// local reports whether the verdict on each candidate depended on no other candidate.
+	// local reports whether the verdict on each candidate depended on no other candidate (evaluation.local).
 	local bool
 }
 
@@ -138,7 +139,7 @@ func EstimateBytes(reports []*Report) int {
 	return n
 }
 
-// equal reports whether two reports have the same content.
+// equal reports whether two reports have the same kind of candidates, message for all, and verdicts.
 func (r *Report) equal(other *Report) bool {
 	return r.Kind == other.Kind && r.whole == other.whole && slices.EqualFunc(r.Verdicts, other.Verdicts, Verdict.equal)
 }
@@ -177,7 +178,8 @@ func (r *Report) Summary() string {
 // maxTaints bounds the number of clusters whose taints a summary names.
 const maxTaints = 5
 
-// taints lists clusters with the taints that keep the workload away from them; "" if there are none.
+// taints returns a text that begins with a blank and lists up to maxTaints clusters, each with the first taint that the workload does not
+// tolerate; "" if there are none.
 func (r *Report) taints() string {
 	var out []string
 	more := 0

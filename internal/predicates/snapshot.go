@@ -119,16 +119,17 @@ func (s *Snapshot) with(others map[int]fwk.NodeInfo) *Snapshot {
 	return out
 }
 
-// Revision returns the snapshot's revision. It grows with every change and is never 0.
+// Revision returns the snapshot's revision, which is never 0. It grows with every change of a NodeCache that a predicate can see, and is 1
+// for a snapshot of clusters.
 func (s *Snapshot) Revision() uint64 { return s.revision }
 
 // Len returns the number of candidates.
 func (s *Snapshot) Len() int { return len(s.infos) }
 
-// NodeInfos implements fwk.SharedLister.
+// NodeInfos returns the snapshot, which lists its candidates. It implements fwk.SharedLister.
 func (s *Snapshot) NodeInfos() fwk.NodeInfoLister { return s }
 
-// StorageInfos implements fwk.SharedLister.
+// StorageInfos returns the snapshot, which tells which claims pods use. It implements fwk.SharedLister.
 func (s *Snapshot) StorageInfos() fwk.StorageInfoLister { return s }
 
 // PodGroupStates implements fwk.SharedLister. There are no pod groups: only the scheduler's queue knows them.
@@ -137,17 +138,18 @@ func (s *Snapshot) PodGroupStates() fwk.PodGroupStateLister { return noPodGroups
 // List implements fwk.NodeInfoLister. It returns all candidates, sorted by name. Callers must not change the slice.
 func (s *Snapshot) List() ([]fwk.NodeInfo, error) { return s.infos, nil }
 
-// HavePodsWithAffinityList implements fwk.NodeInfoLister.
+// HavePodsWithAffinityList returns the candidates with pods that have pod affinity or anti-affinity. It implements fwk.NodeInfoLister.
 func (s *Snapshot) HavePodsWithAffinityList() ([]fwk.NodeInfo, error) {
 	return s.affinity(), nil
 }
 
-// HavePodsWithRequiredAntiAffinityList implements fwk.NodeInfoLister.
+// HavePodsWithRequiredAntiAffinityList returns the candidates with pods that have required pod anti-affinity. It implements
+// fwk.NodeInfoLister.
 func (s *Snapshot) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, error) {
 	return s.antiAffinity(), nil
 }
 
-// Get implements fwk.NodeInfoLister.
+// Get returns the candidate with the name, or an error if there is none. It implements fwk.NodeInfoLister.
 func (s *Snapshot) Get(name string) (fwk.NodeInfo, error) {
 	if info, ok := s.candidate(name); ok {
 		return info, nil
@@ -155,7 +157,7 @@ func (s *Snapshot) Get(name string) (fwk.NodeInfo, error) {
 	return nil, fmt.Errorf("nodeinfo not found for node name %q", name)
 }
 
-// IsPVCUsedByPods implements fwk.StorageInfoLister.
+// IsPVCUsedByPods reports whether a pod on one of the nodes uses the claim "namespace/name". It implements fwk.StorageInfoLister.
 func (s *Snapshot) IsPVCUsedByPods(key string) bool { return s.claims().Has(key) }
 
 // noPodGroups implements fwk.PodGroupStateLister without pod groups.
@@ -166,7 +168,7 @@ func (noPodGroups) Get(namespace, name string) (fwk.PodGroupState, error) {
 	return nil, fmt.Errorf("pod group state not found for pod group %s/%s", namespace, name)
 }
 
-// candidate returns the node or cluster with the name.
+// candidate returns the node or cluster with the name; false if there is none.
 func (s *Snapshot) candidate(name string) (fwk.NodeInfo, bool) {
 	i, ok := slices.BinarySearch(s.names, name)
 	if !ok {
@@ -175,7 +177,7 @@ func (s *Snapshot) candidate(name string) (fwk.NodeInfo, bool) {
 	return s.infos[i], true
 }
 
-// namespace returns the namespace with the name.
+// namespace returns the namespace with the name; false if there is none.
 func (s *Snapshot) namespace(name string) (*corev1.Namespace, bool) {
 	i, ok := slices.BinarySearchFunc(s.namespaces, name, func(n *corev1.Namespace, name string) int {
 		return cmp.Compare(n.Name, name)
