@@ -172,7 +172,8 @@ func newBuilder(s *simulation.Simulation) *builder {
 	return &builder{simulation: s, memo: newMemo(), reports: reportsOf(s.Policies()), lists: map[string]*list{}, texts: map[string]*list{}}
 }
 
-// object decides an object, and returns it with its state and clusters. It returns nil if the object does not belong in a Fleet.
+// object decides an object, and returns it with its state and clusters. It returns nil if no policy matches the object, and, unless all is
+// set, if Fleet.Objects leaves it out.
 func (b *builder) object(ctx context.Context, o simulation.Object) (*Object, error) {
 	verdicts, err := b.simulation.VerdictsBy(ctx, o, b.memo.evaluate)
 	if err != nil {
@@ -187,7 +188,7 @@ func (b *builder) object(ctx context.Context, o simulation.Object) (*Object, err
 	decided := decidedList(current, verdicts)
 	found := b.assess(o, verdicts)
 	isPod := o.Resource == pods
-	if !b.all && !isPod && current == nil && decided == nil && !found.undecided {
+	if !b.all && !isPod && current == nil && decided == nil && !found.deniedOrUndecided {
 		return nil, nil
 	}
 	out := &Object{
@@ -206,8 +207,8 @@ func (b *builder) object(ctx context.Context, o simulation.Object) (*Object, err
 	return out, nil
 }
 
-// clustersIn returns the list of the clusters that text names. text is nil if the object has no list; the names in the result are then nil,
-// as for a list that restricts nothing.
+// clustersIn returns the list of the clusters that text names. The names in the result are nil only if text is nil, for an object without a
+// list; they are empty for a list that names none, or that can't be read.
 func (b *builder) clustersIn(text *string) *list {
 	if text == nil {
 		return b.intern(nil)
@@ -217,7 +218,7 @@ func (b *builder) clustersIn(text *string) *list {
 	b.mu.Unlock()
 	if known == nil {
 		listed, _ := clusterlist.Parse(*text)
-		// A list that has no names, or none that can be read, restricts nothing.
+		// A list that can't be read names none.
 		names, _ := listed.All()
 		known = b.intern(names)
 		b.mu.Lock()

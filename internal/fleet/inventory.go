@@ -48,7 +48,7 @@ type Site struct {
 // Capacity is what a cluster, a node, or several of them together have for pods, by resource. The amount of a missing resource is unknown.
 type Capacity struct {
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"` // what all pods together can request
-	Used        corev1.ResourceList `json:"used,omitempty"`        // what the pods there request together
+	Used        corev1.ResourceList `json:"used,omitempty"`        // what the pods there request: of a node, those that policies match
 }
 
 // Free returns the allocatable amount of a resource minus the used one, which may be negative. ok is false if one of them is unknown.
@@ -149,7 +149,7 @@ func addCluster(sites map[string]*Site, document map[string]any) {
 	}
 }
 
-// quantities returns the quantities in a decoded object with amounts by resource; nil if there are none.
+// quantities returns the valid quantities in a decoded object with amounts by resource; nil if there are none.
 func quantities(value any) corev1.ResourceList {
 	amounts, _ := value.(map[string]any)
 	var out corev1.ResourceList
@@ -183,7 +183,7 @@ func nodeOf(pod *unstructured.Unstructured) string {
 	return name
 }
 
-// nodes returns the nodes. What the Pods among the objects request counts as used.
+// nodes returns the nodes. What the Pods among the objects request that have not finished counts as used.
 func (b *builder) nodes(ctx context.Context, objects []simulation.Object) ([]Site, error) {
 	listed, err := b.simulation.Cluster().List(ctx, nodes, nodeFields)
 	if apierrors.IsForbidden(err) {

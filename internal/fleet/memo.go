@@ -42,7 +42,7 @@ type evaluation struct {
 
 func newMemo() *memo { return &memo{known: map[*placement.Policy]map[string]*evaluation{}} }
 
-// evaluate implements simulation.Evaluate.
+// evaluate returns what a policy decided, or the error, when it was first called with an equal input. It implements simulation.Evaluate.
 func (m *memo) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 	key, ok := p.Evaluator.Input().AppendKey(nil, input)
 	e := m.evaluation(p, string(key), ok)

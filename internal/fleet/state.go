@@ -60,21 +60,23 @@ func States() []State { return []State{Violating, Moving, Waiting, Running} }
 type finding struct {
 	state  State
 	reason string
-	// undecided reports whether a policy, enforced or not, denies the object, or can't decide it.
-	undecided bool
+	// deniedOrUndecided reports whether a policy, enforced or not, denies the object, or can't decide it.
+	deniedOrUndecided bool
 }
 
-// worse returns the graver one of two findings; the first one if both are equally grave.
+// worse returns the finding with the graver state; the first one if both are equally grave. deniedOrUndecided is set if it is in one of
+// them.
 func worse(a, b finding) finding {
-	undecided := a.undecided || b.undecided
+	deniedOrUndecided := a.deniedOrUndecided || b.deniedOrUndecided
 	if states := States(); slices.Index(states, b.state) < slices.Index(states, a.state) {
 		a = b
 	}
-	a.undecided = undecided
+	a.deniedOrUndecided = deniedOrUndecided
 	return a
 }
 
-// assess returns the state of an object. The verdicts have passed feasibility.Qualify.
+// assess returns the gravest state of an object by the verdicts, but for those with remediation.mode NewOnly, by the reports of the
+// policies on its last move, and by its own status. The verdicts have passed feasibility.Qualify.
 func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) finding {
 	out, blocked := finding{state: Running}, remediation.Blocks(verdicts)
 	key := placementv1.ReferenceTo(o.Resource.GroupResource(), o.Namespace, o.Content.GetName())
@@ -101,8 +103,8 @@ func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) fin
 	return worse(out, ownReport(o.Content))
 }
 
-// ownReport returns the state of a placed object by its own status, if Berth delivers the decision to the object itself, as to a Workload
-// of Kueue. It returns Running for all others, and in a snapshot, which has no status.
+// ownReport returns Moving if Berth delivers the decision to the placed object itself, as to a Workload of Kueue, and the status of the
+// object says that it does not run in its clusters. It returns Running for all others, and in a snapshot, which has no status.
 func ownReport(content *unstructured.Unstructured) finding {
 	out := finding{state: Running}
 	system, native := delivery.NativeSystem(content.GroupVersionKind().GroupKind())
@@ -128,8 +130,8 @@ func denial(v *placement.Verdict) string {
 	return fmt.Sprintf("PlacementPolicy %s %s: %s", v.Policy.Name, denies, strings.Join(v.Decision.Errors, "; "))
 }
 
-// difference returns the state of an object that a policy does not deny, by the changes that the policy requires in it. blocked reports
-// whether policies deny a patch of the object.
+// difference returns the state of an object that a policy does not deny, by the changes that the policy requires in it: Running if there
+// are none, Waiting if Berth makes them all, and Violating otherwise. blocked reports whether policies deny a patch of the object.
 func (b *builder) difference(o simulation.Object, v *placement.Verdict, blocked bool) finding {
 	out := finding{state: Running}
 	for _, c := range v.OnceApproved().Changes {
@@ -162,7 +164,7 @@ func (b *builder) whyUnchanged(o simulation.Object, v *placement.Verdict, c plac
 	return text
 }
 
-// waits returns what an object waits for before Berth makes the changes that a policy requires in it.
+// waits returns a text that says what an object waits for before Berth makes the changes that a policy requires in it.
 func (b *builder) waits(o simulation.Object, v *placement.Verdict) string {
 	if waiting := b.simulation.Policy(v.Policy.Name).Object.Status.Waiting; len(waiting) == 1 && waiting[0].Message != "" {
 		// All objects of the policy that wait do so for the same reason.

@@ -337,7 +337,7 @@ func (t *places) namesOf(site *Site) []string {
 	return []string{site.Name}
 }
 
-// of returns the names of the places of a cluster, also of a cluster that no inventory has.
+// of returns the names of the places of a cluster. Those of one that no inventory has are its own name or, of zones and regions, Unknown.
 func (t *places) of(cluster string) []string {
 	if names, known := t.clusters[cluster]; known {
 		return names
@@ -357,6 +357,7 @@ func (t *places) place(name string) *Place {
 }
 
 // presence returns the places of a group, here, and the places that policies decide for it, there, with the number of its clusters in each.
+// If policies decide no list, there is here.
 func (t *places) presence(key groupKey) (here, there map[string]int) {
 	here = t.members(key.clusters, key.node)
 	if key.decided == key.clusters || key.decided.names == nil {

@@ -128,7 +128,7 @@ func (c *Catalog) Start(ctx context.Context) error {
 }
 
 // Refresh runs discovery. Groups that do not respond, such as those of an extension API server that is down, lose their types and are no
-// error.
+// error. After an error, the catalog is as before.
 func (c *Catalog) Refresh(ctx context.Context) error {
 	c.refresh.Lock()
 	defer c.refresh.Unlock()
@@ -245,7 +245,8 @@ func (c *Catalog) Exact(resource schema.GroupVersionResource) (_ policy.Resource
 	return r, ok
 }
 
-// Inventories returns the types whose objects represent clusters. It implements policy.ServedTypes.
+// Inventories returns the types whose objects represent clusters, as the catalog was made with them, also those that are not served. It
+// implements policy.ServedTypes.
 func (c *Catalog) Inventories() *replication.Inventories { return c.inventories }
 
 // Served returns all types that the API server serves, including those that can't be watched. It returns nil before the
@@ -268,7 +269,7 @@ func (c *Catalog) Kinds(selects func(schema.GroupVersionResource) bool) map[sche
 	return out
 }
 
-// Scalable returns, sorted, the served types with a scale subresource for which selects returns true.
+// Scalable returns, sorted, the served types with a scale subresource for which selects returns true, in every version.
 func (c *Catalog) Scalable(selects func(schema.GroupVersionResource) bool) []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
 	for resource := range c.current.Load().scalable {
@@ -281,7 +282,7 @@ func (c *Catalog) Scalable(selects func(schema.GroupVersionResource) bool) []sch
 }
 
 // Select returns the types that can be watched and for which selects returns true, each in one version, so that no object is seen twice:
-// the group's preferred version if selects returns true for it.
+// the group's preferred version if selects returns true for it, otherwise the version of the others whose name sorts last.
 func (c *Catalog) Select(selects func(schema.GroupVersionResource) bool) []policy.Resource {
 	current := c.current.Load()
 	var out []policy.Resource

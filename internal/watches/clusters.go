@@ -40,9 +40,9 @@ const (
 	clustersTimeout = 2 * time.Second
 )
 
-// All returns the clusters of all inventories in the normal form (see Inventories.Cluster), and messages about sources in the manager's
-// configuration that select nothing. It returns no clusters if an inventory has more than maxClusters objects. An error means that an
-// inventory can't be read.
+// All returns the clusters of all inventories that are served, in the normal form (see Inventories.Cluster), and messages about sources in
+// the manager's configuration that select nothing. It returns neither if an inventory has more than maxClusters objects. An error means
+// that an inventory can't be read.
 func (c *Clusters) All(ctx context.Context) (clusters []map[string]any, idle []string, err error) {
 	clusters, idle, _, err = c.read(ctx)
 	return clusters, idle, err

@@ -87,8 +87,8 @@ func (s State) Settled() bool {
 // Consumer passes the objects of the types that it wants from a Hub to a Sink. It is safe for concurrent use. Create it with
 // Hub.NewConsumer.
 type Consumer struct {
-	// Consistent reports whether every list of the consumer's types must be at least as recent as its request. Otherwise a list may be as old
-	// as the API server's cache. Set it before the first call of Set.
+	// Consistent reports whether every list of the consumer's types must be at least as recent as its request. Otherwise a list may be as
+	// old as the API server's cache. Set it before the first call of Set.
 	Consistent bool
 	// Prepare, if it is not nil, is called with each object from the API server before the object is cut to the wanted fields. It may add,
 	// replace, and remove members of the object itself and of its metadata, annotations, and status. It must not change anything else in
@@ -239,7 +239,7 @@ type view struct {
 	unavailableSince time.Time
 }
 
-// drop makes the sink drop its content. It waits until another call of the sink returns.
+// drop makes the sink drop its content of the type. It waits until another call of the sink for the type returns.
 func (v *view) drop() {
 	v.calls.Lock()
 	defer v.calls.Unlock()
@@ -290,7 +290,8 @@ func (v *view) unavailableForLong(err error) bool {
 	return time.Since(v.unavailableSince) >= unavailablePeriod
 }
 
-// unavailable reports whether an error means that the type can't be read until permissions are granted or the type is installed.
+// unavailable reports whether an error is forbidden, unauthorized, not found, or method not supported: the type can't be read until
+// permissions are granted or the type is installed.
 func unavailable(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }

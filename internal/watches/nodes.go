@@ -66,7 +66,8 @@ func (n *Nodes) ExtendedResources(ctx context.Context) (names []string, ok bool,
 	return ExtendedResourcesOf(nodes), len(nodes) > 0, err
 }
 
-// ExtendedResourcesOf returns the sorted names of the extended resources that nodes with some NodeValues have.
+// ExtendedResourcesOf returns the sorted names of the extended resources that nodes with some NodeValues have: those of their allocatable
+// resources that have a slash.
 func ExtendedResourcesOf(nodes []map[string]any) []string {
 	found := sets.New[string]()
 	for _, node := range nodes {

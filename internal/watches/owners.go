@@ -39,8 +39,8 @@ type Owners struct {
 	Live client.Reader
 }
 
-// Owner returns the object that an owner reference of an object in a namespace names; nil if it does not exist, or its kind is not served.
-// It implements placement.Owners.
+// Owner returns the object that an owner reference of an object in a namespace names, whatever its UID; nil if it does not exist, or its
+// kind is not served. It implements placement.Owners.
 func (o *Owners) Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	gv, err := schema.ParseGroupVersion(reference.APIVersion)
 	if err != nil || reference.Name == "" || len(content.IsPathSegmentName(reference.Name)) > 0 {

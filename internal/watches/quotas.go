@@ -41,7 +41,7 @@ func (q *Quotas) Limits(ctx context.Context) ([]placementv1.LimitedResource, err
 	return list.Items, nil
 }
 
-// All returns all quotas. Callers must not modify them.
+// All returns the ScopedQuotas of all namespaces and then the ClusterScopedQuotas. Callers must not modify them.
 func (q *Quotas) All(ctx context.Context) ([]placementv1.Quota, error) {
 	scoped, cluster := &placementv1.ScopedQuotaList{}, &placementv1.ClusterScopedQuotaList{}
 	if err := q.Live.List(ctx, scoped); err != nil {

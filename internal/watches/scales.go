@@ -38,8 +38,9 @@ var crdResource = apiextensionsv1.SchemeGroupVersion.WithResource("customresourc
 // the API server each time, because that may change. It is safe for concurrent use.
 type Scales struct{ Client dynamic.Interface }
 
-// ReplicasPath returns the path of the field that the scale subresource sets in objects of a type in one version. ok is false if the type
-// is not built in and no CustomResourceDefinition gives it a scale subresource, for example for the types of an extension API server.
+// ReplicasPath returns the path of the field that the scale subresource sets in objects of a type in one version, such as "spec" and
+// "replicas". ok is false if the type is not built in and no CustomResourceDefinition gives that version a scale subresource, for example
+// for the types of an extension API server.
 func (s *Scales) ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error) {
 	if path, ok := match.BuiltinReplicasPath(resource.GroupResource()); ok {
 		return path, true, nil
