@@ -29,8 +29,9 @@ import (
 // Groups stores, for each policy, groups of objects that are equal in all fields that the policy reads. Each group is decided once. Groups
 // is safe for concurrent use.
 //
-// A policy that is a placement.Chooser chooses clusters for each object by its path. Objects that are equal apart from their paths form one
-// group, whose open decision is decided once. If that changes, only those members are decided again for which other clusters may be chosen.
+// A policy that is a placement.Chooser chooses clusters for each object by its path, such as "Deployment/shop/web". Objects that are equal
+// apart from their paths form one group, whose open decision is decided once. If that changes, only those members are decided again for
+// which other clusters may be chosen.
 //
 // Two rules ensure that every object gets the decision for the newest data in the end, in whatever order data changes and is swept:
 //
@@ -55,8 +56,8 @@ type policyGroups struct {
 	groups   map[string]*group    // The groups other than rest, by PolicyDecision.key.
 	rest     *group               // The objects that are in no other group, so that they are decided individually.
 	choosing int                  // The number of groups with an open decision, one without the choice of clusters.
-	// single finds the first object of each kind in rest, by a hash of the fields that the policy reads. To save memory, a group is created
-	// only for the second equal object.
+	// single finds an object in rest by a hash of the fields that the policy reads, so that the next equal one forms a group with it. To save
+	// memory, there is no group for one object.
 	single map[uint64]*membership
 	swept  uint64 // The revision of the data in the last sweep, or of the first decision before that; 0 if data was missing.
 	// decided reports whether a decision on data has been recorded since the last sweep. It tells whether data that is missing now was
@@ -93,7 +94,7 @@ type membership struct {
 
 // chosen are the clusters that an open decision chose for the object with a path.
 type chosen struct {
-	path     string   // The path of the object (rules.ObjectPath).
+	path     string   // The path of the object (rules.ObjectPath), such as "Deployment/shop/web".
 	clusters []string // The names of the chosen clusters.
 }
 
@@ -128,7 +129,7 @@ type PolicyDecision struct {
 	// not nil, those that open depends on. It is nil if other objects must not share the decision.
 	key  []byte
 	open placement.OpenDecision // The open decision that was completed to Decision for path; nil if there is none.
-	path string                 // The path of the object, if open is not nil.
+	path string                 // The path of the object, such as "Deployment/shop/web", if open is not nil.
 }
 
 // NewPolicyDecision returns a PolicyDecision that is not shared with other objects. Call it before evaluating the policy, so that Record
@@ -166,7 +167,8 @@ func (d *PolicyDecision) shareable() bool {
 	return d.input != nil && !d.fields.IsAll() && d.revision != 0
 }
 
-// Evaluated sets what the policy decided on an input whose decision was not known.
+// Evaluated sets what the policy decided on an input whose decision was not known. If the engine now has an open decision on the input, the
+// decision is that one with the clusters chosen, so that other objects can share the open one.
 func (d *PolicyDecision) Evaluated(decision placement.Decision, err error) {
 	if d.Decision, d.Err = decision, err; err == nil && d.shareable() {
 		d.choose()
@@ -414,8 +416,9 @@ func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, inpu
 	}
 }
 
-// stale returns the groups whose decision is not based on the revision, each with the namespace of one of its members, and the objects that
-// must be decided individually.
+// stale begins a sweep to a revision, unless the groups are up to date. It returns the groups whose decision is not based on the revision,
+// each with the namespace of one of its members, and the objects that must be decided individually: those in no group, or all if data is
+// missing.
 func (g *Groups) stale(p *placement.Policy, revision uint64) (stale map[*group]string, again []remediation.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -440,7 +443,8 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale map[*group]s
 	return stale, again
 }
 
-// swept stores the new decision that Sweep found for a group. It returns the objects that must be decided again.
+// swept stores the new decision that Sweep found for a group, or dissolves the group if the evaluation failed. It returns the objects that
+// must be decided again.
 func (g *Groups) swept(group *group, result *PolicyDecision) []remediation.Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -455,7 +459,8 @@ func (g *Groups) swept(group *group, result *PolicyDecision) []remediation.Key {
 	return group.agree(result)
 }
 
-// regroup dissolves all groups because the policy reads other fields than was known. It returns all members, which must be decided again.
+// regroup dissolves all groups because the policy reads other fields than was known. It returns the members of all, also of rest, which
+// must be decided again.
 func (in *policyGroups) regroup(fields *projection.FieldSet) (again []remediation.Key) {
 	in.fields = fields
 	for _, group := range in.groups {
@@ -499,7 +504,7 @@ func (m *membership) enter(to *group) {
 	to.members = append(to.members, m)
 }
 
-// leave removes a membership from its group.
+// leave removes a membership from its group and from policyGroups.single, and the group from the policy's groups if it is then empty.
 func (m *membership) leave() {
 	m.unlist()
 	m.chosen = nil

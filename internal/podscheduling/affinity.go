@@ -168,7 +168,8 @@ func withoutItems(object, requested map[string]any, drops func(item string) bool
 	return out
 }
 
-// without is Split for decoded affinities, without earlier additions.
+// without returns what Split does, for decoded affinities and no earlier additions: own is whole without what policies add and requested
+// lacks, and left has, for each policy, what whole still has of its additions.
 func without(whole, requested map[string]any, added map[string]map[string]any) (own map[string]any, left map[string]map[string]any) {
 	own, left = whole, map[string]map[string]any{}
 	for _, key := range slices.Sorted(maps.Keys(added)) {
@@ -224,7 +225,7 @@ func withoutTerms(object, requested map[string]any, added []any) map[string]any 
 }
 
 // dropRequirements returns an affinity without those requirements of its required node selector terms for which drops returns true. It also
-// drops a term that is empty or equals another one after that, and an empty term if empties returns true for its text.
+// drops a term that this leaves empty, or equal to an earlier one, and a term that was empty if empties returns true for its text.
 func dropRequirements(object map[string]any, drops, empties func(text string) bool) map[string]any {
 	terms, _ := listAt(object, nodeAffinity, required, nodeTerms)
 	var out []any
@@ -255,8 +256,8 @@ func dropRequirements(object map[string]any, drops, empties func(text string) bo
 	return withList(object, out, nodeAffinity, required, nodeTerms)
 }
 
-// withList returns a copy of an object with a list at a path, as WithMember does. If the list is empty, it removes the list, and parents
-// that become empty by that.
+// withList returns a copy of an object with a list at a path; the copy shares all other members. If the list is empty, it removes the list,
+// and parents that become empty by that.
 func withList(object map[string]any, list []any, path ...string) map[string]any {
 	if len(list) > 0 {
 		return WithMember(object, list, path...)
@@ -403,7 +404,7 @@ func listAt(object map[string]any, path ...string) ([]any, error) {
 	return list, nil
 }
 
-// WithMember returns a copy of an object with the value at a path. The copy shares all other members.
+// WithMember returns a copy of an object with the value at a path, whose missing objects it adds. The copy shares all other members.
 func WithMember(object map[string]any, value any, path ...string) map[string]any {
 	out := maps.Clone(object)
 	if out == nil {

@@ -65,7 +65,8 @@ func Parse(value map[string]any) (*corev1.PodSpec, error) {
 	return spec, nil
 }
 
-// Decode strictly decodes a value of the rule scheduling. Unlike Parse, it does not validate the result.
+// Decode strictly decodes a value of the rule scheduling: it refuses unknown members and fields, null, and empty names. Unlike Parse, it
+// does not validate the result.
 func Decode(value map[string]any) (*corev1.PodSpec, error) {
 	spec := &corev1.PodSpec{}
 	targets := map[string]any{
@@ -87,7 +88,7 @@ func Decode(value map[string]any) (*corev1.PodSpec, error) {
 	return spec, nil
 }
 
-// decodeStrictly decodes a JSON value into an API type, to which into points. It rejects fields that the type does not have.
+// decodeStrictly decodes a JSON value into an API type, to which into points. It rejects null, and fields that the type does not have.
 func decodeStrictly(value, into any) error {
 	text, err := json.Marshal(value)
 	if err != nil {

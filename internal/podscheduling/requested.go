@@ -48,7 +48,8 @@ func AsRequested(spec map[string]any) map[string]any {
 	return out
 }
 
-// eachTerm returns a list of terms without the requirements that the API server added. changed reports whether there were any.
+// eachTerm returns a list of spread constraints, or of terms of a pod affinity, without the requirements that the API server added to their
+// label selectors. changed reports whether there were any.
 func eachTerm(value any) (out []any, changed bool) {
 	list, _ := value.([]any)
 	out = slices.Clone(list)
@@ -65,7 +66,8 @@ func eachTerm(value any) (out []any, changed bool) {
 	return out, changed
 }
 
-// withoutLabelKeys returns a term without the requirements that the API server added. changed reports whether there were any.
+// withoutLabelKeys returns a spread constraint or a term without the requirements that the API server added: those of its label selector
+// for keys in matchLabelKeys or mismatchLabelKeys. changed reports whether there were any.
 func withoutLabelKeys(term map[string]any) (out map[string]any, changed bool) {
 	selector, _ := term["labelSelector"].(map[string]any)
 	expressions, _ := selector["matchExpressions"].([]any)

@@ -124,7 +124,8 @@ func Flatten(spec map[string]any) (map[string]string, error) {
 	return out, nil
 }
 
-// FlattenPodSpec is Flatten for a decision, given as a pod spec. It leaves out an affinity that requires nothing.
+// FlattenPodSpec returns the scheduling values of a decision, given as a pod spec, by merge key. It leaves out an affinity that requires
+// nothing. It returns an error for what Flatten refuses.
 func FlattenPodSpec(spec *corev1.PodSpec) (map[string]string, error) {
 	text, err := EncodeJSON(spec)
 	if err != nil {
@@ -137,7 +138,7 @@ func FlattenPodSpec(spec *corev1.PodSpec) (map[string]string, error) {
 	return out, err
 }
 
-// countDown subtracts the number of JSON values that a value contains from left. It returns false once left is negative.
+// countDown subtracts the number of JSON values in a value, with the value itself, from left. It returns false once left is negative.
 func countDown(value any, left *int) bool {
 	if *left--; *left < 0 {
 		return false
@@ -159,7 +160,8 @@ func countDown(value any, left *int) bool {
 	return true
 }
 
-// listKey returns the merge key and the value of an item of the list tolerations or topologySpreadConstraints, whose name is given.
+// listKey returns the merge key and the value of an item of the list tolerations or topologySpreadConstraints, whose name is given: the
+// value of a toleration is Present, and that of a constraint its JSON.
 func listKey(name string, item any) (key, value string) {
 	object, _ := item.(map[string]any)
 	if name == topologySpreadConstraints {
@@ -177,8 +179,8 @@ func listKey(name string, item any) (key, value string) {
 }
 
 // Compose returns scheduling values with a single affinity: the developer's, ANDed with the policies' additions. The additions are ANDed in
-// the order of the policies' names. So the result does not change with the policies' priorities. It fails if the affinity would have too
-// many terms.
+// the order of the policies' names. So the result does not change with the policies' priorities. It fails if an affinity is malformed, or
+// would have too many terms.
 func Compose(values map[string]string) (map[string]string, error) {
 	out := maps.Clone(values)
 	whole := jsonObject(optional(values, Affinity))
@@ -211,7 +213,7 @@ func Implied(existing *string, more string) bool {
 }
 
 // Apply returns a copy of a pod spec in which the scheduling values next replace existing, the scheduling values of the spec. It changes
-// only values that differ, and unchanged items of lists keep their positions.
+// only values that differ, and removes those that next lacks. Unchanged items of lists keep their positions.
 func Apply(spec map[string]any, existing, next map[string]string) map[string]any {
 	out := maps.Clone(spec)
 	set := func(name string, value any, there bool) {
@@ -255,8 +257,8 @@ func Apply(spec map[string]any, existing, next map[string]string) map[string]any
 	return out
 }
 
-// placeList returns a copy of the list tolerations or topologySpreadConstraints with the values of next for the changed keys. Other items
-// keep their positions.
+// placeList returns a copy of the list tolerations or topologySpreadConstraints with the values of next for the changed keys: an item whose
+// key next lacks is removed, and a new one is appended. Other items keep their positions.
 func placeList(name string, list []any, changed []string, next map[string]string) []any {
 	var out []any
 	changes, placed := sets.New(changed...), sets.New[string]()
@@ -319,8 +321,9 @@ func PodSpecOf(object map[string]any, path []string) (map[string]any, error) {
 	return at, nil
 }
 
-// WithPodSpec returns a copy of an object with spec as its pod spec; old is the pod spec before. If the priority class of a Pod changes, it
-// removes the fields from spec that the API server derived from the old class, so that the API server derives them again.
+// WithPodSpec returns a copy of an object with spec as its pod spec, at a path; old is the pod spec before. If the priority class of a Pod
+// changes, it removes the fields from spec, which it changes, that the API server derived from the old class, so that the API server
+// derives them again.
 func WithPodSpec(object map[string]any, path []string, spec, old map[string]any) map[string]any {
 	if len(path) == 1 && spec[PriorityClassName] != old[PriorityClassName] {
 		for _, name := range priorityMembers {
@@ -331,7 +334,7 @@ func WithPodSpec(object map[string]any, path []string, spec, old map[string]any)
 }
 
 // Merge returns a copy of an object with the scheduling values of one policy merged in. podSpec is the path of the pod spec in the object
-// (workload.Templates.Path).
+// (workload.Templates.Path). It returns an error if there is none, or if the object's scheduling fields are malformed or too many.
 func Merge(object map[string]any, podSpec []string, scheduling map[string]string) (map[string]any, error) {
 	spec, err := PodSpecOf(object, podSpec)
 	if err != nil {
@@ -373,7 +376,8 @@ func Subject(key string) string {
 	}
 }
 
-// SelectsPods reports whether an affinity (JSON) has pod affinity or pod anti-affinity terms. A nil affinity has none.
+// SelectsPods reports whether an affinity (JSON) has the member podAffinity or podAntiAffinity, even without terms. nil stands for no
+// affinity.
 func SelectsPods(text *string) bool {
 	object := jsonObject(text)
 	return object[podAffinity] != nil || object[podAntiAffinity] != nil

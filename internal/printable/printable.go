@@ -42,7 +42,7 @@ func Truncate(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-3], "") + "..."
 }
 
-// escape replaces characters without a glyph by escapes, except for those in kept.
+// escape replaces characters without a glyph, except for those in kept, and bytes that are not UTF-8 by escapes.
 func escape(text, kept string) string {
 	hidden := func(r rune) bool { return !strconv.IsGraphic(r) && !strings.ContainsRune(kept, r) }
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, hidden) {
