@@ -36,9 +36,10 @@ import (
 // maxListed is the maximum number of values that a text lists.
 const maxListed = 8
 
-// Values returns a text that says which of the values no object has; "" if some object has each of them. kind is the noun for one object,
-// such as "cluster", and subject the noun for what has the values, such as "label env". known are all values that the objects have. none is
-// the clause that is added if no object has any of the values, such as "so that no cluster is eligible"; "" for no clause.
+// Values returns a text that says which of the values no object has, such as `no cluster has the value "us" of label env now; there are
+// "eu"`; "" if objects have all of them. kind is the noun for one object, such as "cluster", and subject the noun for what has the values,
+// such as "label env", or Name. known are all values that the objects have. none is the clause that is added if no object has any of the
+// values, such as "so that no cluster is eligible"; "" for no clause.
 func Values(kind, subject string, values, known []string, none string) string {
 	unknown := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return slices.Contains(known, v) })
 	if len(unknown) == 0 {
@@ -162,11 +163,12 @@ func (l *Labels) Selector(s *metav1.LabelSelector, path *field.Path) (out []Prob
 	return out
 }
 
-// minSimilar is the length from which names with other characters count as misspelt: env and dev are two names.
+// minSimilar is the length from which the name of a label, without its prefix, counts as a misspelling of a similar one: env and dev are
+// two names.
 const minSimilar = 4
 
-// meantKey returns a question that suggests a label that objects have in place of one that none has; "" for no suggestion. values are those
-// that the selector lists.
+// meantKey returns a question, for appending to a message, that suggests a label that objects have in place of one that none has, such as
+// "; did you mean region?"; "" for no suggestion. values are those that the selector lists for the label.
 func (l *Labels) meantKey(key string, values []string) string {
 	if l.values[corev1.LabelMetadataName].HasAny(values...) {
 		return fmt.Sprintf("; did you mean %s?", corev1.LabelMetadataName)

@@ -70,7 +70,7 @@ type Census struct {
 
 // list counts the objects that have one text as their list of clusters, so that counting takes the same time for long lists.
 type list struct {
-	text   string // The list, as a text of package clusterlist.
+	text   string // The list, as a text of package clusterlist, such as ["eu-1","eu-2"].
 	counts Counts
 }
 
@@ -83,8 +83,9 @@ type Entry struct {
 // New returns a census without objects.
 func New() *Census { return &Census{lists: map[string]*list{}} }
 
-// Count counts an object in the clusters of a list, a text of package clusterlist, and no longer as before, the result of the last call for
-// the object, or the zero Entry for an object that is not counted yet. With a nil text, the object counts in no cluster.
+// Count counts an object in the clusters of a list, a text of package clusterlist such as ["eu-1","eu-2"], and no longer as before, the
+// result of the last call for the object, or the zero Entry for an object that is not counted yet. With a nil text, the object counts in no
+// cluster.
 func (c *Census) Count(before Entry, text *string, compliance Compliance) (after Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -87,7 +87,8 @@ func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verd
 	}
 }
 
-// deniesNew reports whether a policy that leaves a Pod as it is would deny a new one: by its mode for new objects, or for lack of clusters.
+// deniesNew reports whether an enforced policy that does not deny a Pod, because the Pod exists, would deny one that takes its place:
+// because its remediation.mode is NewOnly, or because no cluster is left.
 func deniesNew(v *placement.Verdict) bool {
 	denied := func(c placement.Change) bool { return !moveset.Possible(c) && !c.ChangesPods() }
 	return v.Policy.Mode == placementv1.ModeEnforce && (v.DeniesNew || slices.ContainsFunc(v.Changes, denied))

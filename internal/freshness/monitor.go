@@ -40,7 +40,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// DefaultBound is the default of Options.Bound.
+// DefaultBound is the value of Options.Bound in a manager without the flag --policy-max-staleness. New does not set it.
 const DefaultBound = 20 * time.Second
 
 // maxCatchUp is the maximum time for which a comparison waits for this replica to load the policies that the API server has listed.
@@ -57,8 +57,8 @@ type Options struct {
 	Live client.Reader
 	// Registry has the policies that this replica has loaded.
 	Registry *placement.Registry
-	// Bound is how long Current is true after the beginning of a comparison that found that this replica has all policies. The timeout of a
-	// request to the API server is a third of it. The interval between requests is at most a quarter of it.
+	// Bound is how long Current is true after the beginning of a comparison that found that this replica has all policies; it must be set. The
+	// timeout of a request to the API server is a third of it. The interval between requests is at most a quarter of it.
 	Bound time.Duration
 	// Compare is called with the resource versions of two successive lists of policies. It returns an error if the second one is from an
 	// earlier state of the API server's store, which was then restored. The policies of this replica are not confirmed then.
@@ -199,7 +199,8 @@ func (m *Monitor) compare(ctx context.Context) error {
 	}
 }
 
-// list returns the metadata of the policies that the API server has, and the error of Options.Compare.
+// list returns the metadata of the policies that the API server has; none if it does not serve the type. It returns an error if the request
+// fails, or if Options.Compare says that the API server's store went back to an earlier state.
 func (m *Monitor) list(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.options.Bound/3)
 	defer cancel()
@@ -218,7 +219,7 @@ func (m *Monitor) list(ctx context.Context) ([]metav1.PartialObjectMetadata, err
 	return list.Items, err
 }
 
-// loaded returns the versions of policies that this replica has loaded, by name.
+// loaded returns the newest version of each policy that this replica has loaded, by name, also while the version waits for its data.
 func (m *Monitor) loaded() map[string]placement.LoadedVersion {
 	out := map[string]placement.LoadedVersion{}
 	for name, state := range m.options.Registry.All() {
@@ -227,9 +228,9 @@ func (m *Monitor) loaded() map[string]placement.LoadedVersion {
 	return out
 }
 
-// behind returns an error that names a policy of which this replica does not have the version in the list live; nil if it has all of them.
-// before are the versions that were loaded when the list request began, and now those that are loaded now. A version that was loaded in
-// between may be newer than the list.
+// behind returns an error that names a policy of which this replica does not have the version in the list live, or which it has and the
+// list does not; nil if there is none. before are the versions that were loaded when the list request began, and now those that are loaded
+// now. A version that was loaded in between may be newer than the list.
 func behind(live []metav1.PartialObjectMetadata, before, now map[string]placement.LoadedVersion) error {
 	there := make(map[string]bool, len(live))
 	for _, p := range live {

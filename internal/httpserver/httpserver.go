@@ -101,7 +101,7 @@ type lateListener struct {
 	listen  func() (net.Listener, error) // begins to listen in its first call, and returns the same listener each time
 }
 
-// Accept implements net.Listener.
+// Accept begins to listen, if that was not done yet, and waits for a connection. It implements net.Listener.
 func (l *lateListener) Accept() (net.Conn, error) {
 	listener, err := l.listen()
 	if err != nil {
@@ -110,7 +110,7 @@ func (l *lateListener) Accept() (net.Conn, error) {
 	return listener.Accept()
 }
 
-// Close implements net.Listener.
+// Close ends listening. If the listener was not used yet, it begins to listen first. Close implements net.Listener.
 func (l *lateListener) Close() error {
 	listener, err := l.listen()
 	if err != nil {
@@ -119,16 +119,16 @@ func (l *lateListener) Close() error {
 	return listener.Close()
 }
 
-// Addr implements net.Listener.
+// Addr returns Server.Address, whether or not the listener listens yet. It implements net.Listener.
 func (l *lateListener) Addr() net.Addr { return l.address }
 
 // address is the net.Addr of a TCP listener.
 type address string
 
-// Network implements net.Addr.
+// Network returns "tcp". It implements net.Addr.
 func (address) Network() string { return "tcp" }
 
-// String implements net.Addr.
+// String returns the address as Server.Address has it. It implements net.Addr.
 func (a address) String() string { return string(a) }
 
 // contextKey is the key, in the context of a request, of a function that removes the request's connection from those of unknown clients.
@@ -149,7 +149,7 @@ func WithoutStrangers(next http.Handler) http.Handler {
 // clients can cause any number of them. last is the Unix time of the last one, in seconds. It is safe for concurrent use.
 type errorLog struct{ last atomic.Int64 }
 
-// Write implements io.Writer.
+// Write writes one error, but not one of a TLS handshake in the same second as another. It implements io.Writer, and always succeeds.
 func (l *errorLog) Write(text []byte) (int, error) {
 	now := time.Now().Unix()
 	if !bytes.HasPrefix(text, []byte("http: TLS handshake error")) || l.last.Swap(now) != now {
@@ -193,7 +193,8 @@ func (s *strangers) observe(c net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a connection, and removes and returns the one that must be closed because of the limit; nil if there is none.
+// add adds a connection. If there are then more than the limit, it removes and returns the one that must be closed, the oldest of the
+// address with the most; otherwise, it returns nil.
 func (s *strangers) add(c net.Conn) net.Conn {
 	address := c.RemoteAddr().String()
 	if host, _, err := net.SplitHostPort(address); err == nil {

@@ -309,7 +309,8 @@ type stored struct {
 	exposed    time.Time // when a user may last have seen the token in use; zero if unknown
 }
 
-// decode parses the data of the Secret. It returns an error if the tokens can't be read. A time that can't be read is zero.
+// decode parses the data of the Secret. It returns an error if the tokens can't be read, and no tokens if there are none. A time that can't
+// be read is zero.
 func decode(data map[string][]byte) (stored, error) {
 	var out stored
 	if len(data[tokensKey]) == 0 {
