@@ -118,14 +118,14 @@ type ReplicaDivision struct {
 	// +required
 	DivideBy DivisionBasis `json:"divideBy,omitempty"`
 
-	// minPerCluster is the minimum in each cluster for which the policy gives no number of replicas. If there are too few,
+	// minPerCluster is the minimum of replicas in each cluster for which the policy gives no number. If there are too few,
 	// the clusters with the highest weights get their minimum first. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	MinPerCluster *int32 `json:"minPerCluster,omitempty"`
 
-	// maxPerCluster is the maximum in each cluster for which the policy gives no number of replicas. Replicas beyond that
+	// maxPerCluster is the maximum of replicas in each cluster for which the policy gives no number. Replicas beyond that
 	// run nowhere. If unset, there is none.
 	// +optional
 	// +kubebuilder:validation:Minimum=1

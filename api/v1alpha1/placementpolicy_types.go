@@ -677,7 +677,7 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxLength=71
 	ModuleDigest string `json:"moduleDigest,omitempty"`
 
-	// matched is the number of existing objects that the policy matches, unless remediation.mode is NewOnly or Off.
+	// matched is the number of existing objects that the policy matches. It is absent if remediation.mode is NewOnly or Off.
 	// +optional
 	Matched *int32 `json:"matched,omitempty"`
 
@@ -1047,7 +1047,7 @@ type RolloutStageStatus struct {
 	Moved int32 `json:"moved,omitempty"`
 
 	// failed is the number of matched objects that the revision can't decide, whose patch the API server refused, whose
-	// rollout failed, or that do not keep what Berth patches.
+	// rollout failed, that do not keep what Berth patches, or that wait in a paused namespace.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Failed int32 `json:"failed,omitempty"`
