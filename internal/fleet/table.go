@@ -304,7 +304,7 @@ func (f *Fleet) places(by By) *places {
 	return t
 }
 
-// addSites adds the places of sites, and keeps the names of these places in of, by the name of the site.
+// addSites adds the places of sites, with what is known of the sites, and keeps the names of these places in of, by the name of the site.
 func (t *places) addSites(sites []Site, of map[string][]string) {
 	for i := range sites {
 		site := &sites[i]
@@ -324,7 +324,7 @@ func (t *places) addSites(sites []Site, of map[string][]string) {
 	}
 }
 
-// namesOf returns the names of the places of a site.
+// namesOf returns the names of the places of a site: its own, its region, or its zones; Unknown for a region or zone that is not known.
 func (t *places) namesOf(site *Site) []string {
 	switch {
 	case t.by == ByRegion && site.Region != "":

@@ -39,7 +39,8 @@ type PluginConfig struct {
 	Args runtime.RawExtension
 }
 
-// configure sets the arguments of the predicates. Predicates without configured arguments get the defaults.
+// configure sets the arguments of the predicates. Predicates without configured arguments get the defaults. It returns an error for a
+// predicate that is configured twice, or is not among these, and for invalid arguments.
 func configure(predicates []configuredPredicate, config []PluginConfig) error {
 	given := map[string]bool{}
 	for i, c := range config {
@@ -67,9 +68,9 @@ func configure(predicates []configuredPredicate, config []PluginConfig) error {
 	return nil
 }
 
-// configure decodes the plugin's arguments, which are JSON, and sets p.args. path is the path of the arguments, for errors. For the
-// scheduler's own plugins it uses the scheduler's scheme, which is strict and sets defaults. Other plugins get the raw arguments, as in the
-// scheduler.
+// configure decodes the plugin's arguments, which are JSON, and sets p.args. path is the path of the arguments, for errors; raw is empty or
+// null if none are configured. For the scheduler's own plugins it uses the scheduler's scheme, which is strict and sets defaults, validates
+// the arguments, and returns an error if the plugin has none. Other plugins get the raw arguments, as in the scheduler.
 func (p *configuredPredicate) configure(path *field.Path, raw []byte) error {
 	raw = bytes.TrimSpace(raw)
 	if bytes.Equal(raw, []byte("null")) {

@@ -249,7 +249,8 @@ func (t *typeWatch) deliver(f func(s *subscription, i int)) {
 	}
 }
 
-// needsRelist reports whether an error is normal for a watch, so that the reflector lists again and continues.
+// needsRelist reports whether an error is normal for a watch, so that the reflector lists again and continues: the resource version is
+// expired, gone, or invalid.
 func needsRelist(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err)
 }
