@@ -141,7 +141,7 @@ type DeliveryStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	Systems string `json:"systems,omitempty"`
 
-	// placed is the number of matched objects with decided clusters, without those that follow a controller.
+	// placed is the number of matched objects with decided clusters, except those whose controller is delivered.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Placed *int32 `json:"placed,omitempty"`

@@ -123,7 +123,7 @@ type QuotaStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// observedGeneration is the generation that used is counted for; -1 until Berth processes the quota. Until it is the
-	// newest generation, Berth rejects requests that the quota counts, so that clients retry.
+	// newest generation, Berth rejects requests that the quota counts in mode Enforce, so that clients retry.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
