@@ -32,7 +32,8 @@ import (
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
-// commandsFor returns commands for a shell: one that predicts what the changes do, and those that make them; none without changes.
+// commandsFor returns commands for a shell: one that predicts what the changes do (kubectl berth whatif), and those that make them, in the
+// order manifests, fields, deletions; an empty slice without changes.
 func (s *state) commandsFor(ctx context.Context, asked changes, parsed whatif.Changes) ([]string, error) {
 	predict := []string{"kubectl", "berth", "whatif"}
 	var out []string
@@ -78,8 +79,8 @@ var (
 	applyToAll = []string{"kubectl", "apply", "--server-side", "--force-conflicts"}
 )
 
-// wordsToApply returns the words of the command, such as applyOnServer, that applies manifests with the result that whatif predicts, as far
-// as one command can.
+// wordsToApply returns the words of the command that applies all of the manifests with the result that whatif predicts, as far as one
+// command can: applyOnServer, applyByClient, replace, or applyToAll.
 func (s *state) wordsToApply(ctx context.Context, manifests []*unstructured.Unstructured) ([]string, error) {
 	var ways [][]string
 	isNew := false
@@ -144,7 +145,8 @@ func wayToApply(existing *unstructured.Unstructured) []string {
 // manifestFile is the name of the file in which the page exports the manifests.
 const manifestFile = "changes.yaml"
 
-// wordsFor returns the arguments by which kubectl names an object: its type, its name, and its namespace.
+// wordsFor returns the arguments by which kubectl names an object: its type with the group, its name, and --namespace with its namespace,
+// if it has one.
 func wordsFor(r whatif.Reference) []string {
 	out := []string{r.Resource.GroupResource().String(), r.Name}
 	if r.Namespace != "" {
@@ -153,8 +155,8 @@ func wordsFor(r whatif.Reference) []string {
 	return out
 }
 
-// setCommand returns the command that sets, or removes, a label or another field of an object. existing is the object; nil if the user may
-// not read it.
+// setCommand returns the command that sets, or removes, a field of an object: kubectl label for a label, kubectl patch for another field.
+// existing is the object; nil if it does not exist or the user may not read it.
 func setCommand(a whatif.Assignment, existing *unstructured.Unstructured) string {
 	if len(a.Path) == 3 && a.Path[0] == "metadata" && a.Path[1] == "labels" {
 		change := a.Path[2] + "-"
@@ -180,7 +182,8 @@ func setCommand(a whatif.Assignment, existing *unstructured.Unstructured) string
 	return shell(slices.Concat([]string{"kubectl", "patch", "--type=merge"}, wordsFor(a.Reference), []string{"--patch", string(encoded)})...)
 }
 
-// replacing returns the merge patch that replaces a value as a whole: members that the next value lacks become null.
+// replacing returns the value for a merge patch that replaces a value as a whole: in objects, members that the next value lacks become
+// null.
 func replacing(before, next any) any {
 	old, wasMap := before.(map[string]any)
 	fields, isMap := next.(map[string]any)

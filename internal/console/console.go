@@ -48,7 +48,7 @@ func Assets() fs.FS {
 type Reading struct {
 	Cluster simulation.Cluster
 	Options simulation.Options
-	// Source names the cluster or the files for the user.
+	// Source names the cluster for the user: the context of the kubeconfig, the host of the API server, or the files.
 	Source string
 	// Live reports whether it is the cluster of an API server. Otherwise it is that of files, which have only some types.
 	Live    bool
@@ -88,7 +88,7 @@ type Console struct {
 	updates *updates
 
 	mu       sync.Mutex
-	latest   *state        // the last reading, which all views show; nil before the first one
+	latest   *state        // the latest reading, which all views show; nil before the first one
 	replaced chan struct{} // closed when the user reads the cluster again
 
 	logged    log // the newest decisions of Config.Log
@@ -110,7 +110,7 @@ func (c *Console) Handler() http.Handler {
 	return mux
 }
 
-// api returns the handler of the endpoints.
+// api returns the handler of the endpoints, below /api/.
 func (c *Console) api() http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range c.endpoints() {
@@ -120,7 +120,8 @@ func (c *Console) api() http.Handler {
 	return mux
 }
 
-// Refresh reads the cluster again, decides its objects, and tells all pages.
+// Refresh reads the cluster again, decides its objects, and tells all pages. An error means that the cluster can't be read: then the latest
+// reading stays. That objects can't be decided is no error here: the views return it.
 func (c *Console) Refresh(ctx context.Context) error {
 	_, err, _ := c.refreshing.Do("", func() (any, error) {
 		c.mu.Lock()
@@ -137,7 +138,8 @@ func (c *Console) Refresh(ctx context.Context) error {
 	return err
 }
 
-// read makes a new reading of the cluster the latest one. The caller holds mu.
+// read reads the cluster and makes that reading the latest one. It tells no page, and ends followCluster for the reading before. The caller
+// holds mu.
 func (c *Console) read(ctx context.Context) (*state, error) {
 	// The next request uses what a request reads that its client has given up.
 	reading, err := c.config.Read(context.WithoutCancel(ctx))
@@ -151,7 +153,7 @@ func (c *Console) read(ctx context.Context) (*state, error) {
 	return c.latest, nil
 }
 
-// current returns the last reading, and reads the cluster if there is none.
+// current returns the latest reading, and reads the cluster if there is none.
 func (c *Console) current(r *http.Request) (*state, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +163,8 @@ func (c *Console) current(r *http.Request) (*state, error) {
 	return c.read(r.Context())
 }
 
-// approvals returns the plan and the stage of a policy that wait for an approval, with the commands.
+// approvals returns the plan and the next stage of a policy, as far as they wait for an approval, each with the command that gives it; an
+// empty slice for none.
 func (c *Console) approvals(p *placementv1.PlacementPolicy) []Approval {
 	out := append([]Approval{}, c.config.Approvals(p)...)
 	for i := range out {
@@ -175,7 +178,7 @@ type refreshed struct {
 	ReadAt time.Time `json:"readAt"`
 }
 
-// refresh reads the cluster again, for /api/refresh.
+// refresh serves /api/refresh: it reads the cluster again, as Refresh does, and returns the time of the reading.
 func (c *Console) refresh(r *http.Request, _ struct{}) (refreshed, error) {
 	if err := c.Refresh(r.Context()); err != nil {
 		return refreshed{}, err

@@ -43,7 +43,7 @@ type Endpoint struct {
 	handler http.Handler
 }
 
-// Endpoints returns all endpoints, from which hack/consoletypes writes the types of the pages.
+// Endpoints returns all endpoints with JSON responses, from which hack/consoletypes writes the types of the pages.
 func Endpoints() []Endpoint { return New(Config{}).endpoints() }
 
 // Values returns, for each string type in responses that has only a few values, such as fleet.State, all of these.
@@ -90,12 +90,13 @@ func (c *Console) endpoints() []Endpoint {
 	}
 }
 
-// get returns an endpoint for GET, whose response is what serve returns.
+// get returns an endpoint for GET, whose response is what serve returns, in JSON.
 func get[Response any](name string, serve func(*http.Request) (Response, error)) Endpoint {
 	return Endpoint{Method: http.MethodGet, Name: name, Response: reflect.TypeFor[Response](), handler: answering(serve)}
 }
 
-// post returns an endpoint for POST, whose response is what serve computes from the decoded body of a request.
+// post returns an endpoint for POST, whose response is what serve computes from the decoded body of a request. A body that is no JSON of
+// that type is an error with status 400.
 func post[Request, Response any](name string, serve func(*http.Request, Request) (Response, error)) Endpoint {
 	handler := answering(func(r *http.Request) (out Response, err error) {
 		var body Request
@@ -107,7 +108,7 @@ func post[Request, Response any](name string, serve func(*http.Request, Request)
 	return Endpoint{Method: http.MethodPost, Name: name, Request: reflect.TypeFor[Request](), Response: reflect.TypeFor[Response](), handler: handler}
 }
 
-// problem is an error with the HTTP status of the response that tells it.
+// problem is an error with the HTTP status of the response, and its text for the user.
 type problem struct {
 	status int
 	text   string
@@ -115,7 +116,7 @@ type problem struct {
 
 func (p problem) Error() string { return p.text }
 
-// answering returns the handler that writes what a function returns as JSON.
+// answering returns the handler that writes what a function returns as JSON, or its error by writeError.
 func answering[T any](serve func(r *http.Request) (T, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := readBody(w, r)
@@ -137,7 +138,8 @@ func answering[T any](serve func(r *http.Request) (T, error)) http.Handler {
 	})
 }
 
-// readBody reads the body of a POST request into memory, so that later code does not wait for a slow client.
+// readBody reads the body of a POST request into memory, so that later code does not wait for a slow client. A body of more than maxBody,
+// or one that takes longer than bodyTimeout, is an error with status 400.
 func readBody(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return nil
@@ -154,7 +156,7 @@ func readBody(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// writeError writes an error as a response.
+// writeError writes an error as a JSON response with the member error, and with the status of statusOf.
 func writeError(w http.ResponseWriter, err error) {
 	// A map of texts has a JSON form.
 	text, _ := json.Marshal(map[string]string{"error": err.Error()})
@@ -170,7 +172,8 @@ const (
 	bodyTimeout = 30 * time.Second
 )
 
-// statusOf returns the HTTP status of the response for an error.
+// statusOf returns the HTTP status of the response for an error: that of a problem, 403 or 401 if the API server answered with it, and
+// otherwise 500.
 func statusOf(err error) int {
 	if p, ok := errors.AsType[problem](err); ok {
 		return p.status

@@ -35,24 +35,31 @@ import (
 
 // fleetView is the response of /api/fleet.
 type fleetView struct {
-	Source string    `json:"source"` // the name of the cluster, or of the files
+	// Source is the name of the cluster, or of the files.
+	Source string    `json:"source"`
 	ReadAt time.Time `json:"readAt"`
 	// Live reports whether the console follows the changes of the cluster.
-	Live    bool                `json:"live"`
-	Objects int                 `json:"objects"` // the number of objects that policies place
-	States  map[fleet.State]int `json:"states"`  // the number of placed objects in each state
-	Places  []place             `json:"places"`  // the clusters
-	Notes   []string            `json:"notes"`   // say what is missing or old, and why
+	Live bool `json:"live"`
+	// Objects is the number of objects in all states together.
+	Objects int `json:"objects"`
+	// States has the number of objects in each state: of the existing objects that policies of any mode match, and that are on clusters, are
+	// decided to be, or violate a policy. Objects that follow a controller do not count.
+	States map[fleet.State]int `json:"states"`
+	// Places are the clusters, sorted by name, and at the end the place with an empty name, for objects in no cluster.
+	Places []place `json:"places"`
+	// Notes say what is missing or old, and why.
+	Notes []string `json:"notes"`
 }
 
-// place is a cluster, with its CPU and memory as numbers; nil if they are unknown.
+// place is a cluster, with its CPU and memory as numbers; or, with an empty name, the place of objects in no cluster.
 type place struct {
 	fleet.Place
 	CPU    *amount `json:"cpu,omitempty"`    // the CPU, in cores; nil if it is unknown
 	Memory *amount `json:"memory,omitempty"` // the memory, in bytes; nil if it is unknown
 }
 
-// amount is how much of a resource a cluster has for pods, and how much is used, in cores or bytes. Used is nil if it is unknown.
+// amount is how much of a resource a cluster has for pods (allocatable), and how much the pods there request (used), in cores or bytes.
+// Used is nil if it is unknown.
 type amount struct {
 	Allocatable float64  `json:"allocatable"`
 	Used        *float64 `json:"used,omitempty"`
@@ -111,7 +118,8 @@ const (
 )
 
 // objects returns objects of the fleet, the gravest states first. The parameters are cluster, with the empty value for objects in no
-// cluster, state, policy, q, which is a part of the namespace and name, offset, and limit.
+// cluster, state, policy, q, which is a part of the namespace and name, offset, and limit. A parameter that is missing selects all, and so
+// does an empty one other than cluster.
 func (c *Console) objects(r *http.Request) (*objectsView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -167,11 +175,13 @@ type inventoryObject struct {
 	Namespace string            `json:"namespace,omitempty"`
 	Name      string            `json:"name"`
 	Labels    map[string]string `json:"labels"`
-	// ReadBy has the names of the policies that read a label of such objects, by label; with the key "*", those that may read any label.
+	// ReadBy has the names of the policies that read a label of such objects, by the key of the label; by "*", those that may read any
+	// label.
 	ReadBy map[string][]string `json:"readBy"`
-	// Fields are what policies know as fields of the cluster, such as its region.
+	// Fields are those of the cluster's region, zones, and provider that the user can change in the object; none for a Node.
 	Fields []clusterField `json:"fields"`
-	// Annotations are the annotations that policies read; if a policy may read any, also the other short ones of the object.
+	// Annotations are the annotations that policies read, also those that the object lacks; if a policy may read any, also the other short
+	// ones of the object.
 	Annotations []clusterField `json:"annotations"`
 	// Unschedulable reports whether a Node is cordoned; nil for other objects.
 	Unschedulable *bool `json:"unschedulable,omitempty"`
@@ -181,13 +191,15 @@ type inventoryObject struct {
 // it.
 type clusterField struct {
 	Name string `json:"name"` // the name of the field, such as region, or the key of the annotation
-	// Path is where the object has the field, as in the flag --set of `kubectl berth whatif`, such as spec.region.
+	// Path is where the object has the field, in the form of the flag --set of `kubectl berth whatif`, such as spec.region or
+	// metadata.annotations['example.com/tier'].
 	Path   string   `json:"path"`
-	Value  string   `json:"value"`  // the value, in YAML; empty if the cluster lacks it
-	ReadBy []string `json:"readBy"` // the names of the policies that read it
+	Value  string   `json:"value"`  // the value, of a field in YAML; empty if the cluster lacks it
+	ReadBy []string `json:"readBy"` // the names of the policies that read it, sorted
 }
 
-// cluster returns the objects that represent the cluster with the name in the parameter name, or the Node in the parameter node.
+// cluster returns the objects that represent the cluster with the name in the parameter name, none if there is no such cluster; or, if the
+// parameter node is set, that Node, and an error with status 404 if there is none.
 func (c *Console) cluster(r *http.Request) (*clusterView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -220,7 +232,7 @@ func (c *Console) cluster(r *http.Request) (*clusterView, error) {
 	return out, nil
 }
 
-// node returns a Node in the form of an object of an inventory.
+// node returns the Node with a name in the form of an object of an inventory. If there is none, the error has status 404.
 func (s *state) node(ctx context.Context, name string) (*clusterView, error) {
 	obj, err := s.cached.Get(ctx, nodeResource, "", name)
 	if err != nil {
@@ -242,7 +254,7 @@ type labeledView struct {
 	Clusters []string `json:"clusters"` // the names of the clusters that have the label, sorted
 }
 
-// labeled returns the clusters that have the label in the parameter label: KEY=VALUE, or KEY= for any value.
+// labeled returns the clusters of all inventories that have the label in the parameter label: KEY=VALUE, or KEY= for any value.
 func (c *Console) labeled(r *http.Request) (*labeledView, error) {
 	s, err := c.current(r)
 	if err != nil {

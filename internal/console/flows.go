@@ -27,13 +27,14 @@ import (
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
-// Flow is a number of objects that leave one cluster and come to another one.
+// Flow is a number of objects that leave one cluster and come to another one, because of the changes that the user tries, or of a plan.
 type Flow struct {
-	// From is empty for objects that come to a cluster without leaving another, and To for objects that leave a cluster without coming to
-	// another.
+	// From is the name of the cluster that the objects leave; empty if they come to a cluster without leaving another. To is the name of
+	// the one that they come to; empty if they leave a cluster without coming to another.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Pending reports whether the objects move only with an approval, or at their next update, and not at once.
+	// Pending reports whether the objects move only after an approval, or at their next update. Otherwise Berth moves them at once, or
+	// when a window, a budget, or a pause allows it.
 	Pending bool `json:"pending"`
 	// Planned reports whether the objects leave the cluster also without the changes that the user tries, for another cluster or at another
 	// time.
@@ -53,7 +54,8 @@ type ends struct {
 type transition struct {
 	field, key, from, to string
 	pending              bool
-	// planned is the value that the object gets without the changes that the user tries; "" for none. isPlanned reports whether it gets one.
+	// planned is the value for which the object waits without the changes that the user tries, as the text of a list of clusters; "" if it
+	// waits for none, or for its removal. isPlanned reports whether the object waits without the changes.
 	planned   string
 	isPlanned bool
 }
@@ -89,7 +91,7 @@ func flowsOf(objects [][]whatif.Value) []Flow {
 	return out
 }
 
-// flows returns the ends of the flows of an object with the transition; none if the value is no list of clusters.
+// flows returns the ends of the flows of one object with the transition; none if the value is no list of clusters, or the clusters stay.
 func (t transition) flows() []ends {
 	text := func(value string) *string {
 		if value == "" {
@@ -124,7 +126,8 @@ func (t transition) flows() []ends {
 	return out
 }
 
-// between returns the clusters that an object leaves (in before alone), and those that it comes to (in after alone).
+// between returns the clusters that an object leaves (in before alone), and those that it comes to (in after alone), in their order. It may
+// change the slice after.
 func between(before, after []string) (left, came []string) {
 	left = slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
 	came = slices.DeleteFunc(after, func(name string) bool { return slices.Contains(before, name) })
@@ -132,7 +135,8 @@ func between(before, after []string) (left, came []string) {
 }
 
 // without returns the clusters that an object leaves (left) and comes to (came), less one of each for each pair of clusters of which it
-// leaves one and comes to the other also without the changes that the user tries (plannedLeft, plannedCame).
+// leaves one and comes to the other also without the changes that the user tries (plannedLeft, plannedCame). It changes the slices left and
+// came.
 func without(left, came, plannedLeft, plannedCame []string) (_, _ []string) {
 	for {
 		i := slices.IndexFunc(left, func(name string) bool { return slices.Contains(plannedLeft, name) })
@@ -155,7 +159,7 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// clustersIn returns the names in the text of a list of clusters, sorted, each once.
+// clustersIn returns the names in the text of a list of clusters, sorted, each once; nil for no text, and for a text that is no such list.
 func clustersIn(text *string) []string {
 	if text == nil {
 		return nil

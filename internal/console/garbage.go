@@ -31,13 +31,14 @@ const (
 	minGarbage = 64 << 20
 )
 
-// collector collects garbage while the user reads an answer, so that the next question rarely has to share the processors with a
-// collection, which takes longer than an answer if there are 100,000 workloads. It is safe for concurrent use.
+// collector runs a garbage collection while the user reads an answer, so that the next question rarely has to share the processors with
+// one, which takes longer than an answer if there are 100,000 workloads: when no request has been served for readingTime, and minGarbage
+// was allocated since the last time. Those that Go itself begins remain. It is safe for concurrent use.
 type collector struct {
-	collect func() // collects garbage if there is enough
+	collect func() // runs a collection if minGarbage was allocated since the last one
 
 	mu      sync.Mutex
-	serving int         // how many requests are being served
+	serving int         // how many requests to the endpoints are being served
 	timer   *time.Timer // calls collect; nil before the first request has ended
 }
 
@@ -59,7 +60,7 @@ func allocatedBytes() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// during returns a handler that calls another one, and has no garbage collected by the collector meanwhile.
+// during returns a handler that calls another one. The collector begins no collection meanwhile.
 func (c *collector) during(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.begin()

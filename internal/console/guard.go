@@ -48,7 +48,7 @@ func NewGuard(address string) *Guard {
 // URL returns the address of the console without the token.
 func (g *Guard) URL() string { return "http://" + g.address + "/" }
 
-// Link returns the link that opens the console in a browser, once.
+// Link returns the link with the token that opens the console in a browser. It works once.
 func (g *Guard) Link() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,7 +62,7 @@ func (g *Guard) cookieName() string {
 	return "berth-console-" + g.address[strings.LastIndex(g.address, ":")+1:]
 }
 
-// headers are those of every response. The policy for content allows nothing but the files of the console itself.
+// headers are those of every response. The Content-Security-Policy allows nothing but the files of the console itself.
 var headers = map[string]string{
 	"Content-Security-Policy":      "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	"Cross-Origin-Opener-Policy":   "same-origin",
@@ -73,7 +73,8 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// Handler returns a handler that passes to next only the requests that the guard lets through.
+// Handler returns a handler that passes to next only the requests that the guard lets through. It refuses others with an error, and sets
+// headers in all responses.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range headers {
@@ -96,8 +97,8 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// sameOrigin reports whether a request comes from a page of the console, from the address bar, or from a client that is no browser. A link
-// on another page may open the first page.
+// sameOrigin reports whether a request comes from a page of the console, from the address bar, or from a client that is no browser, by the
+// headers Origin and Sec-Fetch-*. A link on another page may open the first page.
 func (g *Guard) sameOrigin(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+g.address {
 		return false
@@ -112,7 +113,8 @@ func (g *Guard) sameOrigin(r *http.Request) bool {
 // readOnly is the error for requests with other methods than GET, HEAD, and POST of JSON.
 const readOnly = "The console is read-only: it has only GET, and POST of JSON to the endpoints that compute something."
 
-// safe reports whether a request has a method that the console serves. POST needs the type JSON, which no form of another page can send.
+// safe reports whether a request has a method that the console serves: GET, HEAD, or, below /api/, POST of JSON, which no form of another
+// page can send.
 func safe(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -130,8 +132,9 @@ func (g *Guard) knows(r *http.Request) bool {
 	return err == nil && equal(cookie.Value, g.session)
 }
 
-// exchange answers a request with the token of the link by setting the cookie. The response is a page that opens the first page, and no
-// redirect, after which a browser does not send the cookie if the link was on another page.
+// exchange answers a request with the token of the link by setting the cookie, or with status 403 if the token is wrong or used, unless the
+// request has the cookie already. The response is a page that opens the first page, and no redirect, after which a browser does not send
+// the cookie if the link was on another page.
 func (g *Guard) exchange(w http.ResponseWriter, r *http.Request) {
 	if !g.knows(r) && !g.use(r.URL.Query().Get(tokenParameter)) {
 		http.Error(w, "This link was used already, or is not the one that kubectl berth console printed. Run the command again.", http.StatusForbidden)
@@ -152,7 +155,7 @@ const continuePage = `<!doctype html>
 <a href="/">Open the console</a>
 `
 
-// use reports whether a token is the one of the link. If it is, the link works no longer.
+// use reports whether a token is the one of the link. If it is, it removes the token, so that the link works no longer.
 func (g *Guard) use(token string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -38,7 +38,7 @@ type Log interface {
 	ReadOn(ctx context.Context, position string, add func(decisionlog.Entry)) (next string, restarted bool, err error)
 }
 
-// maxDecisions is the number of decisions that the console keeps of a log: the newest ones.
+// maxDecisions is the number of decisions that the console keeps of a log at most: the newest ones.
 const maxDecisions = 20_000
 
 // log keeps the newest decisions of a Log. It is safe for concurrent use.
@@ -53,7 +53,7 @@ type log struct {
 }
 
 // newest reads what was added to a Log since the last call, and returns the kept decisions, the newest first, and the number of those that
-// are not kept.
+// are not kept. An error is that of the Log: what it returned before is kept, and the next call reads on.
 func (l *log) newest(ctx context.Context, from Log) ([]decisionlog.Entry, int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +90,8 @@ type historyView struct {
 	// first.
 	Total     int                 `json:"total"`
 	Decisions []decisionlog.Entry `json:"decisions"`
-	// Events are the events of policies, the newest first.
+	// Events are the events of policies, the newest first: all of them, or those of the policy in the parameters. There are none if the
+	// parameters name an object or a part of one.
 	Events []policyEvent `json:"events"`
 	Notes  []string      `json:"notes"`
 }
@@ -107,8 +108,9 @@ type policyEvent struct {
 	Details []string `json:"details"`
 }
 
-// history returns decisions of the log, and events of policies. The parameters are policy, q, which is a part of the namespace and name of
-// an object, resource, such as deployments.apps, namespace, name, offset, and limit.
+// history returns decisions of the log, from the parameter offset on and at most limit, and all events of policies. Other parameters select
+// decisions: policy, q, which is a part of the namespace and name of an object, resource, such as deployments.apps, and namespace and name,
+// which count only together. With name or q, there are no events.
 func (c *Console) history(r *http.Request) (*historyView, error) {
 	query := r.URL.Query()
 	offset, err := number(r, "offset", 0, maxDecisions)
@@ -145,7 +147,7 @@ func (c *Console) history(r *http.Request) (*historyView, error) {
 }
 
 // meets reports whether a decision meets all parameters of a request for the history. An empty parameter is met by all decisions, and the
-// namespace counts only together with a name.
+// namespace counts only together with a name. part is in lower case.
 func meets(e decisionlog.Entry, policy, part, resource, namespace, name string) bool {
 	o := e.Object
 	named := o.Resource
@@ -157,7 +159,8 @@ func meets(e decisionlog.Entry, policy, part, resource, namespace, name string) 
 		(resource == "" || resource == named) && (name == "" || name == o.Name && namespace == o.Namespace)
 }
 
-// addEvents adds the events of all policies to a response, or of one if policy is not empty.
+// addEvents adds the events of all policies to a response, or of one if policy is not empty, and sorts them. If the policies can't be read,
+// it adds a note, or returns the error if there is no log either.
 func (c *Console) addEvents(r *http.Request, out *historyView, policy string) error {
 	s, err := c.current(r)
 	if err != nil {
@@ -181,7 +184,8 @@ func (c *Console) addEvents(r *http.Request, out *historyView, policy string) er
 	return nil
 }
 
-// eventsOf returns the events in the status of a policy.
+// eventsOf returns the events that the status of a policy tells: of its plan and the plan's approval, of objects that were moved, and of
+// conditions.
 func eventsOf(p *placementv1.PlacementPolicy) []policyEvent {
 	var out []policyEvent
 	add := func(at metav1.Time, kind, text string, details ...string) {
@@ -204,7 +208,7 @@ func eventsOf(p *placementv1.PlacementPolicy) []policyEvent {
 	return out
 }
 
-// planText returns a sentence on a plan: its cause, and how many of its objects are done.
+// planText returns a sentence on a plan: its digest, the message why it began, and how many of its objects are done.
 func planText(plan *placementv1.RemediationPlan) string {
 	done := int32(0)
 	if plan.Done != nil {

@@ -38,10 +38,11 @@ const (
 
 // Mistake is an error or a warning on the changes of a request.
 type Mistake struct {
-	// Line and Column count from 1 in the text of all manifests. They are 0 if the place is unknown.
+	// Line and Column count from 1 in the text of all manifests of the request. They are 0 if the place is unknown, as for mistakes in Set
+	// and Delete.
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Object is the kind and name of the object; empty if the text has none.
+	// Object is the kind and name of the object, such as "PlacementPolicy eu-pci"; empty if the mistake is in no object, or in no YAML.
 	Object  string `json:"object,omitempty"`
 	Error   bool   `json:"error"` // otherwise it is a warning
 	Message string `json:"message"`
@@ -61,7 +62,7 @@ type document struct {
 	root yaml.Node
 }
 
-// split returns the documents of a text that are not empty. As for kubectl, a line with only --- separates them.
+// split returns the documents of a text that are more than white space. As for kubectl, a line with only --- separates them.
 func split(text string) (out []document) {
 	before, start, end, n := 0, 0, 0, 0
 	add := func() {
@@ -84,7 +85,8 @@ func split(text string) (out []document) {
 // lineIn matches a line number in the errors of the parsers of YAML.
 var lineIn = regexp.MustCompile(`\bline (\d+): ?`)
 
-// objects returns the objects of a document, or the mistake because of which it has none. Without content, both are nil.
+// objects returns the objects of a document, those in a List one by one, or the mistake because of which it has none. If the document has
+// only comments, both are nil.
 func (d *document) objects() ([]*unstructured.Unstructured, *Mistake) {
 	if err := yaml.Unmarshal([]byte(d.text), &d.root); err != nil {
 		return nil, d.syntaxMistake(err)
@@ -119,7 +121,8 @@ func (d *document) objects() ([]*unstructured.Unstructured, *Mistake) {
 	return out, nil
 }
 
-// syntaxMistake returns the mistake that a parser of YAML reports.
+// syntaxMistake returns the fatal mistake for an error of a parser of YAML, at the line that the error names, or else at the start of the
+// document.
 func (d *document) syntaxMistake(err error) *Mistake {
 	out := &Mistake{Error: true, fatal: true, Line: d.before + 1, Column: 1}
 	message := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
@@ -156,8 +159,9 @@ var (
 	regoIn = regexp.MustCompile(`\.rego:(\d+)(?::(\d+))?`)
 )
 
-// mistake returns the mistake in an object for a message, with the place that the message names: a line of Rego, or the field with the
-// longest path in the message.
+// mistake returns the mistake in an object of the document for a message, with the place that the message names: a line of Rego, or the
+// field with the longest path in the message. If it names none, the place is the start of the object. The place of an item of a List is
+// unknown.
 func (d *document) mistake(obj *unstructured.Unstructured, message string, isError bool) Mistake {
 	out := Mistake{Object: strings.TrimSpace(obj.GetKind() + " " + obj.GetName()), Error: isError, Message: message}
 	if len(d.root.Content) == 0 || strings.HasSuffix(obj.GetKind(), "List") {
@@ -182,7 +186,7 @@ func (d *document) mistake(obj *unstructured.Unstructured, message string, isErr
 }
 
 // inBlock returns the line and column in the whole text of a line and column in the value of a node, such as spec.rego, a text of several
-// lines.
+// lines. line and column are digits; an empty column is 1. If the value is not written as a block, it returns the place of the node.
 func (d *document) inBlock(node *yaml.Node, line, column string) (int, int) {
 	if node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
 		return d.before + node.Line, node.Column
@@ -206,8 +210,8 @@ func (d *document) inBlock(node *yaml.Node, line, column string) (int, int) {
 	return d.before + node.Line + row, indent + col
 }
 
-// find returns the node at a path below a node, or the last one on the path that exists. For a field whose value is no scalar, it returns
-// the node of the field's name.
+// find returns the node at a path below a node, or the last one on the path that exists, or node itself. For a field whose value is no
+// scalar, it returns the node of the field's name.
 func find(node *yaml.Node, path []string) *yaml.Node {
 	at := node
 	for _, step := range path {
@@ -242,8 +246,8 @@ func child(node *yaml.Node, step string) (value, key *yaml.Node) {
 	return nil, nil
 }
 
-// linesOf returns the first and the last line of a field in a manifest, or of the innermost field around it that the manifest has; 0 if it
-// has none.
+// linesOf returns the first and the last line, from 1, of a field in a manifest, or of the innermost field around it that the manifest has;
+// 0 if it has none, or field is "".
 func linesOf(manifest, field string) (from, to int) {
 	var root yaml.Node
 	if err := yaml.Unmarshal([]byte(manifest), &root); err != nil || len(root.Content) == 0 {
@@ -266,7 +270,7 @@ func linesOf(manifest, field string) (from, to int) {
 	return from, lastLine(node)
 }
 
-// lastLine returns the last line of a node of YAML.
+// lastLine returns the last line of a node of YAML and of what is in it.
 func lastLine(node *yaml.Node) int {
 	last := node.Line
 	if node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {

@@ -29,8 +29,9 @@ type planView struct {
 	// Plan has at most maxObjects of the moves.
 	*whatif.Plan
 	Total int    `json:"total"` // the number of all moves of the plan
-	Flows []Flow `json:"flows"` // the flows of objects between clusters by these moves
-	// Status is the plan in the status of the policy, of which a part may be done; nil if there is none.
+	Flows []Flow `json:"flows"` // the flows of objects between clusters by all moves; Pending if the plan waits for an approval
+	// Status is the plan in the status of the policy, of which a part may be done; nil if there is none. The moves of Plan are computed,
+	// and not read from it.
 	Status    *placementv1.RemediationPlan `json:"status"`
 	Waiting   []placementv1.WaitingObjects `json:"waiting"`   // the numbers of objects that wait, by reason, in the status of the policy
 	Approvals []Approval                   `json:"approvals"` // the plan and the stage of the policy that wait for an approval
@@ -38,7 +39,8 @@ type planView struct {
 	Command string `json:"command"`
 }
 
-// plan returns the plan of the policy that the parameter name names.
+// plan returns the plan of the policy that the parameter name names, as whatif.PlanOf computes it from the latest reading, whatever plan
+// the policy's status has. If there is no such policy, the error has status 404.
 func (c *Console) plan(r *http.Request) (*planView, error) {
 	s, err := c.current(r)
 	if err != nil {

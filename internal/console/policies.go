@@ -43,15 +43,16 @@ type policyView struct {
 	Mode        placementv1.Mode            `json:"mode"`
 	Priority    int32                       `json:"priority"`
 	Remediation placementv1.RemediationMode `json:"remediation"`
-	// Rules are the names of its rules; nil if it has Rego or a remote engine.
+	// Rules are the names of its rules, in their order; nil if it has Rego or a remote engine.
 	Rules []string `json:"rules"`
 	// Remote is the URL of its remote engine; empty if it has none.
 	Remote string `json:"remote,omitempty"`
-	// Stages are the names of the stages of its rollout.
+	// Stages are the names of the stages of its rollout, in their order; empty if it has none.
 	Stages []string `json:"stages"`
-	// States has, for each state, the number of the placed objects that the policy matches; nil if they are unknown.
+	// States has, for each state, the number of the existing objects that the policy matches and the fleet has; nil if the user may not
+	// read what that needs.
 	States map[fleet.State]int `json:"states"`
-	// Errors say why versions of the policy can't decide any object.
+	// Errors say why versions of the policy that are in force can't decide any object; empty if they can.
 	Errors    []string                          `json:"errors"`
 	Status    placementv1.PlacementPolicyStatus `json:"status"`
 	Approvals []Approval                        `json:"approvals"`
@@ -98,7 +99,7 @@ func (c *Console) viewOf(p *placementv1.PlacementPolicy) policyView {
 	return out
 }
 
-// describe sets States and Errors of policies, for which it decides all objects.
+// describe sets States and Errors of policies, for which it decides all objects. With an error, it sets neither.
 func (s *state) describe(r *http.Request, policies []policyView) error {
 	simulated, err := s.simulation(r.Context())
 	if err != nil {
@@ -136,13 +137,15 @@ func (s *state) describe(r *http.Request, policies []policyView) error {
 // manifestView is the response of /api/policy and /api/manifest.
 type manifestView struct {
 	Manifest string `json:"manifest"` // the policy, or the other object, in YAML
-	// From and To are the first and the last line of the part that the request asks for; 0 if it asks for none.
+	// From and To are the first and the last line of the part of Manifest that the request asks for, or of the innermost field around it
+	// that Manifest has. They count from 1, and are 0 if the request asks for none, or Manifest has no such field.
 	From int `json:"from,omitempty"`
 	To   int `json:"to,omitempty"`
 }
 
 // policy returns the manifest of the policy that the parameter name names, as its author would write it. These parameters ask for a part of
-// it: field, such as spec.rules[0].limit, rule, the name of a rule, or line, a line of the policy's Rego.
+// it: field, such as spec.rules[0].limit, rule, the name of a rule, or line, a line of the policy's Rego. Of several, line counts first,
+// and then the name of an existing rule.
 func (c *Console) policy(r *http.Request) (*manifestView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -172,7 +175,7 @@ func (c *Console) policy(r *http.Request) (*manifestView, error) {
 	return out, err
 }
 
-// authored returns a policy as its author would write it: without its status, and without metadata that the API server and kubectl set.
+// authored returns a policy as its author would write it: its name, labels, annotations without that of kubectl apply, and spec.
 func authored(p *placementv1.PlacementPolicy) *placementv1.PlacementPolicy {
 	out := &placementv1.PlacementPolicy{Spec: p.Spec}
 	out.APIVersion, out.Kind = placementv1.GroupVersion.String(), "PlacementPolicy"
@@ -186,7 +189,7 @@ func authored(p *placementv1.PlacementPolicy) *placementv1.PlacementPolicy {
 }
 
 // manifest returns the manifest of the object that the parameters resource, such as scopedquotas.placement.berth.dev, namespace, and name
-// identify.
+// identify, without its status, and without the metadata that the API server sets.
 func (c *Console) manifest(r *http.Request) (*manifestView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -202,7 +205,7 @@ func (c *Console) manifest(r *http.Request) (*manifestView, error) {
 	return &manifestView{Manifest: string(text)}, err
 }
 
-// policy returns the policy that the parameter name of a request names.
+// policy returns the policy that the parameter name of a request names. If there is none, the error has status 404.
 func (s *state) policy(r *http.Request) (*placementv1.PlacementPolicy, error) {
 	policies, err := s.cached.Policies(r.Context())
 	if err != nil {

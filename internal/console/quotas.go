@@ -46,12 +46,15 @@ type quotaView struct {
 	Namespace string           `json:"namespace,omitempty"`
 	Name      string           `json:"name"`
 	Mode      placementv1.Mode `json:"mode"`
-	// Scopes are the filters that an object has to match to be counted, as text.
+	// Scopes are the filters that an object has to match to be counted, as text, such as "PriorityClass In [high]"; none if the quota
+	// counts all objects.
 	Scopes []string `json:"scopes"`
-	// Ready is the message of the condition Ready if it is not true; empty if the quota is ready.
+	// Ready is the message of the condition Ready if it is not true, or says that Berth has not counted the usage yet if there is no such
+	// condition; empty if the quota is ready.
 	Ready   string        `json:"ready,omitempty"`
 	Amounts []quotaAmount `json:"amounts"`
-	// Selected is the number of namespaces that share a ClusterScopedQuota; nil for a ScopedQuota.
+	// Selected is the number of namespaces that share a ClusterScopedQuota, by its status; nil for a ScopedQuota, and before Berth has
+	// counted.
 	Selected *int32 `json:"selectedNamespaces,omitempty"`
 	// Shares has what each namespace uses of a ClusterScopedQuota, as far as its status lists them.
 	Shares []namespaceUse `json:"namespaces"`
@@ -63,9 +66,9 @@ type quotaAmount struct {
 	Hard     string `json:"hard"`     // the limit
 	Used     string `json:"used"`     // the usage, which includes Reserved
 	Reserved string `json:"reserved"` // charged for objects that Berth has admitted and not seen yet
-	// UsedShare is Used as a fraction of Hard; if Hard is 0, it is 0 or 1.
+	// UsedShare is Used as a fraction of Hard. If Hard is 0, it is 1, or 0 if Used is 0, too.
 	UsedShare float64 `json:"usedShare"`
-	// ReservedShare is Reserved as a fraction of Hard; if Hard is 0, it is 0 or 1.
+	// ReservedShare is Reserved as a fraction of Hard. If Hard is 0, it is 1, or 0 if Reserved is 0, too.
 	ReservedShare float64 `json:"reservedShare"`
 }
 

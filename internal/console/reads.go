@@ -30,11 +30,11 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// reads are the fields that each policy reads of the objects of a type, by the name of the policy.
+// reads are the fields that each policy reads of the objects of one type, by the name of the policy.
 type reads map[string]*projection.FieldSet
 
-// readsOf returns what policies read of a type: of its normal form, or of the objects themselves. It is empty if the user may not read what
-// policies read.
+// readsOf returns what policies and their predicates read of a type: of the normal form of its objects if normal is true, or else of the
+// objects themselves. It is empty if the simulation can't be made, as for a user who may not read what policies read.
 func (s *state) readsOf(ctx context.Context, resource schema.GroupVersionResource, normal bool) reads {
 	out := reads{}
 	simulated, err := s.simulation(ctx)
@@ -58,7 +58,8 @@ func (s *state) readsOf(ctx context.Context, resource schema.GroupVersionResourc
 	return out
 }
 
-// labels returns the names of the policies that read each member of the map at a path, sorted; with the key "*", those that may read any.
+// labels returns the names of the policies that read each member of the map at a path, such as that of labels, sorted; by "*", those that
+// may read any member.
 func (r reads) labels(path ...string) map[string][]string {
 	out := map[string][]string{}
 	for policy, fields := range r {
@@ -76,8 +77,8 @@ func (r reads) labels(path ...string) map[string][]string {
 	return out
 }
 
-// annotations returns the annotations of an object that policies read at a path, sorted. If a policy may read any, it also returns the
-// others of the object that are not too long to suggest.
+// annotations returns the annotations of an object that policies read at a path, sorted, also those that the object lacks. If a policy may
+// read any, it also returns the others of the object whose values are not too long to suggest.
 func (r reads) annotations(obj *unstructured.Unstructured, path ...string) []clusterField {
 	readBy := r.labels(path...)
 	wild := readBy["*"]
@@ -111,7 +112,8 @@ func (r reads) of(field string) []string {
 	return out
 }
 
-// fieldPaths are the paths at which the built-in inventories may have a field of the normal form.
+// fieldPaths are the paths at which objects of the built-in inventories may have a field of the normal form. The first one counts that
+// determines the field.
 var fieldPaths = []struct {
 	name  string
 	paths [][]string
@@ -121,8 +123,8 @@ var fieldPaths = []struct {
 	{"provider", [][]string{{"spec", "provider"}}},
 }
 
-// fields returns the fields of the normal form that the user can change in an object of an inventory. It leaves out zones and provider if
-// the cluster lacks them and no policy reads them.
+// fields returns those of the fields region, zones, and provider of the normal form that the user can change in an object of an inventory,
+// with the path at which the object has them. It leaves out zones and provider if the cluster lacks them and no policy reads them.
 func (r reads) fields(inventories *replication.Inventories, resource schema.GroupVersionResource, obj *unstructured.Unstructured) []clusterField {
 	out := []clusterField{}
 	document, _ := inventories.Cluster(resource, obj.Object)
@@ -142,7 +144,7 @@ func (r reads) fields(inventories *replication.Inventories, resource schema.Grou
 	return out
 }
 
-// determines reports whether the field at a path of an object determines a field of its normal form.
+// determines reports whether the field at a path of an object determines a field of its normal form: whether that changes with it.
 func determines(inventories *replication.Inventories, resource schema.GroupVersionResource, obj *unstructured.Unstructured, path []string, field string) bool {
 	const probe = "berth-probe"
 	changed := obj.DeepCopy()
@@ -157,7 +159,7 @@ func determines(inventories *replication.Inventories, resource schema.GroupVersi
 	return strings.Contains(fmt.Sprint(document[field]), probe)
 }
 
-// settable returns a path as the flag --set of kubectl berth whatif takes it.
+// settable returns a path in the form that the flag --set of kubectl berth whatif takes, such as metadata.labels['example.com/tier'].
 func settable(path []string) string {
 	var out strings.Builder
 	for i, name := range path {
@@ -173,7 +175,7 @@ func settable(path []string) string {
 	return out.String()
 }
 
-// inYAML returns the YAML of a value of the normal form: a string, or a list of strings; "" for nil.
+// inYAML returns the YAML of a value of the normal form: of a string, or of a list as [a, b]; "" for other values.
 func inYAML(value any) string {
 	switch v := value.(type) {
 	case string:

@@ -21,7 +21,7 @@ import "context"
 // slots limit how many computations run at once. Nil slots limit nothing.
 type slots chan struct{}
 
-// take waits for a slot, and takes it until free is called. An error means that the context ended before a slot was free.
+// take waits for a slot, and holds it until free is called. An error means that the context ended before a slot was free.
 func (s slots) take(ctx context.Context) error {
 	if s == nil {
 		return nil
@@ -41,7 +41,7 @@ func (s slots) free() {
 	}
 }
 
-// limited takes a slot while it runs a computation, and returns the value of that.
+// limited calls compute while it holds a slot, and returns what that returns, or the error of take.
 func limited[T any](ctx context.Context, s slots, compute func() (T, error)) (T, error) {
 	if err := s.take(ctx); err != nil {
 		return *new(T), err

@@ -32,17 +32,17 @@ import (
 type state struct {
 	*Reading
 	at     time.Time          // when the cluster was read
-	cached *simulation.Cached // the cluster, which is read only once
-	// changes is the number of changes of the cluster before this reading, if the console follows the cluster.
+	cached *simulation.Cached // the cluster, of which each type is read only once
+	// changes is the number of changes that the cluster had at the time of this reading, if the console follows it; otherwise 0.
 	changes int
-	// computing limits how many computations run at once.
+	// computing limits how many computations run at once: Config.computing.
 	computing slots
 
 	simulated once[*simulation.Simulation] // the simulation of the cluster, which the method simulation computes
 	decided   once[*fleet.Fleet]           // the decided objects of the cluster, which the method fleet computes
 	tried     once[*whatif.Session]        // the session that tries changes, which the method session begins
 	named     once[*valuesView]            // what policies can name of the cluster, which the method values computes
-	// asking is held while a request uses the session, which can answer only one question at a time. It guards last.
+	// asking is held while a request uses the session, which can answer only one request at a time. It guards last.
 	asking sync.Mutex
 	last   *answered // the last answer of the session; nil before the first one
 }
@@ -55,7 +55,8 @@ func newState(r *Reading, computing slots) *state {
 	return s
 }
 
-// once is a value that is computed once. After an error that may pass, it is computed again; a Forbidden error stays.
+// once is a value that is computed once. After an error, it is computed again by the next request, except that a Forbidden error stays. The
+// zero value is not computed yet.
 type once[T any] struct {
 	mu       sync.Mutex
 	computed bool
@@ -63,8 +64,8 @@ type once[T any] struct {
 	err      error
 }
 
-// get returns the value, and computes it if it is not known. The computation goes on even if the client of the request gives up, because
-// later requests use the value.
+// get returns the value, or the error, and computes it if it is not known. Other callers wait meanwhile. The computation goes on even if
+// the client of the request gives up, because later requests use the value.
 func (o *once[T]) get(ctx context.Context, compute func(context.Context) (T, error)) (T, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,14 +76,14 @@ func (o *once[T]) get(ctx context.Context, compute func(context.Context) (T, err
 	return o.value, o.err
 }
 
-// simulation returns the simulation of the cluster. An error says what the user may not read.
+// simulation returns the simulation of the cluster, which it makes once. A Forbidden error says what the user may not read.
 func (s *state) simulation(ctx context.Context) (*simulation.Simulation, error) {
 	return s.simulated.get(ctx, func(ctx context.Context) (*simulation.Simulation, error) {
 		return limited(ctx, s.computing, func() (*simulation.Simulation, error) { return simulation.New(ctx, s.cached, s.Options) })
 	})
 }
 
-// fleet returns the decided objects of the cluster.
+// fleet returns the decided objects of the cluster, which it decides once.
 func (s *state) fleet(ctx context.Context) (*fleet.Fleet, error) {
 	return s.decided.get(ctx, func(ctx context.Context) (*fleet.Fleet, error) {
 		simulated, err := s.simulation(ctx)
@@ -93,7 +94,8 @@ func (s *state) fleet(ctx context.Context) (*fleet.Fleet, error) {
 	})
 }
 
-// session returns the session that answers what changes to the cluster would do.
+// session returns the session that answers what changes to the cluster would do, which it begins once. Without the right to list types that
+// policies match, it lacks these.
 func (s *state) session(ctx context.Context) (*whatif.Session, error) {
 	return s.tried.get(ctx, func(ctx context.Context) (*whatif.Session, error) {
 		session, err := limited(ctx, s.computing, func() (*whatif.Session, error) { return whatif.NewPartialSession(ctx, s.cached, s.Options) })

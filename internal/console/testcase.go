@@ -46,16 +46,18 @@ const (
 
 // testCaseView is the response of /api/testcase.
 type testCaseView struct {
-	Name string `json:"name"` // the name of the file of cases
+	Name string `json:"name"` // the name of the file of cases: changes_test.yaml
 	File string `json:"file"` // the content of the file of cases, for `kubectl berth test`
-	// NeedsManifest reports whether the test needs the exported YAML of the change, a file beside it.
+	// NeedsManifest reports whether the changes apply policies, so that File refers to manifestFile: the page then exports the manifests
+	// as that file, beside the test.
 	NeedsManifest bool `json:"needsManifest"`
 	Cases         int  `json:"cases"` // the number of cases in the file
 	Total         int  `json:"total"` // the number of all objects to which something happens
 }
 
 // testCase returns changes as a test: it has what policies read after the changes, and as cases some of the objects to which something
-// happens, with what policies decide for them. For changed policies, the test names the file in which the page exports them.
+// happens, with what policies decide for them. For policies in the manifests, the test names the file in which the page exports them. It is
+// an error with status 400 if the changes have fatal mistakes, nothing happens to any object, or the test would be too large.
 func (c *Console) testCase(r *http.Request, asked changes) (*testCaseView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -103,7 +105,7 @@ func (c *Console) testCase(r *http.Request, asked changes) (*testCaseView, error
 	}, nil
 }
 
-// selected returns at most maxCases objects of a report, taken from each transition in turn.
+// selected returns at most maxCases objects of a report: all, or one of each transition in turn.
 func selected(objects []whatif.Object) []whatif.Object {
 	if len(objects) <= maxCases {
 		return objects
@@ -129,10 +131,11 @@ type testWriter struct {
 	options simulation.Options
 	file    casetest.File
 	world   []*unstructured.Unstructured // the objects that exist in all cases
-	decided *simulation.Simulation       // the simulation of a cluster that has the objects in world
+	decided *simulation.Simulation       // the simulation of a cluster that has the objects in world, and no others; it decides the cases
 }
 
-// addWorld adds the policies of the cluster, and what they read. The file refers to manifestFile for policies among the applied objects.
+// addWorld adds the policies of the cluster, and all objects of the types that they read, to the file and to world, and sets decided. For
+// policies among the applied objects, the file refers to manifestFile in place of their text.
 func (w *testWriter) addWorld(ctx context.Context, applied []*unstructured.Unstructured) error {
 	live, err := simulation.New(ctx, w.cluster, w.options)
 	if err != nil {
@@ -178,7 +181,7 @@ func (w *testWriter) addWorld(ctx context.Context, applied []*unstructured.Unstr
 	return err
 }
 
-// readBy returns the types that policies read, sorted.
+// readBy returns the types of the objects that policies, their predicates, or their namespace selectors read, sorted.
 func readBy(s *simulation.Simulation) []schema.GroupVersionResource {
 	var out []policy.Resource
 	var namespaces bool
@@ -204,7 +207,7 @@ func readBy(s *simulation.Simulation) []schema.GroupVersionResource {
 	return slices.SortedFunc(maps.Keys(types), func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) })
 }
 
-// addCases adds a case for each object.
+// addCases adds a case for each of the objects that exists after the changes: the object, and what the policies in world decide for it.
 func (w *testWriter) addCases(ctx context.Context, objects []whatif.Object) error {
 	for _, o := range objects {
 		found, err := simulation.FindType(w.cluster.Catalog(), o.Resource)
@@ -247,7 +250,7 @@ func isPolicy(obj *unstructured.Unstructured) bool {
 	return obj.GroupVersionKind() == placementv1.GroupVersion.WithKind("PlacementPolicy")
 }
 
-// policyObject returns a policy without its status.
+// policyObject returns a policy as authored does, as an unstructured object.
 func policyObject(p *placementv1.PlacementPolicy) (*unstructured.Unstructured, error) {
 	text, err := yaml.Marshal(authored(p))
 	if err != nil {
@@ -260,7 +263,8 @@ func policyObject(p *placementv1.PlacementPolicy) (*unstructured.Unstructured, e
 	return plainObject(out), nil
 }
 
-// plainObject returns an object without what the API server adds to each object.
+// plainObject returns a copy of an object without the metadata that the API server sets, such as the UID, and without the annotation of
+// kubectl apply. It keeps the status.
 func plainObject(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	out := obj.DeepCopy()
 	for _, name := range []string{"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"} {

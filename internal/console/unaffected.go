@@ -33,14 +33,16 @@ import (
 
 // unaffectedView is the response of /api/unaffected: why a change of one field of a cluster changes nothing.
 type unaffectedView struct {
-	Reasons []string `json:"reasons"` // one for each policy that reads the field, as far as all its objects have the same; or that there is none
+	// Reasons has a sentence for each policy that reads the field and excludes the cluster for another reason, the same for all its
+	// objects; or one that no policy reads the field. It is empty if no reason is known.
+	Reasons []string `json:"reasons"`
 }
 
-// maxUnaffected limits the number of objects of a policy that are explained.
+// maxUnaffected is the maximum number of objects of a policy that are explained. For more, there is no reason.
 const maxUnaffected = 300
 
-// unaffected returns why a change does nothing, given that it does nothing. It knows no reasons for several changes, because one of them
-// may void the reason of another.
+// unaffected returns why a change does nothing, given that it does nothing. It knows reasons only for one change, of a field of a cluster.
+// It gives none for several changes, because one of them may void the reason of another.
 func (c *Console) unaffected(r *http.Request, asked changes) (*unaffectedView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -83,10 +85,11 @@ func (c *Console) unaffected(r *http.Request, asked changes) (*unaffectedView, e
 type changedField struct {
 	cluster string
 	name    string   // such as region, or the key of a label or annotation
-	readBy  []string // the names of the policies that read it
+	readBy  []string // the names of the policies that read it, sorted
 }
 
-// changedField returns the field of a cluster that an assignment changes; nil if it changes nothing of which it is known who reads it.
+// changedField returns the field of a cluster that an assignment changes: its region, zones, or provider, a label, or an annotation. It
+// returns nil for any other field, and unless the object exists, represents a cluster, and may be read by the user.
 func (s *state) changedField(ctx context.Context, a whatif.Assignment) (*changedField, error) {
 	if !slices.Contains(s.servedInventories(), a.Resource) {
 		return nil, nil
@@ -122,8 +125,8 @@ func (s *state) changedField(ctx context.Context, a whatif.Assignment) (*changed
 	return out, nil
 }
 
-// excluded returns why a policy chooses the cluster for none of the objects that it decides, whatever the field has; empty if the objects
-// have different reasons, or there are too many.
+// excluded returns why a policy chooses the cluster for none of the objects that it decides, whatever the field has. It returns "" if the
+// objects have different reasons, one has none, or there are more than maxUnaffected, and if an object can't be read.
 func (f *changedField) excluded(ctx context.Context, simulated *simulation.Simulation, policy string) (string, error) {
 	common, n := "", 0
 	for o, err := range simulated.Matched(ctx) {
@@ -153,8 +156,8 @@ func (f *changedField) excluded(ctx context.Context, simulated *simulation.Simul
 	return common, nil
 }
 
-// reason returns what else than the field the cluster lacks, so that a policy does not choose it for an object; empty if the policy decides
-// no clusters of the object. It returns false if there is nothing else.
+// reason returns which requirement the cluster does not meet, other than by the field, so that a policy does not choose it for an object;
+// "" if the policy or its rules do not decide the object. It returns false if there is no such requirement.
 func (f *changedField) reason(of *explain.Explanation, policy string) (string, bool) {
 	i := slices.IndexFunc(of.Policies, func(p explain.Policy) bool { return p.Name == policy })
 	if i < 0 || of.Policies[i].HasRules && of.Policies[i].Rule == "" {
@@ -176,5 +179,5 @@ func (f *changedField) reason(of *explain.Explanation, policy string) (string, b
 	return "", false
 }
 
-// isRead reports whether a value may be that of the field.
+// isRead reports whether a value may be that of the field: whether its reference contains the field's name.
 func (f *changedField) isRead(v explain.Value) bool { return strings.Contains(v.Reference, f.name) }

@@ -53,7 +53,7 @@ type updates struct {
 	mu sync.Mutex
 	// pages has the channel of each connected page, with room for one reading, since only the newest one counts.
 	pages map[chan *state]bool
-	// stop ends following; nil if no page follows.
+	// stop ends the context of follow; nil if no page is connected.
 	stop context.CancelFunc
 }
 
@@ -72,7 +72,7 @@ func (u *updates) announce(s *state) {
 	}
 }
 
-// join adds the channel of a page. The first page starts follow, which follows the cluster until its context ends.
+// join adds the channel of a page. For the first page, it starts follow in a goroutine; follow has to return when its context ends.
 func (u *updates) join(page chan *state, follow func(context.Context)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -95,8 +95,8 @@ func (u *updates) leave(page chan *state) {
 	}
 }
 
-// serveUpdates sends the time of the latest reading and of each new one to a page, as server-sent events, until the page closes the
-// connection. While a page is connected, the console follows the changes of the cluster.
+// serveUpdates sends the time of the latest reading, and then that of each new one, to a page, as server-sent events, until the page closes
+// the connection. While a page is connected, the console follows the changes of the cluster.
 func (c *Console) serveUpdates(w http.ResponseWriter, r *http.Request) {
 	if _, err := c.current(r); err != nil {
 		writeError(w, err)
@@ -136,7 +136,7 @@ func (c *Console) serveUpdates(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// follow makes a new reading when the cluster has changed, until the context ends.
+// follow makes a new reading when the cluster has changed, until the context ends. Of files, it makes none.
 func (c *Console) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.mu.Lock()
@@ -155,7 +155,8 @@ func (c *Console) follow(ctx context.Context) {
 	}
 }
 
-// followCluster makes a new reading after each change of a cluster, until the context ends, or the user reads the cluster again.
+// followCluster makes a new reading when the cluster has changed, of all changes in a pause one, until the context ends, or the user reads
+// the cluster again (replaced is closed). s is the latest reading.
 func (c *Console) followCluster(ctx context.Context, s *state, cluster follower, replaced <-chan struct{}) {
 	pause := minPause
 	for {
@@ -181,7 +182,8 @@ func (c *Console) followCluster(ctx context.Context, s *state, cluster follower,
 	}
 }
 
-// await waits for an event, and reports true. It reports false if the context ends, or the channel end is closed, before.
+// await waits for a value of event, or for its end, and reports true. It reports false if the context ends, or the channel end is closed,
+// before.
 func await[T any](ctx context.Context, end <-chan struct{}, event <-chan T) bool {
 	select {
 	case <-ctx.Done():
@@ -193,9 +195,9 @@ func await[T any](ctx context.Context, end <-chan struct{}, event <-chan T) bool
 	}
 }
 
-// publishChanges makes a new state of the followed cluster of the last one, announces it as the latest, and returns it. If the cluster
-// can't be read, it returns the last state. The bool is false if the context has ended, or if the user has read the cluster again
-// meanwhile.
+// publishChanges makes a new reading of the followed cluster, decides its objects, announces it as the latest in place of last, and returns
+// it. If the cluster can't be read, it returns last, and announces nothing. The bool is false if following has to end: the context has
+// ended, or the user has read the cluster again meanwhile.
 func (c *Console) publishChanges(ctx context.Context, last *state) (bool, *state) {
 	s := newState(last.Reading, c.config.computing)
 	// Without the rights for the fleet, other views show more than before.

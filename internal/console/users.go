@@ -33,7 +33,8 @@ import (
 )
 
 // Users serves several users, each with the rights of the bearer token in their requests. It has no rights of its own. It keeps what a user
-// has read for a while, by the hash of the token, and forgets the token at the end of each request. It is safe for concurrent use.
+// has read for a while, by the hash of the token, and keeps the token itself only while a request with it is under way. It is safe for
+// concurrent use.
 type Users struct {
 	open func(*Credentials) User // the argument of NewUsers
 	now  func() time.Time
@@ -44,7 +45,8 @@ type Users struct {
 
 	mu   sync.Mutex
 	byID map[userID]*user
-	// rejected has the times at which the API server did not accept a token.
+	// rejected has the time at which the API server last did not accept a token, by the token's hash. For rejectedRemembers, the token is
+	// refused without another question.
 	rejected map[userID]time.Time
 	// forgetting reports whether a timer is set that will forget idle users.
 	forgetting bool
@@ -73,7 +75,8 @@ type user struct {
 	name string
 	// requests is the number of the user's requests that are under way, and waiting how many of them wait for updates.
 	requests, waiting int
-	// used is the end of the last request, and verified the time at which the API server last accepted the token.
+	// used is the end of the last request, at first the time at which the user was kept; verified is the time at which the API server last
+	// accepted the token.
 	used, verified time.Time
 }
 
@@ -99,8 +102,8 @@ const (
 	rejectedRemembers = 10 * time.Second
 )
 
-// NewUsers returns a shared console. open returns the functions of the plugin for a user, which connect to the API server by the
-// credentials.
+// NewUsers returns a shared console. It calls open for each new token: open returns the functions of the plugin for that user, which
+// connect to the API server by the credentials.
 func NewUsers(open func(*Credentials) User) *Users {
 	return &Users{
 		open: open, now: time.Now, byID: map[userID]*user{}, rejected: map[userID]time.Time{},
@@ -140,11 +143,12 @@ func sameSite(r *http.Request) bool {
 	return r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/api/") && r.Header.Get("Sec-Fetch-Mode") == "navigate"
 }
 
-// tokenHeader is the header with the token, for requests through the service proxy of the API server, which removes Authorization.
+// tokenHeader is the header with "Bearer" and the token, as in Authorization, for requests through the service proxy of the API server,
+// which removes Authorization.
 const tokenHeader = "X-Berth-Authorization"
 
-// tokenOf returns the bearer token of a request; "" if it has none. A token has no white space: the API server ignores what comes after it,
-// so that one token would have many forms.
+// tokenOf returns the bearer token of a request, from tokenHeader or else from Authorization; "" if it has none. It is "", too, if the
+// token has white space inside: the API server ignores what comes after it, so that one token would have many forms.
 func tokenOf(r *http.Request) string {
 	for _, name := range []string{tokenHeader, "Authorization"} {
 		if scheme, token, ok := strings.Cut(r.Header.Get(name), " "); ok && strings.EqualFold(scheme, "Bearer") {
@@ -183,7 +187,7 @@ func (u *Users) serve(w http.ResponseWriter, r *http.Request) {
 	one.handler.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// access is a request of a user.
+// access is a request of a user to an endpoint.
 type access struct {
 	id    userID // the hash of token
 	token string // the user's bearer token for the API server, as tokenOf returns it
@@ -198,7 +202,8 @@ var (
 	errMany     = problem{http.StatusTooManyRequests, "Too many requests with this token are under way. Close other pages of the console."}
 )
 
-// begin returns the user of a request, once the API server has accepted the token. Without an error, the caller must call end.
+// begin returns the user of a request, once the API server has accepted the token, now or within maxTrusted. Without an error, the caller
+// must call end.
 func (u *Users) begin(ctx context.Context, a access) (*user, error) {
 	one, trusted, err := u.find(a)
 	if err != nil || trusted {
@@ -221,8 +226,9 @@ func (u *Users) begin(ctx context.Context, a access) (*user, error) {
 	return one, nil
 }
 
-// find returns the user of a request, a new one if the token is not known, and notes that the request is under way. trusted reports whether
-// the token was verified within maxTrusted.
+// find returns the user of a request, and notes that the request is under way. For an unknown token, it returns a new user, and leaves it
+// to verified to keep that. trusted reports whether the token was verified within maxTrusted. An error means that the token was rejected
+// recently, or that too many unknown tokens, or too many requests with this one, come. Then no request is under way.
 func (u *Users) find(a access) (one *user, trusted bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -253,8 +259,9 @@ func (u *Users) newUser() *user {
 	return out
 }
 
-// verified notes what verifying the token returned, name and err, and gives a new user a place. It returns an error if the request may not
-// go on. The caller holds mu.
+// verified notes what verifying the token returned, name and err, and keeps a new user. If err is Unauthorized, it remembers the token as
+// rejected, forgets the user, and so ends the requests with that token. It returns an error if the request may not go on: errRejected,
+// errBusy if there is no room for a new user or the user was forgotten meanwhile, or another err. The caller holds mu.
 func (u *Users) verified(one *user, a access, name string, err error) error {
 	switch {
 	case apierrors.IsUnauthorized(err):
@@ -281,7 +288,8 @@ func (u *Users) verified(one *user, a access, name string, err error) error {
 	return nil
 }
 
-// verifyAgain verifies the token of a request from time to time until the request ends.
+// verifyAgain verifies the token of a request that waits for updates every maxTrusted until the request ends. If the API server does not
+// accept the token any more, the request ends.
 func (u *Users) verifyAgain(ctx context.Context, one *user, a access) {
 	tick := time.NewTicker(maxTrusted)
 	defer tick.Stop()
@@ -323,7 +331,7 @@ func (one *user) finish(a access) {
 	}
 }
 
-// end ends a request of a user.
+// end ends a request of a user, as begin began it.
 func (u *Users) end(one *user, a access) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -355,7 +363,7 @@ func (u *Users) forgetIdle() {
 	}
 }
 
-// remove forgets a user, and ends the requests of the user that are under way. The caller holds mu.
+// remove forgets the user with a token's hash, if it is known, and ends the requests of the user that are under way. The caller holds mu.
 func (u *Users) remove(id userID) {
 	if one := u.byID[id]; one != nil {
 		one.forget()
@@ -363,9 +371,10 @@ func (u *Users) remove(id userID) {
 	}
 }
 
-// makeRoom makes room for another token of the user with a name, if there are too many tokens or memory is short. It forgets the least
-// recently used token: of those of this user if the user has maxTokens, or else of all that have no requests under way, or only such that
-// have long waited for updates. It reports false if there is none to forget. The caller holds mu.
+// makeRoom reports whether another token of the user with a name may be kept. If there are too many tokens, or memory is short, it forgets
+// the least recently used token: of those of this user if the user has maxTokens, or else of those that have no requests under way, or only
+// such that have waited for updates for longer than maxWaiting. It reports false if it has to forget one and finds none. The caller holds
+// mu.
 func (u *Users) makeRoom(name string) bool {
 	own := 0
 	for _, one := range u.byID {
@@ -398,7 +407,7 @@ func (u *Users) removeOldest(may func(*user) bool) bool {
 	return found
 }
 
-// memoryIsShort reports whether more than half of Go's memory limit was in use at the last garbage collection.
+// memoryIsShort reports whether more than half of Go's memory limit (GOMEMLIMIT) was in use after the last garbage collection.
 func memoryIsShort() bool {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
@@ -433,7 +442,8 @@ func (c *Credentials) end() {
 // errNoRequest is the error of a request to the API server while no request of the user is under way.
 var errNoRequest = errors.New("no request of the user is under way")
 
-// Wrap returns a transport that adds the token to requests, and fails while no request of the user is under way.
+// Wrap returns a transport that sets the header Authorization of requests to the token. While no request of the user is under way, it fails
+// with errNoRequest.
 func (c *Credentials) Wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		c.mu.Lock()
@@ -451,5 +461,5 @@ func (c *Credentials) Wrap(next http.RoundTripper) http.RoundTripper {
 // roundTripper is a function that implements http.RoundTripper.
 type roundTripper func(*http.Request) (*http.Response, error)
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip calls the function.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -31,7 +31,7 @@ import (
 )
 
 // valuesView is the response of /api/values: what the cluster has that a policy can name. The editor and the form suggest it. What the user
-// may not list is missing.
+// may not list is missing, and in the maps also long values, and what exceeds maxNames or maxValues. All lists are sorted.
 type valuesView struct {
 	Fields            map[string][]string `json:"fields"`            // values of the fields of clusters, by field
 	Labels            map[string][]string `json:"labels"`            // values of the labels of clusters, by label
@@ -63,7 +63,7 @@ func (c *Console) values(r *http.Request) (*valuesView, error) {
 
 // values computes the response of /api/values.
 func (s *state) values(ctx context.Context) (*valuesView, error) {
-	fields, labels, annotations, properties, resources := counter{}, counter{}, counter{}, counter{}, counter{}
+	fields, labels, annotations, properties, resources := distinct{}, distinct{}, distinct{}, distinct{}, distinct{}
 	for _, document := range s.clusterDocuments(ctx) {
 		for _, name := range []string{"name", "namespace", "source", "region", "provider", "version", "ready"} {
 			fields.add(name, document[name])
@@ -84,7 +84,7 @@ func (s *state) values(ctx context.Context) (*valuesView, error) {
 		Fields: fields.lists(), Labels: labels.lists(), Annotations: annotations.lists(), Properties: properties.lists(), Resources: resources.names(""),
 		Nodes: []string{},
 	}
-	nodes, objectLabels, objectAnnotations, namespaces := counter{}, counter{}, counter{}, counter{}
+	nodes, objectLabels, objectAnnotations, namespaces := distinct{}, distinct{}, distinct{}, distinct{}
 	simulated, err := s.simulation(ctx)
 	if err == nil {
 		reads := func(p *simulation.Policy) bool {
@@ -119,7 +119,7 @@ var (
 	namespaceResource = corev1.SchemeGroupVersion.WithResource("namespaces")
 )
 
-// clusterDocuments returns the clusters of all inventories in their normal form.
+// clusterDocuments returns the clusters of all inventories in their normal form. It leaves out those that the user may not list.
 func (s *state) clusterDocuments(ctx context.Context) []map[string]any {
 	var out []map[string]any
 	inventories := s.cached.Catalog().Inventories()
@@ -142,17 +142,18 @@ func (s *state) servedInventories() []schema.GroupVersionResource {
 	})
 }
 
-// listed returns the objects of a type; none if they can't be listed, because values are only suggestions.
+// listed returns the objects of a type. If they can't be listed, for whatever reason, it returns none, because values are only suggestions.
 func (s *state) listed(ctx context.Context, resource schema.GroupVersionResource) []*unstructured.Unstructured {
 	out, _ := s.cached.List(ctx, resource, nil)
 	return out
 }
 
-// counter collects the distinct values of each name, such as those of each label key. It does not count them.
-type counter map[string]map[string]bool
+// distinct collects the distinct values of each name, such as those of each label key.
+type distinct map[string]map[string]bool
 
-// add adds a value of a name, as text, unless it is empty or too long, or there are too many names or values.
-func (c counter) add(name string, value any) {
+// add adds a value of a name, as text, unless it is nil, empty, or longer than maxValueLength, or there are maxNames names or maxValues
+// values of the name already.
+func (c distinct) add(name string, value any) {
 	text := fmt.Sprint(value)
 	if value == nil || text == "" || len(text) > maxValueLength || c[name] == nil && len(c) >= maxNames {
 		return
@@ -165,27 +166,28 @@ func (c counter) add(name string, value any) {
 	}
 }
 
-// addAll adds the names and values of a decoded JSON object.
-func (c counter) addAll(values any) {
+// addAll adds the members of a decoded JSON object: their names and values. Nothing else has members.
+func (c distinct) addAll(values any) {
 	all, _ := values.(map[string]any)
 	for name, value := range all {
 		c.add(name, value)
 	}
 }
 
-func (c counter) addLabels(labels map[string]string) {
+func (c distinct) addLabels(labels map[string]string) {
 	for name, value := range labels {
 		c.add(name, value)
 	}
 }
 
-// names returns the values of a name, sorted. For resources, which have the name "", the values are names.
-func (c counter) names(name string) []string {
+// names returns the values of a name, sorted; an empty slice if there are none. values collects the resources of clusters as values of the
+// name "".
+func (c distinct) names(name string) []string {
 	return append([]string{}, slices.Sorted(maps.Keys(c[name]))...)
 }
 
 // lists returns the sorted values of each name.
-func (c counter) lists() map[string][]string {
+func (c distinct) lists() map[string][]string {
 	out := map[string][]string{}
 	for name := range c {
 		out[name] = c.names(name)

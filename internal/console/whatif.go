@@ -36,7 +36,7 @@ import (
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
-// changes are the changes to the cluster that the user tries, as requests of /api/whatif and /api/testcase have them.
+// changes are the changes to the cluster that the user tries, as requests of /api/whatif, /api/unaffected, and /api/testcase have them.
 type changes struct {
 	// Manifests are YAML documents of policies, or of any objects that policies read.
 	Manifests string `json:"manifests"`
@@ -51,24 +51,25 @@ type question struct {
 	// Transition selects the objects to which it would happen, or those that wait as before; empty for all to which something would happen.
 	Transition whatif.Transition `json:"transition,omitempty"`
 	Offset     int               `json:"offset,omitempty"` // how many of the selected objects the response skips
-	Limit      int               `json:"limit,omitempty"`  // the most objects in the response; 0 for defaultObjects
+	Limit      int               `json:"limit,omitempty"`  // the most objects in the response; 0 for defaultObjects, at most maxObjects
 }
 
 // whatifView is the response of /api/whatif.
 type whatifView struct {
 	Mistakes []Mistake `json:"mistakes"`
-	// Report has the objects that the request selects; nil if the changes can't be tried because of mistakes.
+	// Report has, of its objects, those that the request selects; nil if the changes can't be tried, because of mistakes or of missing
+	// rights.
 	Report *whatif.Report `json:"report"`
 	Total  int            `json:"total"` // the number of all objects to which something happens
-	Moves  int            `json:"moves"` // the number of all objects that get other values at once
+	Moves  int            `json:"moves"` // the number of all objects that get other values without an approval or an update, perhaps later
 	Flows  []Flow         `json:"flows"` // the flows of all objects
 	// Notes say what is missing because the user may not read it.
 	Notes []string `json:"notes"`
-	// Commands are commands for a shell: the first one predicts the same, and the others make the changes.
+	// Commands are commands for a shell: the first one predicts the same, and the others make the changes. There are none without changes.
 	Commands []string `json:"commands"`
 	// Before has, for each text in Set, the value that its field has now; nil if it has none, or the user may not read the object.
 	Before []*string `json:"before"`
-	// Approvals are those for which objects wait after the changes, apart from the objects to which nothing happens.
+	// Approvals are those for which objects wait after the changes. The objects that wait for one as before do not count.
 	Approvals []awaitedApproval `json:"approvals"`
 	// Milliseconds is how long the console took to compute the response.
 	Milliseconds int64 `json:"milliseconds"`
@@ -105,7 +106,8 @@ func (v *whatifView) fatal() bool {
 	return slices.ContainsFunc(v.Mistakes, func(m Mistake) bool { return m.fatal })
 }
 
-// parse returns the changes of a request, and adds their mistakes to the response.
+// parse returns the changes of a request, and adds their mistakes to the response. An error means that the context has ended, or that there
+// are more than maxAssignments fields and deletions (status 400).
 func (c *Console) parse(r *http.Request, s *state, asked changes, out *whatifView) (whatif.Changes, error) {
 	var parsed whatif.Changes
 	if err := s.computing.take(r.Context()); err != nil {
@@ -138,11 +140,11 @@ func (c *Console) parse(r *http.Request, s *state, asked changes, out *whatifVie
 	return parsed, r.Context().Err()
 }
 
-// maxAssignments limits the number of fields and deletions of a request.
+// maxAssignments is the maximum number of fields to set and objects to delete in a request. More are an error.
 const maxAssignments = 1000
 
-// checkPrintable returns an error for a text with a character that can't be printed. Commands contain the text, and a terminal may obey or
-// hide such a character.
+// checkPrintable returns an error for a text with a character that can't be printed, such as a line break. Commands contain the text, and a
+// terminal may obey or hide such a character.
 func checkPrintable(text string) error {
 	if i := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 		return fmt.Errorf("%q has a character that can't be printed, so it can't be part of a command: write it as a manifest", text)
@@ -150,8 +152,8 @@ func checkPrintable(text string) error {
 	return nil
 }
 
-// parseManifests adds the objects in a text of YAML documents to the changes, and the mistakes in the text to the response. An error means
-// that the context has ended.
+// parseManifests adds the objects in a text of YAML documents to the changes, and the mistakes in the text to the response, those of its
+// policies as Config.Check finds them. An error means that the context has ended.
 func (c *Console) parseManifests(ctx context.Context, s *state, text string, parsed *whatif.Changes, out *whatifView) error {
 	refuse := func(message string) error {
 		out.Mistakes = append(out.Mistakes, Mistake{Error: true, Message: message, fatal: true})
@@ -196,7 +198,8 @@ func (c *Console) parseManifests(ctx context.Context, s *state, text string, par
 	return nil
 }
 
-// answer adds to the response what the changes would do.
+// answer adds to the response what the changes would do. If the user may not read what that needs, it adds a note instead, and if the
+// changes are impossible, a mistake.
 func (s *state) answer(r *http.Request, asked question, parsed whatif.Changes, out *whatifView) error {
 	answered, err := s.report(r, asked.changes, parsed)
 	switch {
@@ -222,7 +225,8 @@ func (s *state) answer(r *http.Request, asked question, parsed whatif.Changes, o
 	return nil
 }
 
-// page returns those of the objects in a report that the request selects.
+// page returns those of the objects in a report that the request selects: by transition, from the offset on, and at most the limit or
+// maxObjects.
 func (q question) page(r *whatif.Report) []whatif.Object {
 	objects := r.Objects
 	switch q.Transition {
@@ -250,15 +254,16 @@ func (q question) page(r *whatif.Report) []whatif.Object {
 type answered struct {
 	changes   changes // the request that report answers
 	report    *whatif.Report
-	moves     int // the number of objects that get other values at once
+	moves     int // the number of objects that get other values without an approval or an update, perhaps later
 	flows     []Flow
 	approvals []awaitedApproval
 }
 
-// impossible is an error that says why the changes themselves can't be made.
+// impossible is the error of changes that a session can't try, other than for lack of rights. /api/whatif shows it as a mistake.
 type impossible struct{ error }
 
-// report returns what the changes would do, or the last answer if it is to the same changes. The caller must not change it.
+// report returns what the changes would do, or the last answer if it is to the same changes. The caller must not change it. An error of the
+// session is Forbidden, that of the request's context, or impossible.
 func (s *state) report(r *http.Request, asked changes, parsed whatif.Changes) (*answered, error) {
 	session, err := s.session(r.Context())
 	if err != nil {
@@ -309,7 +314,8 @@ func (s *state) valuesBefore(ctx context.Context, assignments []whatif.Assignmen
 	return out, nil
 }
 
-// textAt returns the value at a path of an object as text, as the form for clusters shows it; nil if there is none.
+// textAt returns the value at a path of an object as text, as the form for clusters shows it: a string as it is, a list as [a, b], other
+// values in JSON; nil if there is none.
 func textAt(obj *unstructured.Unstructured, path []string) *string {
 	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
 	switch value.(type) {
@@ -329,10 +335,11 @@ type awaitedApproval struct {
 	Objects int    `json:"objects"` // the number of objects that wait for it
 }
 
-// approvalCommand finds the command that gives an approval in whatif.Value.Waits, a text on what an object waits for.
+// approvalCommand finds the command that gives an approval in whatif.Value.Waits, a text on what an object waits for. The command is the
+// first group.
 var approvalCommand = regexp.MustCompile(`\((kubectl berth approve [^)]+)\)`)
 
-// approvalsOf returns the approvals for which objects wait, given the values of each object that change, sorted by command.
+// approvalsOf returns the approvals for which objects wait, sorted by command. objects has, for each object, the values that change.
 func approvalsOf(objects [][]whatif.Value) []awaitedApproval {
 	counts := map[string]int{}
 	for _, values := range objects {

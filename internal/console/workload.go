@@ -29,7 +29,7 @@ import (
 
 // workloadView is the response of /api/workload.
 type workloadView struct {
-	// Places are the clusters of the object; nil if no policy matches it.
+	// Places has the clusters that the object has, or that policies decide for it, and why; nil if no policy matches it.
 	Places *fleet.Explained `json:"places"`
 	// Explanation says what each policy decides, and why each cluster that is not chosen is not.
 	Explanation *explain.Explanation `json:"explanation"`
@@ -44,7 +44,8 @@ const (
 )
 
 // workload explains the placement of an object. The parameters are resource, such as deployments.apps, namespace, name, limit: for how many
-// clusters that are not chosen to find the reasons, and whyNot: the only cluster to explain; empty for all.
+// clusters that are not chosen to find the reasons, and whyNot: the only cluster to explain; empty for all. If there is no such object, the
+// error has status 404.
 func (c *Console) workload(r *http.Request) (*workloadView, error) {
 	s, err := c.current(r)
 	if err != nil {
@@ -69,7 +70,8 @@ func (c *Console) workload(r *http.Request) (*workloadView, error) {
 	return out, err
 }
 
-// object returns the object that the parameters resource, namespace, and name identify, and the simulation that decides it.
+// object returns the object that the parameters resource, namespace, and name identify, and the simulation that decides it. If there is no
+// such object, the error has status 404.
 func (s *state) object(r *http.Request) (simulation.Object, *simulation.Simulation, error) {
 	simulated, err := s.simulation(r.Context())
 	if err != nil {
@@ -83,7 +85,8 @@ func (s *state) object(r *http.Request) (simulation.Object, *simulation.Simulati
 	return object, simulated, err
 }
 
-// content returns the existing object that the parameters resource, namespace, and name identify. It is an error if there is none.
+// content returns the existing object that the parameters resource, namespace, and name identify. If there is none, or no such type, the
+// error has status 404.
 func (s *state) content(r *http.Request) (*unstructured.Unstructured, error) {
 	query := r.URL.Query()
 	found, err := simulation.FindType(s.cached.Catalog(), query.Get("resource"))
