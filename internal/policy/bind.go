@@ -58,14 +58,15 @@ type Binding struct {
 	// Clusters are the served inventories that data.clusters is built from. Their order has no meaning. It is empty if the policy does not
 	// read data.clusters. The inventories are also in Resources.
 	Clusters []schema.GroupVersionResource
-	// Resources are all resource types to replicate for the policy, sorted, without duplicates.
+	// Resources are all resource types that Berth replicates for the policy's data, sorted, without duplicates. What only predicates read
+	// is not among them.
 	Resources []Resource
 	// Fields are the fields that the policy reads of the prepared objects (replication.Prepare) of each resource in
 	// Resources. The field sets are sealed.
 	Fields map[schema.GroupVersionResource]*projection.FieldSet
-	// PredicateReads holds the fields of nodes and pods that predicates read (predicates.Reads) if the policy calls
-	// predicates. It is nil if the policy does not. PredicateReads is separate from Fields because policies do not see
-	// these objects in data. Bind does not set it: the caller, which knows the predicates, does.
+	// PredicateReads holds the fields of nodes and pods that predicates read (predicates.Reads) if the policy calls predicates or has its
+	// decisions checked by them. It is nil otherwise. PredicateReads is separate from Fields because policies do not see these objects in
+	// data. Bind does not set it: the caller, which knows the predicates, does.
 	PredicateReads map[schema.GroupVersionResource]*projection.FieldSet
 	// Remote is the remote engine that decides the policy; nil if the policy has no spec.remote.
 	Remote *Remote
@@ -82,8 +83,8 @@ type Binding struct {
 	Bindings Bindings
 }
 
-// Covers reports whether b has all fields that other has, also of what predicates read, and the same remote engine with the same pushed
-// types.
+// Covers reports whether b has all fields that other has, of each resource type, also of what predicates read, and the same remote engine
+// with the same pushed types. The paths do not matter.
 func (b *Binding) Covers(other *Binding) bool {
 	return coverFields(b.Fields, other.Fields) && coverFields(b.PredicateReads, other.PredicateReads) &&
 		reflect.DeepEqual(b.Remote, other.Remote) && slices.Equal(b.PushedTypes, other.PushedTypes)
@@ -99,7 +100,7 @@ func coverFields(all, other map[schema.GroupVersionResource]*projection.FieldSet
 	return true
 }
 
-// Namespaced reports whether the type that a read is bound to is namespaced.
+// Namespaced reports whether the type that a read is bound to is namespaced. It is false for a read that is not bound.
 func (b *Binding) Namespaced(read analysis.Read) bool {
 	return slices.ContainsFunc(b.Paths, func(p BoundPath) bool {
 		return slices.Equal(p.Path, read.Path()) && slices.ContainsFunc(b.Resources,
@@ -119,8 +120,9 @@ type BoundPath struct {
 	Quota bool
 }
 
-// Bind resolves the reads of a module and the types listed in spec.replicate to served resource types. name is the policy's name. An error
-// is a *CompileError. It means that a plural name without a group matches types of several groups.
+// Bind resolves the reads of a module and the types listed in spec.replicate to served resource types. name is the policy's name. Types
+// that are not served are in Missing, and no error. An error is a *CompileError. It means that a plural name without a group matches types
+// of several groups.
 func Bind(name string, m *Module, listed []placementv1.ReplicatedResource, served ServedTypes) (*Binding, error) {
 	return BindWithRecorded(name, m, listed, served, nil)
 }
@@ -132,8 +134,8 @@ type Catalog interface {
 	Refresh(ctx context.Context) error
 }
 
-// BindToCurrent is like BindWithRecorded. If types are missing, it refreshes the catalog and binds again, because a type may
-// have been installed just before the policy.
+// BindToCurrent binds as BindWithRecorded does. If types are missing, it refreshes the catalog and binds again, because a type may have
+// been installed just before the policy. An error is a *CompileError for an ambiguous plural name, or that of the refresh.
 func BindToCurrent(ctx context.Context, name string, m *Module, listed []placementv1.ReplicatedResource, catalog Catalog, recorded Bindings) (*Binding, error) {
 	b, err := BindWithRecorded(name, m, listed, catalog, recorded)
 	if err != nil || len(b.Missing) == 0 {
@@ -145,9 +147,9 @@ func BindToCurrent(ctx context.Context, name string, m *Module, listed []placeme
 	return BindWithRecorded(name, m, listed, catalog, recorded)
 }
 
-// BindWithRecorded is like Bind, for a policy that was bound earlier. A plural name without a group keeps the group that
-// was recorded for it, whatever other groups serve that name now. The read is missing while the recorded group does not
-// serve it.
+// BindWithRecorded resolves reads as Bind does, for a policy that was bound earlier. A plural name without a group keeps the group that was
+// recorded for it, whatever other groups serve that name now. The read is missing while the recorded group does not serve it. recorded is
+// nil if there is none.
 func BindWithRecorded(name string, m *Module, listed []placementv1.ReplicatedResource, served ServedTypes, recorded Bindings) (*Binding, error) {
 	b := &Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{}}
 	if m.Remote != nil {
@@ -169,7 +171,8 @@ func BindWithRecorded(name string, m *Module, listed []placementv1.ReplicatedRes
 }
 
 // bindRead binds a read of the Rego to a path. If the API server does not serve its type, the read is added to Missing. recorded has the
-// groups that plural names were bound to earlier.
+// groups that plural names were bound to earlier. It is an error if the read is by a plural name alone that is not in recorded and that
+// several groups serve.
 func (b *Binding) bindRead(name string, m *Module, read analysis.Read, served ServedTypes, recorded Bindings) error {
 	switch {
 	case read.Clusters:
@@ -216,7 +219,7 @@ func (b *Binding) bindRead(name string, m *Module, read analysis.Read, served Se
 	return nil
 }
 
-// namesOf returns the types of inventories, joined by commas.
+// namesOf returns the types of all inventories, served or not, as resource.group, joined by commas.
 func namesOf(inventories *replication.Inventories) string {
 	var names []string
 	for _, r := range inventories.Resources() {
@@ -227,8 +230,8 @@ func namesOf(inventories *replication.Inventories) string {
 	return strings.Join(names, ", ")
 }
 
-// movedMessage returns the Note of a read whose type is no longer served. The note names the type that the read was bound to, and the types
-// with the same plural name in other groups.
+// movedMessage returns the Note of a read by a plural name alone whose type is no longer served. The note names the type that the read was
+// bound to, and how to read the types with the same plural name in other groups.
 func movedMessage(bound schema.GroupResource, others []Resource) string {
 	note := "which was bound to the type " + bound.String()
 	if len(others) > 0 {
@@ -237,8 +240,8 @@ func movedMessage(bound schema.GroupResource, others []Resource) string {
 	return note
 }
 
-// BindingsFromStatus derives the bindings of the version in force from a policy's status, for clients that may not read its stored
-// revision. It omits plural names whose group the status does not determine.
+// BindingsFromStatus derives the bindings of the version in force, which m is, from status.dependencies of the policy, for clients that may
+// not read its stored revision. It omits plural names whose group the status does not determine; nil for none.
 func (m *Module) BindingsFromStatus(dependencies []placementv1.Dependency) Bindings {
 	groups := map[string][]string{}
 	for _, d := range dependencies {
@@ -290,8 +293,8 @@ func (e *NotServedError) Error() string {
 	return "the API server does not serve " + strings.Join(names, ", ")
 }
 
-// NewNotServedCompileError returns the errors of an update that reads types which the API server does not serve. The
-// function meant returns a question that suggests a similar plural name; NewNotServedCompileError appends it to the
+// NewNotServedCompileError returns the errors of an update that reads types which the API server does not serve, one for each of missing.
+// name is the policy's name. The function meant returns a question that suggests a similar plural name, or ""; it is appended to the
 // message.
 func NewNotServedCompileError(name string, missing []analysis.Read, meant func(plural string) string) *CompileError {
 	out := &CompileError{}
@@ -319,13 +322,14 @@ func (b *Binding) bindTo(plural, group string) {
 	b.Bindings[plural] = group
 }
 
-// ReadsByPluralOnly reports whether the policy refers to a type by its plural name alone. Several groups may come to serve
-// such a name.
+// ReadsByPluralOnly reports whether the Rego refers to at least one type by its plural name alone. Several groups may come to serve such a
+// name.
 func (m *Module) ReadsByPluralOnly() bool {
 	return slices.ContainsFunc(m.Reads, analysis.Read.ByPluralAlone)
 }
 
-// AmbiguousNames returns a sentence for each plural name that a reference uses alone and that several groups serve.
+// AmbiguousNames returns a sentence for each plural name that a reference uses alone and that several groups serve now: which one it stays
+// bound to, and what to write. They are sorted by name.
 func (b *Binding) AmbiguousNames(served ServedTypes) []string {
 	var out []string
 	for _, plural := range slices.Sorted(maps.Keys(b.Bindings)) {
@@ -337,7 +341,8 @@ func (b *Binding) AmbiguousNames(served ServedTypes) []string {
 	return out
 }
 
-// bindClusters records the served inventories and the fields that the policy reads of clusters.
+// bindClusters sets Clusters to the served inventories, and records the fields of their objects from which those are made that the policy
+// reads of clusters.
 func (b *Binding) bindClusters(read *projection.FieldSet, served ServedTypes) {
 	inventories := served.Inventories()
 	b.Clusters = inventories.Served(func(r schema.GroupVersionResource) bool {
@@ -350,7 +355,7 @@ func (b *Binding) bindClusters(read *projection.FieldSet, served ServedTypes) {
 	}
 }
 
-// bindPushed records the types that are pushed to the remote engine.
+// bindPushed sets PushedTypes to the types of spec.remote.replicate. Those that the API server does not serve are added to Missing instead.
 func (b *Binding) bindPushed(listed []placementv1.ReplicatedResource, served ServedTypes) {
 	for _, l := range listed {
 		if r, ok := b.served(l, served); ok {
@@ -366,8 +371,8 @@ func sorted(resources []Resource) []Resource {
 	return slices.Compact(resources)
 }
 
-// served returns the resource for a type that a policy lists for replication. If the API server does not serve the type, served adds it
-// to Missing, and returns false.
+// served returns the resource for a type that a policy lists for replication, in the version that the API server prefers. If the API server
+// does not serve the type, served adds it to Missing, and returns false.
 func (b *Binding) served(l placementv1.ReplicatedResource, served ServedTypes) (Resource, bool) {
 	candidates := served.ByPlural(l.Resource)
 	i := slices.IndexFunc(candidates, func(r Resource) bool { return r.Group == l.APIGroup })
@@ -378,7 +383,8 @@ func (b *Binding) served(l placementv1.ReplicatedResource, served ServedTypes) (
 	return candidates[i], true
 }
 
-// bindListed binds a type of spec.replicate to its two paths: by its plural name alone, and by its group and version.
+// bindListed binds a type of spec.replicate to its two paths: by its plural name alone, and by its group and version. If the API server
+// does not serve the type, it adds it to Missing.
 func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served ServedTypes) {
 	r, ok := b.served(l, served)
 	if !ok {
@@ -389,7 +395,7 @@ func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served
 	}
 }
 
-// needs records that the policy reads some fields of a resource type.
+// needs adds a resource type to Resources, and the fields that the policy reads of it to Fields.
 func (b *Binding) needs(r Resource, fields *projection.FieldSet) {
 	b.Resources = append(b.Resources, r)
 	if known, ok := b.Fields[r.GroupVersionResource]; ok {
@@ -398,7 +404,7 @@ func (b *Binding) needs(r Resource, fields *projection.FieldSet) {
 	b.Fields[r.GroupVersionResource] = fields
 }
 
-// add records that the policy reads some fields of a resource type at a path.
+// add records that the policy reads some fields of a resource type at a path below `data`. A path that has a resource already keeps it.
 func (b *Binding) add(r Resource, fields *projection.FieldSet, path ...string) {
 	b.needs(r, fields)
 	if !slices.ContainsFunc(b.Paths, func(p BoundPath) bool { return slices.Equal(p.Path, path) }) {
@@ -419,7 +425,8 @@ func IsAmbiguous(err error) bool {
 	return ok && slices.ContainsFunc(list.Diagnostics, func(d Diagnostic) bool { return d.Code == codeAmbiguous })
 }
 
-// exactForms returns the references to several types with one plural name, each by group and version, joined by "or".
+// exactForms returns the references by which Rego reads the candidates, types with one plural name, each by its group and version, sorted,
+// and joined by "or".
 func exactForms(candidates []Resource) string {
 	forms := make([]string, len(candidates))
 	for i, c := range candidates {

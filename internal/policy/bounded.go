@@ -37,7 +37,8 @@ const (
 	UnfinishedInterval = time.Minute
 )
 
-// ErrBusy is the error for a compilation that did not begin because too many are running. It may succeed later.
+// ErrBusy is the error for a compilation that did not begin because too many are running, or continue after their deadline. It may succeed
+// later.
 var ErrBusy = errors.New("too many other policies are being compiled; try again")
 
 // BoundedCompiler compiles policies, and examines what they compile to, within a deadline, a limited number at once. Nothing can cancel
@@ -55,8 +56,8 @@ type BoundedCompiler struct {
 	late    int // the number of compilations that continue after the deadline
 }
 
-// NewBoundedCompiler returns a compiler that runs at most n compilations at once, and waits for each until the deadline. compile is
-// Compile.
+// NewBoundedCompiler returns a compiler for which at most n callers wait for a compilation at once, each until the deadline. compile is the
+// function Compile, or another one in tests.
 func NewBoundedCompiler(n int, deadline time.Duration,
 	compile func(name string, spec placementv1.PlacementPolicySpec) (*Module, error)) *BoundedCompiler {
 	return &BoundedCompiler{compile: compile, deadline: deadline, slots: make(chan struct{}, n), overdue: map[string]bool{}}
@@ -85,7 +86,7 @@ func (c *BoundedCompiler) Compile(ctx context.Context, name string, spec placeme
 // RunBounded calls f, which compiles the spec of the policy of a name, within the limits of a compiler, and returns its result. c is not
 // nil. If f takes longer than the deadline, or a compilation of the same source recently did, the error is that of Unfinished. Another
 // error says why f was not called: ErrBusy, or that of ctx. The source is the spec's Rego, rules, or remote engine. The hash of the source
-// is the key.
+// is the key. If f panics in time, RunBounded panics with the same value.
 func RunBounded[T any](ctx context.Context, c *BoundedCompiler, name string, spec placementv1.PlacementPolicySpec, f func() T) (T, error) {
 	var none T
 	key, err := weakcache.Key(spec.Rego, spec.RegoVersion, spec.Rules, spec.Remote)
@@ -133,13 +134,14 @@ type outcome[T any] struct {
 	panicked any // nil if the function returned
 }
 
-// unfinished returns the error for a policy whose compilation exceeded the deadline.
+// unfinished returns the error of Unfinished for a policy whose compilation exceeded the deadline.
 func (c *BoundedCompiler) unfinished(name string, spec placementv1.PlacementPolicySpec) error {
 	return Unfinished(name, spec, fmt.Sprintf("the policy takes longer than %s to compile: "+
 		"use fewer and smaller values, comprehensions, and rules, or divide it between several policies, which can match the same objects", c.deadline))
 }
 
-// enter waits for a slot. It returns ErrBusy when limit fires, or if isBusy is true, and the error of ctx when that ends.
+// enter waits for a slot, until limit fires. It returns ErrBusy then, or if isBusy is true, and the error of ctx when that ends. Without an
+// error, the caller must free the slot.
 func (c *BoundedCompiler) enter(ctx context.Context, limit <-chan time.Time) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -172,7 +174,8 @@ func (c *BoundedCompiler) isOverdue(key string) bool {
 	return c.overdue[key]
 }
 
-// exceeded records that a compilation of the source with a key exceeded the deadline, and continues.
+// exceeded records that a compilation of the source with a key exceeded the deadline, and continues: until ended is called, and
+// UnfinishedInterval later, the source is not compiled again.
 func (c *BoundedCompiler) exceeded(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

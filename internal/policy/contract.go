@@ -40,7 +40,8 @@ import (
 type contractChecker struct {
 	// v0 reports whether the policy is in Rego v0.
 	v0 bool
-	// schemas reports whether types come from the API server's schemas, which may have newer fields.
+	// schemas reports whether types come from the API server's schemas, which may have newer fields than the API types that Berth is built
+	// with.
 	schemas bool
 	// found are the errors found so far.
 	found []Diagnostic
@@ -80,7 +81,8 @@ func (m *Module) checkContract(module *ast.Module, c *contractChecker) []Diagnos
 	return c.found
 }
 
-// clauseType returns the type that a clause contributes to the document of its rule; nil if unknown.
+// clauseType returns the type that a clause contributes to the document of its rule, as OPA infers it from the clause alone; nil if
+// unknown.
 func (m *Module) clauseType(rule *ast.Rule) types.Type {
 	query := m.Compiler.QueryCompiler()
 	if _, err := query.Compile(rule.Body); err != nil {
@@ -109,8 +111,8 @@ func (m *Module) clauseType(rule *ast.Rule) types.Type {
 	return tpe
 }
 
-// doubted reports whether a value of the type may be invalid for the rule under examination. It examines at most maxAlternatives parts of
-// the type.
+// doubted reports whether a value of the type may be invalid for the rule under examination: whether one of the alternatives of its parts
+// is. It examines at most maxAlternatives parts of the type. It is false for a nil type.
 func (c *contractChecker) doubted(tpe types.Type) bool {
 	if tpe == nil {
 		return false
@@ -172,12 +174,13 @@ func singlePaths(tpe types.Type, left *int) []types.Type {
 	return out
 }
 
-// fail adds an error about the clause under examination.
+// fail adds an error about the clause under examination, at the position of the clause.
 func (c *contractChecker) fail(format string, args ...any) {
 	c.found = append(c.found, diagnostic(textFile, c.clause.Location, codeContract, fmt.Sprintf(format, args...)))
 }
 
-// check adds an error if no value of the type is valid for the rule under examination. A null value means that the policy has no opinion.
+// check adds an error if no value of the type is valid for the rule under examination. A type that can be null is valid: a null value means
+// that the policy has no opinion.
 func (c *contractChecker) check(tpe types.Type) {
 	if _, isNull := alternatives[types.Null](tpe); isNull {
 		return
@@ -308,7 +311,7 @@ func (c *contractChecker) checkTexts(tpe types.Type) {
 	}
 }
 
-// failMember adds the error that members of the rule's value are of a type other than a string.
+// failMember adds the error that members of the rule's value are of a type (of) other than a string.
 func (c *contractChecker) failMember(of types.Type) {
 	hint := ""
 	if _, isObject := of.(*types.Object); isObject && c.rule == language.RuleClusters {
@@ -329,7 +332,7 @@ func arrayMembers(a *types.Array) []types.Type {
 	return out
 }
 
-// checkObject adds an error unless the type can be an object. It returns the type of the object, or nil if the type is not an object or has
+// checkObject adds an error unless the type can be an object. It returns the type of the object, or nil if the type is no object or has
 // several objects among its alternatives.
 func (c *contractChecker) checkObject(tpe types.Type) *types.Object {
 	objects, ok := alternatives[*types.Object](tpe)
@@ -364,8 +367,8 @@ func (c *contractChecker) checkMap(tpe types.Type, texts bool) {
 	}
 }
 
-// wrongKey returns why the labels or annotations that a rule gives can't have a key; "" if they can. The API server validates annotation
-// keys in lower case and label keys unchanged.
+// wrongKey returns why the labels or annotations that a rule gives can't have a key: its syntax, or that it is one of Berth's own; "" if
+// they can. The API server validates annotation keys in lower case and label keys unchanged.
 func wrongKey(rule, key string) string {
 	judged := key
 	if rule == language.RuleAnnotations {
@@ -385,7 +388,7 @@ func wrongKey(rule, key string) string {
 }
 
 // checkMembers adds an error for each member of an object that is unknown or can't have its API type. known has the API types by name. If
-// nullable is true, members may be null.
+// nullable is true, members may be null, and with schemas, unknown members are no errors.
 func (c *contractChecker) checkMembers(path string, object *types.Object, known map[string]reflect.Type, nullable bool) {
 	for _, property := range object.StaticProperties() {
 		name, isString := property.Key.(string)
@@ -548,7 +551,8 @@ func assigned(body ast.Body, value *ast.Term) *ast.Term {
 	return value
 }
 
-// checkLabelValue adds an error if the value of a label is an invalid constant.
+// checkLabelValue adds an error if the value of a label is a constant that no label can have. If the key is invalid, there is an error
+// already.
 func (c *contractChecker) checkLabelValue(key string, value *ast.Term) {
 	text, ok := value.Value.(ast.String)
 	if !ok || wrongKey(language.RuleLabels, key) != "" {
@@ -602,7 +606,8 @@ func (c *contractChecker) checkConstantShares(rule *ast.Rule, value *ast.Term) {
 	}
 }
 
-// checkConstantShare adds an error if the name of a cluster or its share has an invalid constant.
+// checkConstantShare adds an error if cluster is a constant that can't be the name of a cluster, or share is an object with an invalid name
+// or value of a member, as far as these are constant.
 func (c *contractChecker) checkConstantShare(cluster, share *ast.Term) {
 	c.checkClusterName(cluster)
 	object, isObject := share.Value.(ast.Object)

@@ -18,5 +18,5 @@ limitations under the License.
 //
 // Compile returns a Module, the compiled and analysed policy, and BoundedCompiler calls it within a deadline. Package language defines what
 // policies may use, package analysis finds what a Module reads, and package lint finds probable mistakes. Bind resolves the resource types
-// that a Module reads to types that the API server serves. The package does no I/O: the interface Served describes the API server.
+// that a Module reads to types that the API server serves. The package does no I/O: the interface ServedTypes describes the API server.
 package policy

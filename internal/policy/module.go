@@ -52,7 +52,8 @@ type Module struct {
 	Compiler *ast.Compiler
 	// Package is the package of the Rego, such as data.kubernetes.placement; nil for a policy with a remote engine.
 	Package ast.Ref
-	// Rules are the contract rules that the Rego defines, in the contract's order.
+	// Rules are the contract rules that the Rego defines, such as clusters, in the contract's order; all for a policy with a remote
+	// engine.
 	Rules []string
 	// RestrictsPods reports whether the rule scheduling may set anything but tolerations, preferences, and topology spread constraints. A
 	// user gains nothing by creating a pod without those.
@@ -61,13 +62,12 @@ type Module struct {
 	analysis.Dependencies
 	// Candidates is the kind of candidates that spec.predicates checks decisions against; empty for none.
 	Candidates placementv1.PredicateCandidates
-	// Predicates are the names of the predicates that spec.predicates selects; nil selects all of the manager's
-	// predicates.
+	// Predicates are the names in spec.predicates.names; nil selects all of the manager's predicates.
 	Predicates []string
 	// Tolerant reports whether existing objects stay in clusters that their fleet managers mark as not ready. It is true if the policy has
 	// spec.rules that give clusters.
 	Tolerant bool
-	// InputBytes is the size limit of an input, in bytes of JSON; 0 means no limit.
+	// InputBytes is the size limit of the input of an evaluation (spec.limits), in bytes of JSON; 0 means no limit.
 	InputBytes int
 	// Text is the Rego that was compiled: spec.rego, or what spec.rules were rendered to. It is empty for generated modules,
 	// and for policies with a remote engine.
@@ -76,11 +76,12 @@ type Module struct {
 	RegoVersion placementv1.RegoVersion
 	// Static has the policy's own documents (spec.data); nil if it has none.
 	Static ast.Object
-	// Warnings describe parts of the policy that are probably mistakes.
+	// Warnings are sentences on parts of the policy that are probably mistakes, each with its position in the Rego, or its field of
+	// spec.rules, if it has one.
 	Warnings []string
-	// Findings are the parts of the Rego that have no effect. Warnings contains their messages, too.
+	// Findings are the parts of the Rego that have no effect, and reads of documents that spec.data lacks. Warnings covers them, too.
 	Findings []lint.Finding
-	// Unused are the rules of spec.rego that no contract rule uses. Warnings does not contain them.
+	// Unused are the rules of spec.rego that no contract rule uses; nil for a policy with spec.rules. Warnings does not contain them.
 	Unused []lint.Finding
 
 	// rules are spec.rules.
@@ -95,19 +96,20 @@ type Module struct {
 // Diagnostic is one error in a policy's Rego or in another field of its spec.
 type Diagnostic struct {
 	File string
-	// Row and Col are the position in File. They count from 1, and are 0 if the position is unknown.
+	// Row and Col are the position in File. They count from 1, and are 0 if the position is unknown, as in spec.data.
 	Row, Col int
 	Code     string // one of OPA's codes, or one of Berth's, such as berth_size_error
 	Message  string
-	// Field is the path of the invalid field, such as "spec.predicates.names[0]"; empty for spec.rego and spec.data.
+	// Field is the path of the invalid field, such as "spec.predicates.names[0]" or "spec.rules[0].require"; empty for spec.rego and
+	// spec.data, whose errors have a File.
 	Field string
 
 	// rule is the error about a field of spec.rules; nil for other errors.
 	rule *field.Error
 }
 
-// String returns "field: file:row:col: code: message". It omits the field and the parts of the position that are
-// unknown.
+// String returns "field: file:row:col: code: message". It omits the field and the parts of the position that are unknown. An error in
+// spec.rules is "field: message".
 func (d Diagnostic) String() string {
 	if d.Field != "" {
 		return d.Field + ": " + d.Detail()
@@ -115,8 +117,8 @@ func (d Diagnostic) String() string {
 	return d.Detail()
 }
 
-// FieldError returns the diagnostic as an error about a field, of the form that the API server reports. The parameter rego is the field to
-// name if the diagnostic names none.
+// FieldError returns the diagnostic as an error about a field, of the form that the API server reports. The parameter rego is the path of
+// the field with the Rego, which the error names if the diagnostic has no field.
 func (d Diagnostic) FieldError(rego *field.Path) *field.Error {
 	if d.rule != nil {
 		return d.rule
@@ -124,7 +126,8 @@ func (d Diagnostic) FieldError(rego *field.Path) *field.Error {
 	return &field.Error{Type: field.ErrorTypeInvalid, Field: cmp.Or(d.Field, rego.String()), BadValue: field.OmitValueType{}, Detail: d.Detail()}
 }
 
-// Detail returns the same text as String without the field.
+// Detail returns "file:row:col: code: message", without the parts of the position that are unknown, or the message alone of an error in
+// spec.rules. It never has the field.
 func (d Diagnostic) Detail() string {
 	if d.rule != nil {
 		return d.rule.ErrorBody()
@@ -231,8 +234,8 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	return &m, nil
 }
 
-// findRules sets Rules to the contract rules that the module defines, and adds a warning if there are none. A contract rule with arguments
-// is an error.
+// findRules sets Rules to the contract rules that the module defines, in the contract's order, and adds a warning if there are none. A
+// contract rule with arguments is an error.
 func (m *Module) findRules(file string, module *ast.Module) error {
 	defined := language.RuleNames(module)
 	for _, rule := range module.Rules {
@@ -262,8 +265,8 @@ func (m *Module) Schedules() bool { return slices.Contains(m.Rules, language.Rul
 // decidesNothing is the end of the warning about a policy without contract rules.
 const decidesNothing = "the policy decides nothing"
 
-// staticData converts spec.data to an object; nil if there is none. It rejects documents that would hide the rules in the package pkg or
-// Berth's own documents.
+// staticData converts spec.data to an object; nil if there is none. It rejects data that is no object, and documents that would hide the
+// rules in the package pkg or Berth's own documents.
 func staticData(file string, spec placementv1.PlacementPolicySpec, pkg ast.Ref) (ast.Object, error) {
 	if spec.Data == nil || len(spec.Data.Raw) == 0 {
 		return nil, nil
@@ -330,7 +333,8 @@ func diagnostic(file string, at *ast.Location, code, message string) Diagnostic 
 	return d
 }
 
-// checkPackage rejects a module in a package that would hide the documents below data that Berth fills.
+// checkPackage returns an error for a package that would hide the documents below data that Berth fills, such as data.clusters. A package
+// below data.kubernetes is allowed.
 func checkPackage(file string, pkg *ast.Package) error {
 	if root, _ := language.Part(pkg.Path, 1); !slices.Contains(language.Roots, root) || root == language.RootKubernetes && len(pkg.Path) != 2 {
 		return nil
@@ -339,7 +343,8 @@ func checkPackage(file string, pkg *ast.Package) error {
 		fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", pkg.Path, language.RootKubernetes))
 }
 
-// compileError converts an error of OPA's parser or compiler. It adds an explanation if a known function is not allowed or was renamed.
+// compileError converts an error of OPA's parser or compiler, which may list several. It adds an explanation if a known function is not
+// allowed in policies, or was renamed.
 func compileError(file string, err error) *CompileError {
 	var list ast.Errors
 	if single, ok := errors.AsType[*ast.Error](err); ok {
@@ -380,8 +385,8 @@ func sourceLine(detail *ast.ParserErrorDetail) string {
 	return "\n\t" + before + after + "\n\t" + strings.Repeat(" ", utf8.RuneCountInString(before)) + "^"
 }
 
-// otherLanguage returns the error for Rego that does not parse in its policy's language version. If it parses in the
-// other version, the error says so.
+// otherLanguage returns the error for Rego that does not parse in its policy's language version: wrong, or, if it parses in the other
+// version, one error that says so.
 func otherLanguage(regoVersion placementv1.RegoVersion, text string, wrong *CompileError) error {
 	other, message := placementv1.RegoV0, "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 "+
 		"(the error as v1: %s)"
@@ -397,8 +402,8 @@ func otherLanguage(regoVersion placementv1.RegoVersion, text string, wrong *Comp
 	return &CompileError{Diagnostics: []Diagnostic{first}}
 }
 
-// explainRecursion adds an explanation to recursion errors if a document in spec.data has the same name as the first
-// part of the policy's package.
+// explainRecursion adds an explanation to the recursion errors in a copy of err if a document in spec.data has the same name as the first
+// part of the policy's package. Otherwise, it returns err.
 func explainRecursion(err error, spec placementv1.PlacementPolicySpec) error {
 	list, ok := errors.AsType[*CompileError](err)
 	var document map[string]json.RawMessage
@@ -423,8 +428,8 @@ func explainRecursion(err error, spec placementv1.PlacementPolicySpec) error {
 	return out
 }
 
-// explainUnsafe adds a hint to errors about unsafe variables that come from a name with slashes or hyphens but without brackets, or from a
-// wildcard under not. Rego reads labels.example.com/team as a quotient and labels.cost-center as a difference.
+// explainUnsafe adds a hint, in wrong itself, to errors about unsafe variables that come from a name with slashes or hyphens but without
+// brackets, or from a wildcard under not. Rego reads labels.example.com/team as a quotient and labels.cost-center as a difference.
 func explainUnsafe(wrong *CompileError, parsed *ast.Module) *CompileError {
 	for i := range wrong.Diagnostics {
 		d := &wrong.Diagnostics[i]

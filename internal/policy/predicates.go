@@ -25,16 +25,17 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// nothing is the Rego used for a policy that has only spec.predicates.
+// nothing is the Rego used for a policy that has only spec.predicates: a package without rules.
 const nothing = "package " + language.RootKubernetes + ".placement"
 
-// checksCandidates reports whether spec.predicates sets candidates, against which decisions are checked. The policy then has an effect even
-// without Rego.
+// checksCandidates reports whether spec.predicates sets candidates, so that the predicates check the policy's decisions. The policy then
+// has an effect even without Rego.
 func checksCandidates(spec placementv1.PlacementPolicySpec) bool {
 	return spec.Predicates != nil && spec.Predicates.Candidates != ""
 }
 
-// usePredicates applies spec.predicates to the module.
+// usePredicates sets Predicates and Candidates to those of spec.predicates, adds what candidates read to Dependencies, and warns if the
+// names have no effect. It does nothing if p is nil.
 func (m *Module) usePredicates(p *placementv1.Predicates) {
 	if p == nil {
 		return

@@ -44,7 +44,8 @@ type Remote struct {
 	Spec placementv1.Remote
 	// Document is the URL of the document in the engine that has the decisions.
 	Document *url.URL
-	// V0 reports whether requests use version 0 of OPA's data API.
+	// V0 reports whether requests use version 0 of OPA's data API, because the URL has v0/data. The input is then the whole body of a
+	// request.
 	V0 bool
 	// Base is the URL below which the engine serves v1/data and v1/policies; nil if it can't be derived from Document.
 	Base *url.URL
@@ -54,13 +55,14 @@ type Remote struct {
 	// NamesSecrets reports whether the policy matches or replicates the resource type secrets by its name. MatchesSecrets reports whether
 	// the policy matches the type, by its name or by a wildcard.
 	NamesSecrets, MatchesSecrets bool
-	// OwnPackage reports whether the document is the package of one of Modules. An engine that has the modules then always returns a result.
+	// OwnPackage reports whether the document is the package of one of Modules, and that has rules. An engine that has the modules then
+	// always returns a result.
 	OwnPackage bool
 }
 
 // RemoteModule is a Rego module to push to a remote engine.
 type RemoteModule struct {
-	// ID is the name of the module in the engine.
+	// ID is the name of the module in the engine: ModulePrefix, the policy's name, a slash, and the module's name.
 	ID   string
 	Text string // the Rego
 }
@@ -73,11 +75,12 @@ type SecretUse struct {
 	// Field is the field's path below spec.remote.
 	Field string
 	Name  string // of the Secret
-	// Keys are the keys that the Secret must have.
+	// Keys are the keys that the Secret must have, such as tls.crt and tls.key.
 	Keys []string
 }
 
-// Secrets returns the Secrets that are used to connect to the engine.
+// Secrets returns the fields of spec.remote that name a Secret, as far as they are set: of the token, the certificate authorities, and the
+// client certificate, in this order.
 func (r *Remote) Secrets() []SecretUse {
 	var out []SecretUse
 	if ref := r.Spec.TokenSecretRef; ref != nil {
@@ -99,7 +102,7 @@ var ReservedSecrets = []string{"berth-webhook-cert", "berth-webhook-token", "ber
 // ModulePrefix is the prefix of the IDs of all modules that Berth pushes to engines.
 const ModulePrefix = "placement.berth.dev/"
 
-// secretsOf sets NamesSecrets and MatchesSecrets for a policy whose spec.match is match.
+// secretsOf sets NamesSecrets and MatchesSecrets for a policy whose spec.match is match. Spec must be set.
 func (r *Remote) secretsOf(match placementv1.Match) {
 	for _, rule := range match.ResourceRules {
 		if !slices.Contains(rule.APIGroups, "") && !slices.Contains(rule.APIGroups, "*") {
@@ -117,7 +120,7 @@ func (r *Remote) secretsOf(match placementv1.Match) {
 const secretResource = "secrets"
 
 // CheckSecrets returns a *CompileError if the policy matches or replicates the resource type secrets by its name, so that its remote engine
-// would receive Secrets. For policies without a remote engine, it returns nil.
+// would receive Secrets. A match by a wildcard is no error. For policies without a remote engine, it returns nil.
 func (m *Module) CheckSecrets() error {
 	if m.Remote == nil || !m.Remote.NamesSecrets {
 		return nil
@@ -183,7 +186,7 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	return m, nil
 }
 
-// locate sets Document, Base, and V0 from spec.remote.url. It returns what is wrong with the URL; "" for nothing.
+// locate sets Document, Base, and V0 from spec.remote.url. It returns what is wrong with the URL, for users; "" for nothing.
 func (r *Remote) locate() string {
 	var err error
 	if r.Document, err = url.Parse(r.Spec.URL); err != nil {
@@ -209,8 +212,8 @@ func (r *Remote) locate() string {
 	return ""
 }
 
-// hostOf returns the normalized host and port of an address. Without normalization, two spellings of one engine would
-// count as two engines. Each would have a writer that deletes the data and modules of the other.
+// hostOf returns the host and port of an address, in lower case and without the default port of its scheme. Without that, two spellings of
+// one engine would count as two engines. Each would have a writer that deletes the data and modules of the other.
 func hostOf(document *url.URL) string {
 	host, port := strings.ToLower(document.Host), document.Port()
 	if port == "" || document.Scheme == "https" && port == "443" || document.Scheme == "http" && port == "80" {
@@ -257,11 +260,11 @@ func (r *Remote) requestsPackage(pkg ast.Ref) bool {
 // moduleField returns the path of the field with the Rego of the i-th module.
 func moduleField(i int) string { return fmt.Sprintf("spec.remote.modules[%d].rego", i) }
 
-// moduleFile returns the file name of a module in messages.
+// moduleFile returns the file name of a module in messages: its name with .rego.
 func moduleFile(m placementv1.RemoteModule) string { return m.Name + ".rego" }
 
-// parseRemote parses a module for a remote engine in either version of the language, because the engine's version is
-// unknown. The error is a *CompileError.
+// parseRemote parses a module for a remote engine in Rego v1 or else v0, because the engine's version is unknown. If both fail, the error
+// is that of the version that parses further. The error is a *CompileError.
 func parseRemote(m placementv1.RemoteModule) (*ast.Module, error) {
 	file := moduleFile(m)
 	if n := len(m.Rego); n > maxRego {
@@ -300,7 +303,7 @@ func further(a, b *CompileError) bool {
 
 // compileModules compiles the modules for a remote engine together, with all functions of this OPA version. An undefined function is only a
 // warning, because the engine may have it. All other errors are in wrong: any engine would reject the module, after the policy has been
-// stored.
+// stored. If the modules are too large to compile here, there is only a warning.
 func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []*ast.Error) {
 	rules := 0
 	for file, module := range modules {
@@ -323,7 +326,7 @@ func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []
 	return warnings, wrong
 }
 
-// remoteError returns the diagnostic for an error in a field of spec.remote.
+// remoteError returns the diagnostic for an error in a field, whose path below spec.remote is given.
 func remoteError(field, message string) Diagnostic {
 	return Diagnostic{Field: "spec.remote." + field, Code: codeRemote, Message: message}
 }

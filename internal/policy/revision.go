@@ -42,7 +42,7 @@ type Revision struct {
 	Bindings Bindings `json:"bindings,omitempty"`
 }
 
-// sameRego reports whether two specs have the same Rego and language version. Rules count as Rego.
+// sameRego reports whether two specs have the same Rego, rules, and language version. Nothing else counts, such as spec.data.
 func sameRego(a, b placementv1.PlacementPolicySpec) bool {
 	return a.Rego == b.Rego && cmp.Or(a.RegoVersion, placementv1.RegoV1) == cmp.Or(b.RegoVersion, placementv1.RegoV1) &&
 		equality.Semantic.DeepEqual(a.Rules, b.Rules)
@@ -61,7 +61,7 @@ func NumberedRevisionName(policy string, number int64) string {
 	return RevisionName(policy) + "-" + strconv.FormatInt(number, 10)
 }
 
-// EncodeRevision returns the stored form of a revision.
+// EncodeRevision returns the stored form of a revision, in JSON.
 func EncodeRevision(r Revision) ([]byte, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -70,7 +70,7 @@ func EncodeRevision(r Revision) ([]byte, error) {
 	return text, nil
 }
 
-// DecodeRevision decodes the stored form of a revision.
+// DecodeRevision decodes the JSON of EncodeRevision.
 func DecodeRevision(text []byte) (Revision, error) {
 	var r Revision
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -79,7 +79,7 @@ func DecodeRevision(text []byte) (Revision, error) {
 	return r, nil
 }
 
-// SameRegoAndReplicate reports whether two specs have the same Rego, language version, and spec.replicate.
+// SameRegoAndReplicate reports whether two specs have the same Rego or rules, language version, and spec.replicate.
 func SameRegoAndReplicate(a, b placementv1.PlacementPolicySpec) bool {
 	return sameRego(a, b) && slices.Equal(a.Replicate, b.Replicate)
 }

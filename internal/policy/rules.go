@@ -47,7 +47,7 @@ func render(spec *placementv1.PlacementPolicySpec) (*rules.Module, []string, err
 	return &m, append(warnings, rules.Unmatched(spec.Rules, spec.Match)...), nil
 }
 
-// expressions returns the compiled CEL expressions of rules. rules.Render has checked them.
+// expressions returns the compiled CEL expressions of the rules that have one. rules.Render has checked them.
 func expressions(list []placementv1.Rule) []*celexpression.Program {
 	var out []*celexpression.Program
 	for _, rule := range list {
@@ -76,7 +76,8 @@ func (m *Module) RuleName(name string) string {
 }
 
 // InputWithoutChoice returns the fields of `input` that decisions depend on apart from the choice among the eligible clusters, which
-// depends on the path of the object (rules.ObjectPath). It returns nil if more depends on the path, or if the policy has no rules.
+// depends on the path of the object (rules.ObjectPath). It returns nil if more depends on the path, if the policy has no rules, or if
+// predicates check its decisions.
 func (m *Module) InputWithoutChoice() *projection.FieldSet {
 	if m.rendered == nil || !m.rendered.ChoosesLast || m.Candidates != "" {
 		return nil
@@ -103,7 +104,8 @@ func (m *Module) RulesDigest() string {
 
 // RulesComparison returns a policy that compares two versions of a policy's rules, which differ only in values that clusters are compared
 // with. It reads no input. If it gives no warnings on some data, both versions decide the same on all objects with that data, apart from
-// the texts of denials. RulesComparison returns nil if the versions do not differ, or differ in anything else.
+// the texts of denials. RulesComparison returns nil if the versions do not differ, or differ in anything else, and if the comparison would
+// be larger than a policy may be.
 func RulesComparison(name string, before, after *Module) *Module {
 	text, ok := rules.Comparison(before.rules, after.rules)
 	if !ok {
@@ -117,8 +119,8 @@ func RulesComparison(name string, before, after *Module) *Module {
 	return m
 }
 
-// withRuleFields returns an error with the fields of rules in place of the positions in the Rego that they are compiled to. If m is nil,
-// because the policy has no rules, it returns the error unchanged.
+// withRuleFields returns an error with the fields of spec.rules in place of the positions in the Rego that these are compiled to.
+// Diagnostics that have a field keep it. If m is nil, because the policy has no rules, or err is no *CompileError, it returns err.
 func withRuleFields(m *rules.Module, err error) error {
 	list, ok := errors.AsType[*CompileError](err)
 	if m == nil || !ok {
@@ -169,7 +171,7 @@ func (m *Module) WithFields(name, message string) string {
 	})
 }
 
-// tolerateUnready sets Tolerant if the rules give clusters, and adds the fields that a tolerant policy reads.
+// tolerateUnready sets Tolerant if the rules give clusters, and adds to Dependencies the fields that a tolerant policy reads.
 func (m *Module) tolerateUnready() {
 	if m.Tolerant = slices.Contains(m.Rules, language.RuleClusters); m.Tolerant {
 		m.Dependencies = m.WithTolerated()

@@ -57,7 +57,8 @@ const (
 	codeTime = "berth_time_error"
 )
 
-// Unfinished returns the error for a policy whose compilation has no result yet. The problem says why, and what to do.
+// Unfinished returns the error, which IsUnfinished recognizes, for a policy whose compilation has no result yet. The problem says why, and
+// what to do. The error is at spec.rules, spec.remote.modules, or in the Rego.
 func Unfinished(name string, spec placementv1.PlacementPolicySpec, problem string) *CompileError {
 	switch {
 	case len(spec.Rules) > 0:
@@ -74,7 +75,7 @@ func IsUnfinished(err error) bool {
 	return ok && slices.ContainsFunc(list.Diagnostics, func(d Diagnostic) bool { return d.Code == codeTime })
 }
 
-// checkSize rejects a policy that is too large to compile within the time of a request.
+// checkSize rejects a policy whose Rego or data has too many bytes to compile within the time of a request.
 func checkSize(file string, spec placementv1.PlacementPolicySpec) error {
 	if n := len(spec.Rego); n > maxRego {
 		return oneError(file, nil, codeSize, fmt.Sprintf("spec.rego: has %d bytes, at most %d are compiled", n, maxRego))
@@ -119,7 +120,7 @@ func checkBounds(file string, module *ast.Module, most int) error {
 	return checkOrder(file, module)
 }
 
-// checkOrder rejects a module with a body whose expressions take too long to order.
+// checkOrder rejects a module with a body whose expressions the compiler takes too long to order by the variables that they need.
 func checkOrder(file string, module *ast.Module) (err error) {
 	ast.WalkBodies(module, func(body ast.Body) bool {
 		expressions, closures, names := len(body), 0, ast.NewVarSet()

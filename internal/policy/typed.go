@@ -26,7 +26,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// ParseRego parses a policy's Rego. The module is nil for a text without a package. The error is a *CompileError.
+// ParseRego parses a policy's Rego in a version of the language. file is the file name in messages. The module is nil for a text without a
+// package. The error is a *CompileError.
 func ParseRego(file, text string, version placementv1.RegoVersion) (*ast.Module, error) {
 	parser, capabilities := language.Of(version)
 	module, err := ast.ParseModuleWithOpts(file, text, ast.ParserOptions{RegoVersion: parser, Capabilities: capabilities})
@@ -36,7 +37,7 @@ func ParseRego(file, text string, version placementv1.RegoVersion) (*ast.Module,
 	return module, nil
 }
 
-// newPolicyCompiler returns a compiler for policies.
+// newPolicyCompiler returns a compiler for policies in a version of Rego, with the functions that policies may use.
 func newPolicyCompiler(version placementv1.RegoVersion) *ast.Compiler {
 	return NewCompilerWith(version, nil, nil).Compiler
 }
@@ -59,8 +60,8 @@ func NewCompilerWith(version placementv1.RegoVersion, builtins []*ast.Builtin, d
 	return &TypedCompiler{Compiler: compiler, v0: version == placementv1.RegoV0}
 }
 
-// Contract returns errors about the clauses of contract rules in a module that can never have a valid value, sorted by position. It returns
-// nil if the module's types were not checked.
+// Contract returns errors about the clauses of contract rules, in the compiled module of a file, that can never have a valid value, sorted
+// by position. It returns nil if the module's types were not checked.
 func (t *TypedCompiler) Contract(file string) []Diagnostic {
 	module := t.Modules[file]
 	if module == nil || t.TypeEnv == nil {

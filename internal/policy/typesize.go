@@ -58,7 +58,8 @@ func plus(x, y int) int { return min(x+y, largest) }
 // around returns the size of a value whose parts have a total size.
 func around(parts int) int { return plus(1, 2*parts) }
 
-// bound is the stage of the compiler that estimates the steps for all rules. The error is at the rule that exceeds the limit.
+// bound is the stage of the compiler, before the type checker, that estimates the steps for all rules. The error is at the rule that
+// exceeds maxTypeWork.
 func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
 	sorted, _ := c.Graph.Sort()
 	for _, node := range sorted {
@@ -78,7 +79,7 @@ func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
 // charge adds to the estimated steps.
 func (s *typeSizes) charge(steps int) { s.spent = plus(s.spent, steps) }
 
-// rule adds the steps to check a rule, and records its size.
+// rule adds the steps to check a rule, and adds its size to rules.
 func (s *typeSizes) rule(rule *ast.Rule) {
 	s.vars = map[ast.Var]int{}
 	s.body(rule.Body)
@@ -119,8 +120,8 @@ func (s *typeSizes) body(body ast.Body) {
 	}
 }
 
-// call adds the steps to check a call. The type checker compares the operands of some functions with each other, or with the types of the
-// arguments.
+// call adds the steps to check a call, and records what it tells of the sizes of variables. The type checker compares the operands of some
+// functions with each other, or with the types of the arguments.
 func (s *typeSizes) call(operator ast.Ref, terms []*ast.Term) {
 	var all, most, compared int
 	for _, term := range terms {
@@ -185,7 +186,8 @@ func (s *typeSizes) size(t *ast.Term) (out int) {
 	return around(out)
 }
 
-// closure adds the steps to check a comprehension's body. The type checker checks it several times for each body around it.
+// closure adds the steps to check a comprehension's body: three times those of the body, because the type checker checks it several times
+// for each body around it.
 func (s *typeSizes) closure(body ast.Body) {
 	before := s.spent
 	s.body(body)
@@ -200,7 +202,7 @@ func (s *typeSizes) named(size int) int {
 }
 
 // ref returns the size of what a reference selects of a variable, a document, a rule, or the rules below a path. If a part of the reference
-// is a variable, the types of all members are compared with each other.
+// is a variable, it adds the steps to compare the types of all members with each other.
 func (s *typeSizes) ref(ref ast.Ref) int {
 	name, _ := ref[0].Value.(ast.Var)
 	size, ground, n := s.vars[name], len(ref.GroundPrefix()), 1
@@ -220,7 +222,8 @@ func (s *typeSizes) ref(ref ast.Ref) int {
 	return size >> n
 }
 
-// selected returns the size of what keys select in a value of a type.
+// selected returns the size of what keys select in a value of a type. For a key that is a variable, it adds the steps to compare the types
+// of all members.
 func (s *typeSizes) selected(t types.Type, keys ast.Ref) int {
 	for _, key := range keys {
 		value, err := ast.ValueToInterface(key.Value, nil)

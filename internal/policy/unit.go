@@ -38,7 +38,7 @@ const textFile = "<policy>.rego"
 
 // compilation is the shared compilation of all policies that have the same Rego.
 type compilation struct {
-	// module has the results that depend only on the Rego.
+	// module has the results that depend only on the Rego, and none of what Compile adds, such as Static and Candidates.
 	module Module
 	// contract has the errors about clauses of contract rules that can never have a valid value.
 	contract []Diagnostic
@@ -110,19 +110,20 @@ func newCompilation(regoVersion placementv1.RegoVersion, text string, listed boo
 	return u, nil
 }
 
-// warn adds findings to the warnings, with their positions.
+// warn adds findings to the warnings, with their positions in textFile.
 func (m *Module) warn(findings []lint.Finding) {
 	for _, f := range findings {
 		m.Warnings = append(m.Warnings, fmt.Sprintf("%s:%d:%d: %s", textFile, f.Row, f.Col, f.Message))
 	}
 }
 
-// WithFileName replaces the placeholder file name in a message with the policy's own file name.
+// WithFileName replaces the placeholder file name in a message with name and .rego. name is that of the policy.
 func WithFileName(name, message string) string {
 	return strings.ReplaceAll(message, textFile, name+".rego")
 }
 
-// withFileName replaces the placeholder file name in a copy of an error. Other callers may have received the same error.
+// withFileName replaces the placeholder file name, in a copy of a *CompileError, with that of the policy of a name. Other callers may have
+// received the same error.
 func withFileName(name string, err error) error {
 	list, ok := errors.AsType[*CompileError](err)
 	if !ok {

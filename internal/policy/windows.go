@@ -23,7 +23,7 @@ import (
 	"github.com/berth-dev/berth/internal/window"
 )
 
-// checkWindows returns an error if a window of spec.remediation is invalid. The error is a *CompileError.
+// checkWindows returns a *CompileError that names the field of each window of spec.remediation that is invalid; nil if all are valid.
 func checkWindows(windows []placementv1.RemediationWindow) error {
 	var wrong []Diagnostic
 	for i, w := range windows {

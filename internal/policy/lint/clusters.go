@@ -31,15 +31,16 @@ type ClusterConstant struct {
 	Position
 	// Value is the constant's value.
 	Value string
-	// Given reports whether the constant is in the value of the rule clusters.
+	// Given reports whether the constant is in the value of the rule clusters, so that the policy gives this cluster to objects.
 	Given bool
-	// Field is the path of the field of data.clusters[name] that the policy compares with the constant. If the field is
-	// a collection, its members are compared. Field is empty if the constant is compared with the name, or Given is true.
+	// Field is the path of the field of data.clusters[name] that the policy compares with the constant, such as region. If the field is a
+	// collection, its members are compared. Field is empty if the constant is a name of a cluster: one that the policy compares with
+	// names, a key of data.clusters, or one with Given.
 	Field []string
 }
 
-// ClusterConstants returns the cluster names in the values of the rule clusters, the constants that the policy compares
-// with fields of data.clusters, and the constant keys of data.clusters. They are sorted by position.
+// ClusterConstants returns the cluster names in the values of the rule clusters, the constants that the policy compares with names of
+// clusters and with fields of data.clusters, and the constant keys of data.clusters. They are sorted by position.
 func ClusterConstants(compiler *ast.Compiler) []ClusterConstant {
 	module := scopedModuleOf(compiler)
 	s := newConstantSearch(module)
@@ -52,7 +53,7 @@ func ClusterConstants(compiler *ast.Compiler) []ClusterConstant {
 	})
 }
 
-// constantSearch collects constants that denote clusters or values of their fields.
+// constantSearch collects constants that denote clusters or values of their fields, in found.
 type constantSearch struct {
 	found []ClusterConstant
 	// assigned maps variables to the references that are assigned to them.
@@ -70,7 +71,8 @@ func newConstantSearch(module *ast.Module) *constantSearch {
 	return s
 }
 
-// add adds a term to found if the term is a constant text. given and field are the fields of its ClusterConstant.
+// add adds a term to found if the term is a constant text, at its position or else at fallback. given and field are the fields of its
+// ClusterConstant.
 func (s *constantSearch) add(t *ast.Term, fallback *ast.Location, given bool, field []string) {
 	if text, at := textAt(t, fallback); at != nil {
 		s.found = append(s.found, ClusterConstant{Position: PositionOf(at), Value: text, Given: given, Field: field})
@@ -87,7 +89,7 @@ func textAt(t *ast.Term, fallback *ast.Location) (string, *ast.Location) {
 	return string(text), cmp.Or(t.Location, fallback)
 }
 
-// names adds the constants in the values of the rule clusters to found.
+// names adds the constant names of clusters in the values of the rule clusters to found.
 func (s *constantSearch) names(module *ast.Module) {
 	ast.WalkRules(module, func(clause *ast.Rule) bool {
 		switch {
@@ -106,7 +108,7 @@ func (s *constantSearch) names(module *ast.Module) {
 	})
 }
 
-// members adds the members of a constant array or set to found.
+// members adds the constant texts in an array or set to found.
 func (s *constantSearch) members(t *ast.Term, at *ast.Location, given bool, field []string) {
 	for _, member := range members(t) {
 		s.add(member, at, given, field)
@@ -150,7 +152,7 @@ func (s *constantSearch) iterations(module *ast.Module) {
 	})
 }
 
-// fields adds the constants that are compared with fields of clusters, and the constant keys of data.clusters, to found.
+// fields adds the constants that are compared with names or fields of clusters, and the constant keys of data.clusters, to found.
 func (s *constantSearch) fields(module *ast.Module) {
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
 		if !e.IsCall() || len(e.Operands()) != 2 {
@@ -185,7 +187,8 @@ func (s *constantSearch) fields(module *ast.Module) {
 // maxAssigned limits how many assignments from variable to variable are followed.
 const maxAssigned = 8
 
-// field returns the path below data.clusters[name] that a term refers to; it is empty for the name. The result ok is false for other terms.
+// field returns the path below data.clusters[name] that a term refers to: empty for the name, and that of the collection for a member of
+// one. The result ok is false for other terms.
 func (s *constantSearch) field(t *ast.Term) (path []string, ok bool) {
 	if name, isVar := t.Value.(ast.Var); isVar && s.each[name] {
 		return nil, true
@@ -241,8 +244,8 @@ type ClusterKey struct {
 // documentsOfClusters are the fields of data.clusters[name] whose members have names of their own.
 var documentsOfClusters = []string{"labels", "annotations", "properties"}
 
-// ClusterKeys returns the labels, annotations, and properties of clusters that the policy reads by constant names, sorted by position. It
-// follows names within a rule, and arguments of the policy's own functions.
+// ClusterKeys returns the labels, annotations, and properties of clusters that the policy reads by constant names, each once, sorted by
+// position. It follows names within a rule, and arguments of the policy's own functions.
 func ClusterKeys(compiler *ast.Compiler) []ClusterKey {
 	module := scopedModuleOf(compiler)
 	var out []ClusterKey

@@ -31,7 +31,7 @@ var keyedFields = []string{
 }
 
 // NameInBrackets returns the reference that the author probably meant at a position, with its last name in brackets, such as labels["a/b"]
-// for labels.a/b. It returns nil if the variable is not a part of such a name.
+// for labels.a/b. It returns nil if the variable, which is a part of the text there, is not a part of such a name.
 func NameInBrackets(parsed *ast.Module, row, col int, variable ast.Var) (meant ast.Ref) {
 	// The parts of a-b-c include the call a-b. The longest call has the whole name.
 	longest := map[int]unbracketed{}
@@ -104,7 +104,7 @@ func unbracketedCall(operator string, operands []*ast.Term) (u unbracketed, ok b
 	return u, true
 }
 
-// bracketed returns the reference with brackets around its last name; nil if it is not known where that name begins.
+// bracketed returns the reference with brackets around its last name, such as labels["a/b"]; nil if it is not known where that name begins.
 func (u unbracketed) bracketed() ast.Ref {
 	at := slices.IndexFunc(u.ref, func(t *ast.Term) bool {
 		name, ok := t.Value.(ast.String)

@@ -27,9 +27,9 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// eachEntry is a clause of the rule errors that is true if any entry of a collection does not match a term, and that uses the entry in no
-// other way. If no term matches all entries, the clause denies every object. It is also such a comparison in another rule, which is then
-// always true.
+// eachEntry is a comparison in a clause of the rule errors that is true if any entry of a collection does not match a term, and whose entry
+// the clause uses in no other way. If no term matches all entries, the clause denies every object. It is also such a comparison in another
+// rule, which is then always true.
 type eachEntry struct {
 	// collection has the entries. It is a constant, or a reference to a document in spec.data.
 	collection *ast.Term
@@ -45,8 +45,9 @@ const (
 	maxEntries = 16
 )
 
-// EachEntry returns findings for the clauses that are true for every object, given the policy's own documents. The parameter static is nil
-// if there are none.
+// EachEntry returns findings for the comparisons in r.eachEntry that are true for every object, because some two entries of their
+// collection exclude each other. The parameter static has the policy's own documents, which may be the collections; nil for none. The
+// findings are not in Warnings.
 func (r *Report) EachEntry(static ast.Object) []Finding {
 	var out []Finding
 	for _, c := range r.eachEntry {
@@ -57,7 +58,8 @@ func (r *Report) EachEntry(static ast.Object) []Finding {
 	return out
 }
 
-// exclusive reports whether no term can match all entries, because some two of them exclude each other.
+// exclusive reports whether no term can match all entries, because some two of them exclude each other: they differ, or begin or end
+// differently if ends is set.
 func (c eachEntry) exclusive(entries []*ast.Term) bool {
 	if c.ends == nil {
 		return slices.ContainsFunc(entries, func(t *ast.Term) bool { return !t.Equal(entries[0]) })
@@ -80,7 +82,8 @@ func (c eachEntry) exclusive(entries []*ast.Term) bool {
 	return false
 }
 
-// entries returns the members of a collection, which may be a document in static; nil if they are unknown.
+// entries returns the members of a collection: of a constant, or of the document in static to which it refers. It returns nil if these are
+// unknown, or if a set has more than maxMembers.
 func entries(collection *ast.Term, static ast.Object) []*ast.Term {
 	if ref, ok := collection.Value.(ast.Ref); ok {
 		if static == nil || len(ref) < 2 || !ref.IsGround() {
@@ -103,7 +106,8 @@ func entries(collection *ast.Term, static ast.Object) []*ast.Term {
 	return fewMembers(collection)
 }
 
-// findEachEntry returns the clauses of a rule that EachEntry checks.
+// findEachEntry returns the comparisons of a clause of the rule errors that are true if any entry of a collection does not match a term;
+// none for other rules, and for a body with `with`.
 func findEachEntry(rule *ast.Rule, n *names) []eachEntry {
 	if language.RuleName(rule) != language.RuleErrors || slices.ContainsFunc(rule.Body, hasWith) {
 		return nil
@@ -162,7 +166,8 @@ func (n *names) entriesOf(term *ast.Term, expr *ast.Expr, mentioned map[ast.Var]
 	return collection
 }
 
-// iteration returns the collection of `some v in collection` and of `v := collection[_]`; nil for other expressions.
+// iteration returns the collection of `some v in collection` and of `v := collection[_]`, if known knows it; nil for other collections and
+// expressions.
 func (n *names) iteration(expr *ast.Expr, v ast.Var) *ast.Term {
 	if some, ok := expr.Terms.(*ast.SomeDecl); ok {
 		in, ok := some.Symbols[0].Value.(ast.Call)
@@ -180,7 +185,7 @@ func (n *names) iteration(expr *ast.Expr, v ast.Var) *ast.Term {
 	return nil
 }
 
-// wildcardOf returns the collection of `collection[_]`; nil for other terms.
+// wildcardOf returns the collection of `collection[_]`, if known knows it; nil for other collections and terms.
 func (n *names) wildcardOf(term *ast.Term) *ast.Term {
 	ref, ok := term.Value.(ast.Ref)
 	if !ok || len(ref) < 2 {
@@ -209,8 +214,9 @@ func (n *names) known(collection *ast.Term) *ast.Term {
 	return collection
 }
 
-// mismatch examines an expression that is true if an entry does not match. It returns how entries match and a message
-// that suggests a replacement. The parameter entry is the index of the operand that is the entry.
+// mismatch examines an expression that is true if an entry does not match a term of the object. It returns how entries match (ends) and a
+// message that suggests a replacement; ok is false for other expressions. The parameter entry is the index of the operand that is the
+// entry.
 func (n *names) mismatch(expr *ast.Expr, entry int) (c eachEntry, ok bool) {
 	operands := expr.Operands()
 	var subject *ast.Term

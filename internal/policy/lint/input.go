@@ -24,7 +24,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// InputConstant is a constant that a policy compares with a field of the input that identifies the object's type.
+// InputConstant is a constant that a policy compares with a field of the input that identifies the object's type: its kind or apiVersion.
 type InputConstant struct {
 	// Position is the position of the comparison.
 	Position
@@ -99,7 +99,8 @@ func typeField(ref ast.Ref) string {
 	return ""
 }
 
-// comparedConstants returns the constants that an expression compares with input.kind or input.apiVersion.
+// comparedConstants returns the constants that an expression compares with input.kind or input.apiVersion; nil if it compares these with
+// anything but texts.
 func comparedConstants(compiler *ast.Compiler, e *ast.Expr, refs references) []InputConstant {
 	operands := e.Operands()
 	if !e.IsCall() || len(operands) != 2 || e.Location == nil {
@@ -129,7 +130,7 @@ func comparedConstants(compiler *ast.Compiler, e *ast.Expr, refs references) []I
 	return out
 }
 
-// constantMembers returns the members of a set or an array, or of a rule whose value is always such a collection. It returns
+// constantMembers returns the members of a set or an array, or of a rule of the policy whose value is always such a collection. It returns
 // nil for other terms.
 func constantMembers(compiler *ast.Compiler, term *ast.Term, refs references) []*ast.Term {
 	if ref := refs.of(term); ref != nil {
@@ -149,8 +150,8 @@ type AbsentLabel struct {
 	Key string // the key of the label
 }
 
-// AbsentLabels returns the labels that every clause of the contract rules requires to be absent, as in `not
-// input.metadata.labels.team`.
+// AbsentLabels returns the labels that every clause of every contract rule requires to be absent, as in `not input.metadata.labels.team`;
+// none without contract rules.
 func AbsentLabels(compiler *ast.Compiler) []AbsentLabel {
 	var out []AbsentLabel
 	first := true
@@ -203,8 +204,9 @@ type NeededKey struct {
 	Field, Key string
 }
 
-// NeededKeys returns the labels and annotations that every clause of the rule clusters compares with constants, so that the rule is the
-// empty set for objects without them. It returns none if the rule can be undefined for such objects, or if the policy has the rule errors.
+// NeededKeys returns the labels and annotations that every clause of the rule clusters requires to equal a constant, so that the rule is
+// the empty set for objects without them. It returns none if the rule can be undefined for such objects, or if the policy has the rule
+// errors.
 func NeededKeys(compiler *ast.Compiler) []NeededKey {
 	module := scopedModuleOf(compiler)
 	refs := referencesOf(module)
@@ -228,7 +230,7 @@ func NeededKeys(compiler *ast.Compiler) []NeededKey {
 	return out
 }
 
-// neededKeys returns the labels and annotations that the body of a rule compares with constants.
+// neededKeys returns the labels and annotations that the body of a rule requires to equal a constant.
 func neededKeys(body ast.Body, refs references) (out []NeededKey) {
 	for _, e := range body {
 		if e.Negated || len(e.With) > 0 || e.Location == nil || len(e.Operands()) != 2 || !e.IsEquality() && !e.Operator().Equal(ast.Equal.Ref()) {

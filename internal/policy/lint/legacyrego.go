@@ -48,9 +48,8 @@ func isLegacyInput(ref ast.Ref) bool {
 	return ok && name == "resource" && ref.HasPrefix(ast.InputRootRef)
 }
 
-// checkNegation warns about expressions under `not` that use a field of the input or of data as a key. If the key is
-// undefined, the expression is now true, while OPA before 0.5 failed. If another expression of the body requires the
-// key, there is no warning.
+// checkNegation warns about expressions under `not` that use a field of the input or of data as a key. If the key is undefined, the
+// expression is now true, while OPA before 0.5 failed. If an expression before it in the body requires the key, there is no warning.
 func (r *Report) checkNegation(body ast.Body) {
 	var needed []ast.Ref
 	for _, expr := range body {
@@ -72,8 +71,8 @@ func (r *Report) checkNegation(body ast.Body) {
 	}
 }
 
-// alwaysDefined are the fields that practically all decided objects have. Exceptions are the namespace of
-// cluster-scoped objects, and the name of objects that the API server is to name.
+// alwaysDefined are the fields of the input that practically all decided objects have, so that checkNegation does not warn about them.
+// Exceptions are the namespace of cluster-scoped objects, and the name of objects that the API server is to name.
 var alwaysDefined = []ast.Ref{
 	ast.MustParseRef("input.apiVersion"), ast.MustParseRef("input.kind"),
 	ast.MustParseRef("input.metadata.name"), ast.MustParseRef("input.metadata.namespace"),

@@ -31,7 +31,7 @@ type Position struct{ Row, Col int }
 // PositionOf returns the position of a location.
 func PositionOf(at *ast.Location) Position { return Position{at.Row, at.Col} }
 
-// Compare orders positions by row and column, as cmp.Compare does.
+// Compare returns -1, 0, or 1, as cmp.Compare does: by row, and then by column.
 func (p Position) Compare(other Position) int {
 	return cmp.Or(cmp.Compare(p.Row, other.Row), cmp.Compare(p.Col, other.Col))
 }
@@ -40,23 +40,25 @@ func (p Position) Compare(other Position) int {
 type Finding struct {
 	Position
 	Message string
-	// Undefined reports whether the part is an expression that never has a value.
+	// Undefined reports whether the part is an expression that never has a value: a read of a document that spec.data lacks.
 	Undefined bool
 }
 
 // Report has the parts of a policy's Rego that are probably mistakes.
 type Report struct {
-	// Warnings are all parts that are probably mistakes. NoEffect are those of them that have no effect on decisions.
+	// Warnings are all parts that are probably mistakes, apart from Unused and from what EachEntry returns. NoEffect are those of them
+	// that are rules which decide nothing, because their names are not quite those of contract rules, as deny for errors.
 	Warnings, NoEffect []Finding
 	// Unused are the rules and functions that no contract rule uses. They are not in Warnings, because an author may keep rules
 	// for other purposes.
 	Unused []Finding
-	// eachEntry are clauses that deny every object, and comparisons that are always true, if no term matches all entries of a collection.
+	// eachEntry are at most maxClauses comparisons that are always true if no term matches all entries of a collection. EachEntry finds
+	// out whether any does.
 	eachEntry []eachEntry
 }
 
-// Check examines a policy's Rego. The parameter parsed is the module before compilation, and compiled the same module after
-// it. The parameter v0 reports whether the Rego is in version 0.
+// Check examines a policy's Rego. The parameter parsed is the module before compilation, compiled the same module after it, and graph that
+// of the compiler. The parameter v0 reports whether the Rego is in version 0.
 func Check(parsed, compiled *ast.Module, graph *ast.Graph, v0 bool) *Report {
 	r := &Report{}
 	used := usedByContract(graph, compiled)
@@ -90,7 +92,7 @@ func moduleOf(compiler *ast.Compiler) *ast.Module {
 
 var withoutRules = ast.MustParseModule("package empty")
 
-// warnAt adds a warning about the part at a location.
+// warnAt adds a finding on the part at a location to Warnings.
 func (r *Report) warnAt(at *ast.Location, message string) {
 	r.Warnings = append(r.Warnings, Finding{Position: PositionOf(at), Message: message})
 }

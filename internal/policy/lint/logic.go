@@ -29,8 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// checkContradictions warns about pairs of expressions in one body that compare the same term with constants and
-// cannot both be true. The author has probably confused AND with OR.
+// checkContradictions adds warnings on pairs of expressions in one body that compare the same term with constants and cannot both be true.
+// The author has probably confused AND with OR.
 func (r *Report) checkContradictions(rule *ast.Rule, n *names) {
 	ast.WalkBodies(rule, func(body ast.Body) bool {
 		known := map[string][]comparison{}
@@ -171,12 +171,12 @@ func (c comparison) contradicts(other comparison) bool {
 	return false
 }
 
-// isLower reports whether the comparison sets a lower limit.
+// isLower reports whether the comparison is > or >=, with the subject on the left.
 func (c comparison) isLower() bool {
 	return c.operator == ast.GreaterThan.Name || c.operator == ast.GreaterThanEq.Name
 }
 
-// isUpper reports whether the comparison sets an upper limit.
+// isUpper reports whether the comparison is < or <=, with the subject on the left.
 func (c comparison) isUpper() bool {
 	return c.operator == ast.LessThan.Name || c.operator == ast.LessThanEq.Name
 }
@@ -200,7 +200,7 @@ func (c comparison) holds(value *ast.Term) bool {
 	}
 }
 
-// alternative returns a suggestion what to write in place of two contradicting comparisons.
+// alternative returns a suggestion what to write in place of two contradicting comparisons with one subject, such as "write x in {1, 2}".
 func (c comparison) alternative(other comparison) string {
 	if c.operator == ast.Equality.Name && other.operator == ast.Equality.Name {
 		if text := fmt.Sprintf("write %s in {%s, %s}", c.subject, c.values[0], other.values[0]); len(text) <= 2*maxSource {
@@ -263,8 +263,8 @@ func swapped(c funcCall, second *ast.Term) string {
 		c.operator, c.operands[0], c.operands[1], c.operands[0], what, c.operator, c.operands[1], c.operands[0])
 }
 
-// inPattern returns a warning if the first argument of regex.match, which is the regular expression, is a value of the object or a glob;
-// otherwise "".
+// inPattern returns a warning about the first argument of regex.match, which is the regular expression: if it is a value of the object,
+// while the second one is a constant that looks like a regular expression, or if it is a glob; otherwise "".
 func inPattern(c funcCall, expression, text *ast.Term) string {
 	if c.operator != ast.RegexMatch.Name {
 		return ""
@@ -334,7 +334,7 @@ func inOneCase(c funcCall, subject, constant *ast.Term) string {
 	return ""
 }
 
-// brief returns a term's text, shortened for messages.
+// brief returns a term's text, cut after maxSource bytes, for messages.
 func brief(term *ast.Term) string {
 	text := term.String()
 	if len(text) > maxSource {
@@ -377,7 +377,7 @@ func withoutWildcard(ref ast.Ref, pattern string) string {
 	return fmt.Sprintf("glob.match(%q, [], %s)", pattern, ref)
 }
 
-// maxFewBytes is the number below which a constant that is compared with a size in bytes is probably in another unit.
+// maxFewBytes is the number below which a constant that is compared with a size in bytes is probably in another unit, such as GiB.
 const maxFewBytes = 1024
 
 // inBytes returns a warning if a size in bytes is compared with a number that is probably in another unit; otherwise

@@ -45,8 +45,8 @@ func (r *Report) checkManyValues(module *ast.Module) {
 	}
 }
 
-// maxManyValues limits the variables of a clause's value that are examined, and the passes over its body for each of
-// them. The analysis of a policy of maximum size must not take long.
+// maxManyValues limits the variables of a clause's value that are examined, and the passes over its body for each of them. A clause that
+// exceeds it is not reported. The analysis of a policy of maximum size must not take long.
 const maxManyValues = 8
 
 // manyValues returns the collection over whose keys the value of a clause ranges; nil if there is none, or if only one key can be meant.
@@ -67,8 +67,8 @@ func manyValues(clause *ast.Rule) ast.Ref {
 	return nil
 }
 
-// valueKeys returns the variables that a clause's value contains. Each is mapped to the body expression that puts it
-// into the value, or to nil if it is in the head.
+// valueKeys returns the variables that a clause's value contains, as they are or as arguments of sprintf. Each is mapped to the body
+// expression that puts it into the value, or to nil if it is in the head.
 func valueKeys(clause *ast.Rule) map[ast.Var]*ast.Expr {
 	out := map[ast.Var]*ast.Expr{}
 	in := func(node any, source *ast.Expr) {
@@ -96,7 +96,8 @@ func valueKeys(clause *ast.Rule) map[ast.Var]*ast.Expr {
 	return out
 }
 
-// iteration is a variable that ranges over the keys of a collection.
+// iteration is a variable that ranges over the keys of a collection: the names of clusters, or those of replicated objects or their
+// namespaces.
 type iteration struct {
 	key ast.Var // the variable
 	// source is the expression that builds the value from the key; nil if the head does.
@@ -119,8 +120,8 @@ func (it *iteration) collection(body ast.Body) ast.Ref {
 	return out
 }
 
-// keyAt returns the index of a reference's first key below data.clusters or below a replicated type. It returns 0 for
-// other references, and for those without a key.
+// keyAt returns the index in a reference of the first key below data.clusters or below a replicated type, such as 2 in data.clusters[name].
+// It returns 0 for other references, and for those without a key.
 func keyAt(ref ast.Ref) int {
 	if !ref.HasPrefix(ast.DefaultRootRef) {
 		return 0
@@ -133,7 +134,8 @@ func keyAt(ref ast.Ref) int {
 	return at
 }
 
-// unfixed reports whether a body has no condition on the key, and only conditions on the member that many members can satisfy.
+// unfixed reports whether a body has no condition on the key, and only conditions on the member that many members can satisfy. It sets
+// tied.
 func (it *iteration) unfixed(body ast.Body, collection ast.Ref) bool {
 	it.tied = map[ast.Var]bool{it.key: true}
 	for before, passes := 0, 0; before != len(it.tied); passes++ {
@@ -231,8 +233,8 @@ var commonChecks = []*ast.Builtin{
 	ast.Equality, ast.NotEqual, ast.Member, ast.LessThan, ast.LessThanEq, ast.GreaterThan, ast.GreaterThanEq,
 }
 
-// common reports whether an expression only reads the member, or compares fields that many members share with constants. It adds variables
-// that the expression sets to a part of the member to tied.
+// common reports whether an expression only reads the member, or compares fields that many members share with constants. It adds to tied
+// the variables that the expression sets to a part of the member.
 func (it *iteration) common(expr *ast.Expr, collection ast.Ref) bool {
 	if expr.Negated {
 		return false

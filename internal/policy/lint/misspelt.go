@@ -29,7 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// foreignRules maps rule names that other tools evaluate to the contract rules to use instead.
+// foreignRules maps rule names that other tools evaluate, such as deny, to the contract rules to use instead, as text for a question.
 var foreignRules = map[string]string{
 	"deny": language.RuleErrors, "denied": language.RuleErrors, "denies": language.RuleErrors, "violation": language.RuleErrors,
 	"violations": language.RuleErrors, "reject": language.RuleErrors,
@@ -39,9 +39,9 @@ var foreignRules = map[string]string{
 	"allow":  language.RuleErrors + "? Without " + language.RuleErrors + " everything is allowed",
 }
 
-// checkUnused finds the rules and functions that are not in used: no contract rule uses them. It warns about rules whose authors probably
-// meant a contract rule. The others are added to Unused, except rules for OPA's test runner. In a policy without contract rules, none is
-// added.
+// checkUnused finds the rules and functions that are not in used: no contract rule uses them. Rules whose authors probably meant a contract
+// rule are added to Warnings and NoEffect. The others are added to Unused, except rules for OPA's test runner (test_...). In a policy
+// without contract rules, none is added to Unused.
 func (r *Report) checkUnused(module *ast.Module, used map[string]bool) {
 	seen := map[string]bool{}
 	for _, rule := range module.Rules {
@@ -64,8 +64,8 @@ func (r *Report) checkUnused(module *ast.Module, used map[string]bool) {
 	}
 }
 
-// suggestRule returns the contract rule that a name probably stands for, as the end of a question with a question mark; "" if there is
-// none.
+// suggestRule returns the contract rule that a name probably stands for, as the end of a question with a question mark, such as "errors?";
+// "" if there is none.
 func suggestRule(name string) string {
 	// Authors mistake members of the rule scheduling for rules.
 	if _, member := podscheduling.Types[name]; member {
@@ -113,9 +113,9 @@ func usedByContract(graph *ast.Graph, module *ast.Module) map[string]bool {
 	return out
 }
 
-// MissingData returns findings and a warning about top-level documents that a policy's Rego reads and that its own documents
-// lack. The parameter read has the references, keyed by document name, and static has the documents; nil for none. The
-// warning is empty if there is nothing to report.
+// MissingData returns findings, one for each reference, and one warning about all top-level documents that a policy's Rego reads and that
+// its own documents lack. The parameter read has the references, by the name of the document that they read, and static has the documents;
+// nil for none. The warning is empty if there is nothing to report.
 func MissingData(read map[string][]*ast.Location, static ast.Object) (findings []Finding, warning string) {
 	var missing []string
 	present := documents(static)
@@ -166,8 +166,8 @@ func documents(static ast.Object) []string {
 	return out
 }
 
-// missingData returns a message that spec.data lacks the missing documents. It lists the documents that are present,
-// and the candidates that are probably meant.
+// missingData returns a message that spec.data lacks the missing documents. It lists some of the documents that are present, and those of
+// the candidates that are probably meant.
 func missingData(missing, present, candidates []string) string {
 	layout := oldLayout(missing)
 	message := fmt.Sprintf("the policy reads data.%s, which spec.data does not have%s", strings.Join(missing, ", data."), layout)

@@ -38,7 +38,8 @@ type names struct {
 	subjects map[*ast.Term]string
 }
 
-// moduleNames returns the names of a module's rules and imports, each mapped to its value or nil.
+// moduleNames returns the names of a module's rules and imports, each mapped to its value, or to nil if that depends on a body or there are
+// several.
 func moduleNames(parsed *ast.Module) map[ast.Var]*ast.Term {
 	out := map[ast.Var]*ast.Term{}
 	add := func(name ast.Var, value *ast.Term) {
@@ -89,8 +90,8 @@ func namesOf(rule *ast.Rule, module map[ast.Var]*ast.Term) *names {
 	return n
 }
 
-// declare adds the variables of a pattern. A variable that is declared twice, or that has the name of a rule, gets no
-// value.
+// declare adds the variables of a pattern to local, with the value if the pattern is a single variable. A variable that is declared twice,
+// or that has the name of a rule, gets no value.
 func (n *names) declare(pattern, value *ast.Term) {
 	if pattern == nil {
 		return
@@ -117,7 +118,7 @@ func (n *names) unify(pattern, value *ast.Term) {
 	}
 }
 
-// some adds the variables of `some x` and `some k, v in xs`.
+// some adds the variables of `some x` and `some k, v in xs` to local and iterated.
 func (n *names) some(decl *ast.SomeDecl) {
 	for _, symbol := range decl.Symbols {
 		in, ok := symbol.Value.(ast.Call)
@@ -168,7 +169,7 @@ type funcCall struct {
 
 func hasWith(expr *ast.Expr) bool { return len(expr.With) > 0 }
 
-// eachCall calls visit for each call in a node, except in expressions with `with`.
+// eachCall calls visit for each call in a node, except in expressions with `with` and in declarations with `some`.
 func eachCall(node any, visit func(funcCall)) {
 	ast.NewGenericVisitor(func(x any) bool {
 		switch x := x.(type) {

@@ -31,7 +31,8 @@ type OutputConstant struct {
 	// Path has the name of the rule, and the names below it, such as scheduling, nodeSelector, and the key of a label.
 	Path  []string
 	Value string // the constant
-	// Always reports whether the rule gives the constant to every object, because its clause has no condition.
+	// Always reports whether the rule gives the constant to every object, because its clause has no condition, and is no default and no
+	// else clause.
 	Always bool
 }
 
@@ -70,7 +71,8 @@ func OutputConstants(compiler *ast.Compiler) []OutputConstant {
 // alwaysTrue is the body of a clause without conditions.
 var alwaysTrue = ast.NewBody(ast.NewExpr(ast.BooleanTerm(true)))
 
-// outputConstants returns the constant texts in the value at a path.
+// outputConstants returns the constant texts in the value at a path, also in objects inside it. fallback is the location of those without
+// one of their own.
 func outputConstants(path []string, value *ast.Term, fallback *ast.Location) []OutputConstant {
 	object, isObject := value.Value.(ast.Object)
 	if !isObject {

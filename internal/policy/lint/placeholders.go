@@ -42,7 +42,7 @@ var (
 	dollarName = regexp.MustCompile(`\$[{(]\s*(?:request|input|object|oldObject|data|metadata)[.\[][^{}()]*[})]`)
 )
 
-// checkPlaceholders warns about strings with placeholders, such as {{ name }}, in the values of the rules with the used names.
+// checkPlaceholders warns about strings with placeholders, such as {{ name }}, in the values of the rules that have a name in used.
 func (r *Report) checkPlaceholders(parsed *ast.Module, used map[string]bool) {
 	declared := map[string]bool{}
 	ast.WalkVars(parsed, func(v ast.Var) bool {
@@ -91,8 +91,8 @@ func givesValue(expr *ast.Expr) bool {
 	})
 }
 
-// applicationSetName matches the start of an Argo CD ApplicationSet parameter, which an annotation may legitimately
-// contain.
+// applicationSetName matches the start of an Argo CD ApplicationSet parameter, which an annotation may legitimately contain. It does not
+// count as a placeholder.
 var applicationSetName = regexp.MustCompile(`\{\{\s*metadata\.(?:labels|annotations)\.`)
 
 // hasPlaceholder reports whether a text has a placeholder of another policy engine, or one that contains a name that

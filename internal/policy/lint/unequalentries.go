@@ -27,7 +27,7 @@ import (
 
 // findUnequalEntries returns the comparisons of a rule that are true if any entry of a collection differs from a value of the object, a
 // cluster, or a replicated object, and whose entry nothing else in the rule uses. They are always true if the collection has two different
-// entries. clauses has those that are already found.
+// entries. It leaves out those in clauses, which are already found.
 func findUnequalEntries(rule *ast.Rule, n *names, clauses []eachEntry) []eachEntry {
 	uses := map[ast.Var]int{}
 	ast.WalkVars(rule, func(v ast.Var) bool {
@@ -62,7 +62,7 @@ func findUnequalEntries(rule *ast.Rule, n *names, clauses []eachEntry) []eachEnt
 	return out
 }
 
-// isUnequal reports whether an expression is true if two terms differ.
+// isUnequal reports whether an expression is true if two terms differ: a != b, or not a == b.
 func isUnequal(expr *ast.Expr) bool {
 	if !expr.IsCall() || len(expr.Operands()) != 2 {
 		return false

@@ -18,7 +18,7 @@ package lint
 
 import "github.com/open-policy-agent/opa/v1/ast"
 
-// NegatedWildcard returns the collection of the first wildcard in a negated expression at a position, such as
+// NegatedWildcard returns the collection of the first wildcard in the negated expression that begins at a position, such as
 // input.spec.template.spec.containers of `not startswith(input.spec.template.spec.containers[_].image, "a")`; nil if there is none.
 func NegatedWildcard(parsed *ast.Module, row, col int) (collection ast.Ref) {
 	ast.WalkExprs(parsed, func(e *ast.Expr) bool {
