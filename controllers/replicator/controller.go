@@ -61,8 +61,8 @@ func New(hub *watches.Hub, registry *placement.Registry, data Store, world *pred
 	return c
 }
 
-// Subscribe registers f, which is called with a type that policies read when its objects or the state of its
-// replication change. f must return quickly. Subscribe before Start.
+// Subscribe registers f, which is called with a type that policies read (in data) when its objects change, or the state of its replication,
+// or when its data becomes too old or is confirmed again. f must return quickly. Subscribe before Start.
 func (c *Controller) Subscribe(f func(schema.GroupVersionResource)) {
 	c.data.content.Subscribe(f)
 	c.data.states.Subscribe(f)
@@ -78,7 +78,7 @@ func (c *Controller) SubscribePredicates(content, state func(schema.GroupVersion
 // NeedLeaderElection returns false: every replica replicates, because the engine keeps its data in process memory.
 func (*Controller) NeedLeaderElection() bool { return false }
 
-// Start replicates what the policies in the registry read until ctx ends.
+// Start replicates what the policies in the registry read, and checks the age of data, until ctx ends. It returns no error.
 func (c *Controller) Start(ctx context.Context) error {
 	go c.followAge(ctx)
 	for {
@@ -101,7 +101,7 @@ func (c *Controller) State(resource schema.GroupVersionResource, fields *project
 	return c.data.state(resource, fields)
 }
 
-// PredicateState returns what State does, for a type that predicates read.
+// PredicateState returns the watch state of some fields of a type that predicates read, and the number of its objects in their store.
 func (c *Controller) PredicateState(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
 	return c.predicates.state(resource, fields)
 }
@@ -112,14 +112,16 @@ func (c *Controller) Settled() bool {
 	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.wanted(c.registry)) })
 }
 
-// SettledFor reports what Settled does, for the types that one version of a policy reads. If the registry had the binding, or one that
-// covers it, before the call, the data also remains for as long as the registry has that.
+// SettledFor reports whether, for every type that one version of a policy or its predicates read, all objects are replicated with the
+// fields of b, or the type is known to be unavailable. If the registry had the binding, or one that covers it, before the call, the data
+// also remains for as long as the registry has that.
 func (c *Controller) SettledFor(b *policy.Binding) bool {
 	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.reads(b)) })
 }
 
 // Replicas returns the size of the replica of each resource type, and when its data was last confirmed, for metrics. It adds up all
-// versions of a type, and what is kept for policies and for predicates; the oldest confirmation counts.
+// versions of a type, and what is kept for policies and for predicates; the oldest confirmation counts. It leaves out types of which not
+// all objects are known yet.
 func (c *Controller) Replicas() []metrics.Replica {
 	types := map[schema.GroupResource]metrics.Replica{}
 	for _, f := range c.feeds() {

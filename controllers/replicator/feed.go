@@ -62,7 +62,7 @@ type feed struct {
 	content, states notify.Topic[schema.GroupVersionResource]
 
 	mu sync.Mutex
-	// kept has the types and fields that policies read when the watches were last set. mu is held while it is computed.
+	// kept has the types and fields that policies read when the watches were last set. mu is held while set computes it.
 	kept map[schema.GroupVersionResource]*projection.FieldSet
 }
 
@@ -72,7 +72,8 @@ func newFeed(hub *watches.Hub, store Store, reads func(*policy.Binding) map[sche
 	return f
 }
 
-// set starts, changes, and ends watches, so that the types and fields are watched that the policies in the registry read.
+// set starts, changes, and ends watches, so that the types and fields are watched that the policies in the registry read. It does not wait
+// for the objects.
 func (f *feed) set(ctx context.Context, registry *placement.Registry) {
 	f.mu.Lock()
 	f.kept = f.wanted(registry)
@@ -109,8 +110,8 @@ func (f *feed) state(resource schema.GroupVersionResource, fields *projection.Fi
 	return state, objects
 }
 
-// settled reports whether all wanted fields are complete or known to be unavailable. Fields that no policy read when the watches were last
-// set do not count as complete.
+// settled reports whether all wanted fields are complete in the store, or their types known to be unavailable. Fields that no policy read
+// when the watches were last set do not count as complete.
 func (f *feed) settled(wanted map[schema.GroupVersionResource]*projection.FieldSet) bool {
 	f.mu.Lock()
 	kept := f.kept
@@ -131,27 +132,28 @@ type sink struct{ *feed }
 
 var _ watches.Sink = sink{}
 
-// Replace implements watches.Sink: the store gets objects in place of all that it has of the type.
+// Replace makes the store keep the objects in place of all that it has of the type, and of these and later ones only the fields. Like Put,
+// Delete, and Drop, it is called by the watches.
 func (s sink) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
 	s.tell(resource, s.store.Load(resource, fields, objects))
 }
 
-// Put implements watches.Sink: the store adds or replaces the object.
+// Put adds an object to the store, or replaces it.
 func (s sink) Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) {
 	s.tell(resource, s.store.Put(resource, object))
 }
 
-// Delete implements watches.Sink: the store removes the object.
+// Delete removes an object from the store.
 func (s sink) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	s.tell(resource, s.store.Delete(resource, namespace, name))
 }
 
-// Drop implements watches.Sink: the store removes all objects of a type that is no longer watched or available.
+// Drop removes from the store all objects of a type that is no longer watched or available.
 func (s sink) Drop(resource schema.GroupVersionResource) {
 	s.tell(resource, s.store.Drop(resource))
 }
 
-// tell publishes that the content of a type changed, if it did.
+// tell publishes in content that the objects of a type changed, if they did.
 func (s sink) tell(resource schema.GroupVersionResource, changed bool) {
 	if changed {
 		s.content.Publish(resource)
@@ -163,12 +165,14 @@ type predicateData struct{ *predicates.NodeCache }
 
 var _ Store = predicateData{}
 
-// Load implements Store. It ignores the fields because the NodeCache knows which fields it keeps.
+// Load replaces the kept nodes or pods by the objects, and reports whether that changed any. It ignores the fields because the NodeCache
+// knows which fields it keeps.
 func (w predicateData) Load(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) bool {
 	return w.NodeCache.Load(resource, objects)
 }
 
-// Size implements Store. It returns 0 bytes, because the size is not known. ok is false while not all objects of the type are known.
+// Size returns the number of the kept nodes or pods, and 0 bytes, because the size is not known. ok is false while not all objects of the
+// type are known.
 func (w predicateData) Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool) {
 	objects, ok = w.NodeCache.Size(resource)
 	return objects, 0, ok

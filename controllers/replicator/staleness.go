@@ -27,7 +27,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// maxGrace is the maximum of graceOf.
+// maxGrace is the longest grace that graceOf returns.
 const maxGrace = 5 * time.Second
 
 // graceOf returns a grace for data that the API server has not confirmed for longer than bound: after one grace, Berth reopens the watch,
@@ -57,8 +57,8 @@ func (s *staleness) of(p *placement.Policy) *engine.StaleError {
 	return s.policies[p.Name]
 }
 
-// Stale returns a *engine.StaleError while the API server has not confirmed data that a version of a policy reads for longer than its
-// spec.maxStaleness and twice graceOf that; nil otherwise. It takes no lock.
+// Stale returns a *engine.StaleError if, at the last check, the API server had not confirmed data that a version of a policy reads for
+// longer than its spec.maxStaleness plus twice graceOf that; nil otherwise. It takes no lock.
 func (c *Controller) Stale(p *placement.Policy) error {
 	if err := c.stale.Load().of(p); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (c *Controller) Stale(p *placement.Policy) error {
 	return nil
 }
 
-// followAge calls checkAge at intervals until ctx ends.
+// followAge calls checkAge every stalenessInterval until ctx ends.
 func (c *Controller) followAge(ctx context.Context) {
 	ticker := time.NewTicker(stalenessInterval)
 	defer ticker.Stop()
@@ -81,7 +81,7 @@ func (c *Controller) followAge(ctx context.Context) {
 }
 
 // checkAge sets stale: the versions of policies that must not decide because their data is too old. It reopens watches that have received
-// no event or bookmark for too long.
+// no event or bookmark for too long, and publishes the types of each version whose staleness has changed.
 func (c *Controller) checkAge(now time.Time) {
 	before, next := c.stale.Load(), &staleness{versions: map[*placement.Policy]*engine.StaleError{}, policies: map[string]*engine.StaleError{}}
 	bindings := map[*placement.Policy]*policy.Binding{}
@@ -114,7 +114,7 @@ func (c *Controller) checkAge(now time.Time) {
 	}
 }
 
-// tell publishes that the state of each type changed that a version of a policy reads.
+// tell publishes in states each type that a version of a policy or its predicates read.
 func (c *Controller) tell(b *policy.Binding) {
 	for _, f := range c.feeds() {
 		for resource := range f.reads(b) {
@@ -123,8 +123,8 @@ func (c *Controller) tell(b *policy.Binding) {
 	}
 }
 
-// oldest returns an error that names the oldest data of a version of a policy if that is too old; nil otherwise. It adds to silent the
-// types whose watches have to be reopened to confirm their data.
+// oldest returns an error that names the oldest data of a version of a policy if that is too old; nil otherwise, and without
+// spec.maxStaleness. It adds to silent the types whose watches have to be reopened to confirm their data.
 func (f *feed) oldest(b *policy.Binding, now time.Time, silent map[schema.GroupVersionResource]bool) (oldest *engine.StaleError) {
 	if b.MaxStaleness == 0 {
 		return nil

@@ -37,10 +37,10 @@ type Scope []string
 // All reports whether the scope is all namespaces.
 func (s Scope) All() bool { return len(s) == 0 }
 
-// Includes reports whether the activity is stopped in a namespace.
+// Includes reports whether the activity is stopped in a namespace, "" for cluster-scoped objects.
 func (s Scope) Includes(namespace string) bool { return s.All() || slices.Contains(s, namespace) }
 
-// String says where the activity is stopped, for example "in namespaces a and b".
+// String says where the activity is stopped: "in all namespaces", or for example "in namespaces a and b".
 func (s Scope) String() string {
 	named := slices.DeleteFunc(slices.Clone(s), func(namespace string) bool { return namespace == "" })
 	switch {
@@ -59,7 +59,7 @@ func (s Scope) String() string {
 	return out
 }
 
-// Join returns the union of two scopes.
+// Join returns the union of two scopes: all namespaces (nil) if one of them is.
 func (s Scope) Join(other Scope) Scope {
 	if s.All() || other.All() {
 		return nil

@@ -57,7 +57,7 @@ type Format struct {
 	version schema.GroupVersion
 	// namespaced is the type of the report of a namespace, and cluster that of the report of cluster-scoped objects.
 	namespaced, cluster reportType
-	// sourceOfReport reports whether a report has a field for the source of all of its results.
+	// sourceOfReport reports whether a report has a field for the source of all of its results. Otherwise each result has one.
 	sourceOfReport bool
 }
 
@@ -95,8 +95,8 @@ func Find(groups []string) ([]Format, error) {
 	return out, nil
 }
 
-// IsReport reports whether a key is that of a report of Berth, in any format. Reports do not list reports: one that violates a policy would
-// never be deleted.
+// IsReport reports whether a key is that of a report of Berth, in any format, by its name and API group. Reports do not list reports: one
+// that violates a policy would never be deleted.
 func IsReport(key remediation.Key) bool {
 	return key.Name == Name && slices.ContainsFunc(formats, func(f Format) bool { return f.version.Group == key.Resource.Group })
 }
@@ -109,12 +109,12 @@ func (f Format) Resource(namespace string) schema.GroupVersionResource {
 	return f.version.WithResource(f.typeOf(namespace).resource)
 }
 
-// Resources returns the types of the reports of namespaces and of cluster-scoped objects.
+// Resources returns both types of reports: that of the reports of namespaces, and that of the report of cluster-scoped objects.
 func (f Format) Resources() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{f.version.WithResource(f.namespaced.resource), f.version.WithResource(f.cluster.resource)}
 }
 
-// typeOf returns the type of the report of a namespace; "" stands for cluster-scoped objects.
+// typeOf returns the type of the report of a namespace: namespaced, or cluster if the namespace is "".
 func (f Format) typeOf(namespace string) reportType {
 	if namespace == "" {
 		return f.cluster
@@ -125,8 +125,8 @@ func (f Format) typeOf(namespace string) reportType {
 // Lookup returns the kind and the UID of an object for a report. Each is "" if it is not known.
 type Lookup func(remediation.Key) (kind string, uid types.UID)
 
-// Build returns the report of the violations in a namespace, or of those of cluster-scoped objects if namespace is ""; nil for no
-// violations. Equal arguments give equal reports, because a report has no times.
+// Build returns the report of violations, those in a namespace, or those of cluster-scoped objects if namespace is ""; nil for no
+// violations. It lists at most MaxResults and counts all. Equal arguments give equal reports, because a report has no times.
 func (f Format) Build(namespace string, violations remediation.Violations, lookup Lookup) *unstructured.Unstructured {
 	total := violations.Total
 	fails, errors := total[remediation.Denied]+total[remediation.Differs], total[remediation.Undecided]
@@ -155,7 +155,7 @@ func (f Format) Build(namespace string, violations remediation.Violations, looku
 	return out
 }
 
-// result returns the result for a violation, as the list in a report has it.
+// result returns the result for a violation, as the list in a report has it: "fail", or "error" if a policy can't decide the object.
 func (f Format) result(v remediation.Violation, lookup Lookup) map[string]any {
 	kind, uid := lookup(v.Key)
 	object := map[string]any{"apiVersion": v.Resource.GroupVersion().String(), "name": v.Name}

@@ -73,7 +73,7 @@ type KeptFacts struct {
 type VersionFacts struct {
 	Err        error  // Why the version can't decide; nil if it can. For Newest, also why it is Incomplete.
 	Incomplete bool   // Whether the version reads types that are not served. It can decide if no other version can.
-	Number     int64  // The generation in which the version was in the spec.
+	Number     int64  // The generation in which the version first was in the spec.
 	Version    string // The digest of the version, as VersionDigest returns it.
 }
 
@@ -95,7 +95,8 @@ type Choice struct {
 	InForce        InForce // What the replica has in force with this choice.
 	// Err says why Newest does not decide, or which version is lost; nil if all is as the spec and the status say.
 	Err error
-	// Waits reports whether the chosen versions do not decide yet: what is in force decides until their data are complete.
+	// Waits reports whether the chosen versions do not decide yet: what was in force before decides until their data are complete, or
+	// DataFacts.Until has passed.
 	Waits bool
 }
 
@@ -114,7 +115,8 @@ func Choose(f ChoiceFacts) (out Choice) {
 	return out
 }
 
-// version returns the result of loading a version. If that is not known, it has Choose return only that the version has to be loaded.
+// version returns the result of loading a version. If Versions does not have it, it returns the zero value, and sets load, so that Choose
+// returns only that the version has to be loaded.
 func (f *ChoiceFacts) version(ref Ref) VersionFacts {
 	v, loaded := f.Versions[ref]
 	if !loaded && f.load == None {
@@ -123,7 +125,8 @@ func (f *ChoiceFacts) version(ref Ref) VersionFacts {
 	return v
 }
 
-// everywhere chooses a version for all namespaces, or Kept for those in which that is in force. err becomes Choice.Err.
+// everywhere chooses a version for all namespaces; or, if ref is Kept, all that the replica has in force, each version where it is. err
+// becomes Choice.Err.
 func (f *ChoiceFacts) everywhere(ref Ref, err error) Choice {
 	out := Choice{Target: ref, InForce: InForce{Complete: true}, Err: err}
 	switch {
@@ -143,7 +146,8 @@ func both(a, b error) error {
 	return fmt.Errorf("%w; %w", a, b)
 }
 
-// unstaged chooses for a policy without spec.rollout. It prefers versions of which all types are served, and then Newest.
+// unstaged chooses one version for all namespaces, for a policy without spec.rollout. It prefers versions of which all types are served,
+// and then Newest to Earlier, or LastInForce if there is no Earlier, and these to Kept.
 func (f *ChoiceFacts) unstaged() Choice {
 	newest := f.version(Newest)
 	if newest.Err == nil {
@@ -167,7 +171,8 @@ func (f *ChoiceFacts) unstaged() Choice {
 	return f.everywhere(Lost, newest.Err)
 }
 
-// staged chooses for a policy with spec.rollout.
+// staged chooses for a policy with spec.rollout: the revision in spec.rollout.revision if it is set, or else Newest in the stages that the
+// position has reached, if it can decide and the position is that of its rollout. If neither can be chosen, it calls stay.
 func (f *ChoiceFacts) staged() Choice {
 	reason := f.version(Newest).Err
 	switch selected := Ref(f.Revision); {
@@ -207,8 +212,9 @@ func (f *ChoiceFacts) inStages(target Ref, reason error) Choice {
 	return out
 }
 
-// stay chooses what this replica has in force. If it has nothing yet, it chooses the versions of the position, each in its stages, or, if
-// the spec no longer has these stages, the version that was in force everywhere last. reason says why Newest does not decide.
+// stay chooses what this replica has in force, unless that is lost. If it has nothing yet, it chooses the versions of the position, each in
+// its stages, or, if the spec no longer has these stages, or they can't be loaded, the version that was in force everywhere last. If that
+// can't be loaded either, it chooses Lost, or None if there never was one. reason says why Newest does not decide.
 func (f *ChoiceFacts) stay(reason error) Choice {
 	if f.Kept.Exists && !f.Kept.Lost {
 		return f.everywhere(Kept, reason)
@@ -236,8 +242,8 @@ func (f *ChoiceFacts) stay(reason error) Choice {
 	return Choice{Target: None}
 }
 
-// lastInForce returns the version that was in force everywhere last; None if there was none, or lost, the reason why it can't be loaded, is
-// set.
+// lastInForce returns the version that was in force everywhere last, by its number or as LastInForce; None if there was none, or lost, the
+// reason why it can't be loaded, is set.
 func (f *ChoiceFacts) lastInForce() (last Ref, lost error) {
 	switch number := Ref(f.Position.Everywhere()); {
 	case number != None:
@@ -259,8 +265,9 @@ func (f *ChoiceFacts) lastInForce() (last Ref, lost error) {
 	return LastInForce, nil
 }
 
-// Stores reports what the leader stores after a choice by the facts: last, whether Newest becomes LastInForce, and numbered, whether
-// Newest is stored under its number. Of a policy with spec.rollout, the leader also stores what is in force under numbers.
+// Stores reports what the leader stores after a choice by the facts if Newest can decide: last, whether Newest becomes LastInForce, because
+// it is in force everywhere now, and numbered, whether Newest is stored under its number, because the policy has spec.rollout. Of such a
+// policy, the leader also stores what is in force under numbers.
 func (f *ChoiceFacts) Stores(c Choice) (last, numbered bool) {
 	decides := f.Versions[Newest].Err == nil
 	return decides && c.Target == Newest && c.InForce.Complete && !c.Waits, decides && f.Staged
@@ -287,10 +294,11 @@ func PositionOf(s *placementv1.RolloutStatus) Position {
 	}
 }
 
-// IsSingle reports whether a single version is in force everywhere.
+// IsSingle reports whether a single version is in force everywhere, after a complete rollout or a rollback.
 func (p Position) IsSingle() bool { return p.Complete || p.rolledBack }
 
-// Concerns reports whether the position is that of the rollout with a digest. The stages of a complete rollout do not matter.
+// Concerns reports whether the position is that of the rollout with a digest. The stages of a complete rollout do not matter. It is false
+// after a rollback, and for the zero Position.
 func (p Position) Concerns(digest string) bool {
 	switch {
 	case p.Digest == "" || p.rolledBack:
@@ -302,7 +310,7 @@ func (p Position) Concerns(digest string) bool {
 	}
 }
 
-// Everywhere returns the revision that was in force everywhere last; 0 if there was none.
+// Everywhere returns the number of the revision that was in force everywhere last, or is now; 0 if there was none.
 func (p Position) Everywhere() int64 {
 	if p.IsSingle() {
 		return p.Revision
@@ -320,8 +328,9 @@ type Assignment struct {
 	why      string                     // Why Target decides everywhere, if it does, for Explain.
 }
 
-// Assign returns which versions of a policy decide if all of them can be loaded. A policy without status.rollout, such as one in a
-// file, is decided by its spec as if its rollout were complete, unless spec.rollout.revision selects another version.
+// Assign returns which versions of a policy decide if all of them can be loaded. A policy without status.rollout, such as one in a file, is
+// decided by its spec as if its rollout were complete, unless spec.rollout.revision selects another version. While the rollout of the
+// version in the spec has not begun, the version that was in force everywhere last decides.
 func Assign(obj *placementv1.PlacementPolicy) Assignment {
 	out := Assignment{spec: obj.Spec.Rollout, position: PositionOf(obj.Status.Rollout)}
 	f := ChoiceFacts{Staged: out.spec != nil, Versions: map[Ref]VersionFacts{Newest: {}}}
@@ -354,7 +363,8 @@ func Assign(obj *placementv1.PlacementPolicy) Assignment {
 // Partial reports whether different versions decide in different namespaces, so that labels of namespaces matter.
 func (a Assignment) Partial() bool { return a.Target != a.Before }
 
-// Reached reports whether Target decides in the namespace with a name and labels. The name is empty for objects without a namespace.
+// Reached reports whether Target decides in the namespace with a name and labels, and not Before. The name is empty for objects without a
+// namespace. It is false if no version decides.
 func (a Assignment) Reached(namespace string, labels map[string]string) bool {
 	if !a.Partial() {
 		return a.Target != None
@@ -362,7 +372,8 @@ func (a Assignment) Reached(namespace string, labels map[string]string) bool {
 	return a.stages.Of(namespace, labels) < a.InForce.Reached
 }
 
-// Explain returns which version decides in a namespace, and why. It returns "" for a policy without spec.rollout.
+// Explain returns a sentence on which version decides in a namespace of a name and labels, and why. It returns "" for a policy without
+// spec.rollout.
 func (a Assignment) Explain(namespace string, labels map[string]string) string {
 	if a.spec == nil {
 		return ""
@@ -386,7 +397,7 @@ func (a Assignment) Explain(namespace string, labels map[string]string) string {
 	}
 }
 
-// stageOf describes which stage a namespace belongs to, and whether the stage is reached.
+// stageOf describes, for Explain, which stage a namespace belongs to, and whether the rollout has reached the stage.
 func (a Assignment) stageOf(namespace string, labels map[string]string) string {
 	stage, reached := a.stages.Of(namespace, labels), "has not reached"
 	switch {

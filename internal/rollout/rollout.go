@@ -69,6 +69,7 @@ type Counts struct {
 
 // failures returns the number of failed objects, the number of denied objects beyond those of s.DeniedBefore, and whether both together
 // stop the rollout: if they reach most, a limit of containment.Of, in three namespaces, or in all with matched objects if these are fewer.
+// s is the status of the stage that c counts.
 func (c Counts) failures(s placementv1.RolloutStageStatus, most int) (failed, denied int, stop bool) {
 	by, before := map[string]int{}, map[string]int{}
 	maps.Copy(by, c.Failed)
@@ -104,7 +105,8 @@ const (
 )
 
 // byNamespace returns the numbers of objects for a status, given those by namespace: those of the maxDeniedIn namespaces with most objects,
-// sorted by name, and the sum of the others, with cluster-scoped objects. It is never empty, so that a status shows that there are none.
+// sorted by name, and, under otherNamespaces, the sum of the others, with cluster-scoped objects. It is never empty, so that a status shows
+// that there are none.
 func byNamespace(objects map[string]int) []placementv1.NamespaceObjects {
 	most := slices.SortedFunc(maps.Keys(objects), func(a, b string) int {
 		return cmp.Or(cmp.Compare(objects[b], objects[a]), cmp.Compare(a, b))
@@ -123,13 +125,14 @@ func byNamespace(objects map[string]int) []placementv1.NamespaceObjects {
 // Facts is what Next needs to know of a policy.
 type Facts struct {
 	Now  time.Time
-	Spec *placementv1.PolicyRollout // The newest spec.rollout.
+	Spec *placementv1.PolicyRollout // The newest spec.rollout; nil if the policy has none.
 	// Candidate identifies the rollout of the version in the newest spec, as Digest returns it. It is empty while that version can't decide.
 	Candidate string
 	// InForce is what this process, the leader, has in force. It is nil while the newest spec is not loaded.
 	InForce *InForce
 	Stored  []Revision // The stored revisions, the newest first.
-	// Fallback is the version that was stored as the last one in force everywhere, if neither the status nor InForce has which one that was.
+	// Fallback is the version that was stored as the last one in force everywhere. It counts if neither the status nor InForce has which
+	// one that was.
 	Fallback Revision
 	// Busy reports whether the counts may be about to change: existing objects wait for their decision, or rollouts of patched
 	// objects are not complete.
@@ -179,12 +182,14 @@ func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutSta
 	return next, again
 }
 
-// Settled reports whether the status after s does not depend on existing objects: spec.rollout.revision is set, or the rollout is complete.
+// Settled reports whether the status after s does not depend on existing objects: spec.rollout.revision is set, or the rollout of the
+// candidate is complete. Next then needs no Counts.
 func (f *Facts) Settled(s *placementv1.RolloutStatus) bool {
 	return f.Spec.Revision != 0 || s != nil && s.State == placementv1.RolloutComplete && !f.supersedes(s)
 }
 
-// listed returns the numbers of at most MaxRevisions stored revisions, the newest first: those that decide by s, and the newest others.
+// listed returns the numbers of at most MaxRevisions stored revisions, the newest first: those of the versions that decide by s, and the
+// newest others.
 func (f *Facts) listed(s *placementv1.RolloutStatus) (out []int64) {
 	for _, r := range f.Stored {
 		out = append(out, r.Number)
@@ -197,13 +202,15 @@ func (f *Facts) listed(s *placementv1.RolloutStatus) (out []int64) {
 	return out
 }
 
-// supersedes reports whether the candidate is another version than that of s, or is rolled out in other stages while s is not complete.
+// supersedes reports whether the rollout of the candidate takes the place of that of s: whether s is of a rollback or of another version,
+// or is not complete and of other stages.
 func (f *Facts) supersedes(s *placementv1.RolloutStatus) bool {
 	position := PositionOf(s)
 	return !position.Concerns(f.Candidate) || !position.Complete && len(s.Stages) != len(f.Spec.Stages)
 }
 
-// rolledBack returns the status of a policy with spec.rollout.revision; s while the leader does not have it in force, or it is not stored.
+// rolledBack returns the status of a policy with spec.rollout.revision: that the revision is in force everywhere. It returns s while the
+// leader does not have the revision in force, or it is not stored.
 func (f *Facts) rolledBack(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	stored, ok := f.find(Revision{Number: f.Spec.Revision})
 	if f.InForce.Revision != f.Spec.Revision || !ok {
@@ -212,8 +219,9 @@ func (f *Facts) rolledBack(s *placementv1.RolloutStatus) *placementv1.RolloutSta
 	return &placementv1.RolloutStatus{State: placementv1.RolloutRolledBack, Revision: stored.Number, Digest: stored.Version, Reached: new(int32(0))}
 }
 
-// begin returns the status of the candidate's rollout before its first stage. It returns s while the candidate or the version that was in
-// force everywhere last is not stored.
+// begin returns the status of the candidate's rollout before its first stage, or a complete one if the version is in force already, or
+// there are no stages. It returns s while the candidate or the version that was in force everywhere last is not stored; if the latter is
+// gone, s gets a message that says so.
 func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	candidate, stored := f.find(Revision{Version: versionOf(f.Candidate)})
 	before, known := f.before(s)
@@ -247,7 +255,8 @@ func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	return out
 }
 
-// before returns the version that was in force everywhere last; the zero Revision if none was. known is false while it is not stored.
+// before returns the version that was in force everywhere last, before the candidate; the zero Revision if none was. known is false while
+// it is not stored.
 func (f *Facts) before(s *placementv1.RolloutStatus) (before Revision, known bool) {
 	// Each version is stored once. So it may be stored under another number than that of the generation that was in force.
 	switch {
@@ -264,7 +273,7 @@ func (f *Facts) before(s *placementv1.RolloutStatus) (before Revision, known boo
 	}
 }
 
-// find returns the newest stored revision that has the number or the version of like, as far as these are set, and whether there is one.
+// find returns the newest stored revision that has the number of like or its version, as far as these are set, and whether there is one.
 func (f *Facts) find(like Revision) (Revision, bool) {
 	for _, r := range f.Stored {
 		if like.Number != 0 && r.Number == like.Number || like.Version != "" && r.Version == like.Version {
@@ -274,7 +283,8 @@ func (f *Facts) find(like Revision) (Revision, bool) {
 	return Revision{}, false
 }
 
-// advance updates the status of a rollout that is not complete. It returns when it has to be called again; zero for never.
+// advance updates the status of a rollout that is not complete, by at most one stage, or makes it complete. It returns when it has to be
+// called again, at the end of a soak; zero for never.
 func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	reached := int(ptr.Deref(s.Reached, 0))
 	for i := range s.Stages {
@@ -331,7 +341,7 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 // approvalID matches the identity of a wait for an approval, as advance makes it.
 var approvalID = regexp.MustCompile(`^[0-9]+-[-_a-z0-9]+-[a-z0-9]+$`)
 
-// IsApproval reports whether a value of the annotation placement.berth.dev/approve-stage can approve a stage: has the form of
+// IsApproval reports whether a value of the annotation placement.berth.dev/approve-stage can approve some stage: whether it has the form of
 // status.rollout.approvalID.
 func IsApproval(value string) bool { return approvalID.MatchString(value) }
 
@@ -348,14 +358,14 @@ func DescribeRest(namespaces int, example string, clusterScoped bool) string {
 	return strings.Join(parts, " and ")
 }
 
-// step is what a rollout reaches at once: a stage, or what no stage has.
+// step is what a rollout reaches at once: a stage, or, after the last stage, what no stage has.
 type step struct {
 	name           string // The name of the stage, or "_rest".
 	waits, follows string // The beginnings of messages, such as "stage prod waits for its approval" and "stage prod follows".
 	approval       bool   // Whether the step needs an approval.
 }
 
-// step returns the step after a number of steps; the zero value if there is none.
+// step returns the step that follows a number of reached steps; the zero value if there is none.
 func (f *Facts) step(reached int) step {
 	switch stages := f.Spec.Stages; {
 	case reached < len(stages):
@@ -368,7 +378,8 @@ func (f *Facts) step(reached int) step {
 	return step{}
 }
 
-// after returns what follows the step after a number of steps, for appending to a message; "" for nothing.
+// after returns what follows the step with an index, for appending to a message, such as "; after it, stage prod follows without an
+// approval"; "" for nothing.
 func (f *Facts) after(reached int) string {
 	next, how := f.step(reached+1), "without an approval"
 	if next.name == "" {
@@ -379,7 +390,8 @@ func (f *Facts) after(reached int) string {
 	return fmt.Sprintf("; after it, %s %s", next.follows, how)
 }
 
-// holds returns the state and the message of a rollout that can't go on for a reason that comes before soak and approval; "" if it can.
+// holds returns the state and the message of a rollout that can't go on for a reason that comes before soak and approval: objects that are
+// not decided or moved yet, failures, or Paused. The state is "" if it can. reached is the number of reached stages.
 func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.RolloutState, string) {
 	switch {
 	case reached == 0 && f.Busy:
@@ -409,12 +421,12 @@ func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.Ro
 	return "", ""
 }
 
-// complete makes s the status of a rollout whose version is in force everywhere.
+// complete makes s the status of a rollout that is complete: its version decides in all namespaces.
 func complete(s *placementv1.RolloutStatus) {
 	s.State, s.PreviousRevision, s.Message, s.ApprovalID, s.Reached = placementv1.RolloutComplete, 0, "", "", new(int32(len(s.Stages)))
 }
 
-// summarize sets s.Stage, the summary for display.
+// summarize sets s.Stage, the summary for display, such as "prod 2/3".
 func (f *Facts) summarize(s *placementv1.RolloutStatus) {
 	reached := int(ptr.Deref(s.Reached, 0))
 	s.Stage = fmt.Sprintf("%d/%d", reached, len(s.Stages))
@@ -441,7 +453,7 @@ type stage struct {
 }
 
 // NewStages compiles the stages of the policy with the name policy. path is that of spec.rollout.stages, for errors. The result is never
-// nil. A stage with an invalid selector selects no namespace.
+// nil. A stage with an invalid selector, which is an error, selects no namespace.
 func NewStages(policy string, stages []placementv1.RolloutStage, path *field.Path) (*Stages, field.ErrorList) {
 	out, errs := &Stages{policy: policy, list: make([]stage, len(stages))}, field.ErrorList(nil)
 	for i, s := range stages {
@@ -470,19 +482,20 @@ func (s *Stages) Of(namespace string, l map[string]string) int {
 	return s.Len()
 }
 
-// Selects reports whether a stage selects a namespace, even if the namespace belongs to an earlier stage.
+// Selects reports whether the stage with an index selects a namespace of a name and labels, even if the namespace belongs to an earlier
+// stage.
 func (s *Stages) Selects(stage int, namespace string, l map[string]string) bool {
 	at := s.list[stage]
 	return namespace != "" && (at.percent > 0 && share(s.policy, namespace) < at.percent || at.namespaces.Matches(labels.Set(l)))
 }
 
-// SelectsAll reports whether a stage selects all namespaces.
+// SelectsAll reports whether a stage selects all namespaces: by a percentage of 100, or a selector without requirements.
 func SelectsAll(s placementv1.RolloutStage) bool {
 	return s.Percent >= 100 || s.NamespaceSelector != nil && len(s.NamespaceSelector.MatchLabels)+len(s.NamespaceSelector.MatchExpressions) == 0
 }
 
-// share returns a number from 0 to 99 that depends only on the names of the policy and the namespace. The name of the policy
-// makes different policies begin with different namespaces.
+// share returns a number from 0 to 99 that depends only on the names of the policy and the namespace. A stage with a percentage selects the
+// namespaces whose number is below it. The name of the policy makes different policies begin with different namespaces.
 func share(policy, namespace string) int32 {
 	sum := sha256.Sum256([]byte(policy + "/" + namespace))
 	return int32(binary.BigEndian.Uint64(sum[:8]) % 100)
@@ -503,7 +516,8 @@ func Effective(version, newest placementv1.PlacementPolicySpec) placementv1.Plac
 	return version
 }
 
-// Digest returns a digest that identifies the rollout of the version in a spec: the version, and the namespaces of each stage.
+// Digest returns a digest that identifies the rollout of the version in a spec: that of VersionDigest, a hyphen, and one of the names and
+// namespaces of the stages.
 func Digest(spec placementv1.PlacementPolicySpec) string {
 	var namespaces []placementv1.RolloutStage
 	if spec.Rollout != nil {
@@ -514,7 +528,7 @@ func Digest(spec placementv1.PlacementPolicySpec) string {
 	return VersionDigest(spec) + "-" + digest(namespaces)
 }
 
-// digest returns the first 8 bytes of the SHA-256 digest of a value's JSON, in hexadecimal digits.
+// digest returns the first 8 bytes of the SHA-256 digest of a value's JSON, in 16 hexadecimal digits.
 func digest(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -525,13 +539,13 @@ func digest(value any) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// stagesOf returns the part of what Digest returned that identifies the stages.
+// stagesOf returns the part after the hyphen of what Digest returned, which identifies the stages; "" for what VersionDigest returned.
 func stagesOf(digest string) string {
 	_, stages, _ := strings.Cut(digest, "-")
 	return stages
 }
 
-// versionOf returns the part of what Digest returned that identifies the version: what VersionDigest returns.
+// versionOf returns the part before the hyphen of what Digest returned, which identifies the version: what VersionDigest returns.
 func versionOf(digest string) string {
 	version, _, _ := strings.Cut(digest, "-")
 	return version

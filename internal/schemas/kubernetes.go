@@ -27,7 +27,7 @@ import (
 	"github.com/berth-dev/berth/internal/typecheck"
 )
 
-// kubernetes caches the types of the kinds of Kubernetes itself, by kind.
+// kubernetes has the types that typeOfKubernetes has returned for kinds of Kubernetes itself, by schema.GroupVersionKind.
 var kubernetes sync.Map
 
 // typeOfKubernetes returns the type of a kind of Kubernetes itself, by the Go type that Berth is built with; nil for another kind.

@@ -60,7 +60,7 @@ type Checker struct {
 	documents weakcache.Cache[typecheck.Kinds]
 }
 
-// maxChecks is how many policies are checked at once.
+// maxChecks is how many policies a checker checks at once.
 const maxChecks = 2
 
 // NewChecker returns a checker. catalog knows the types that the API server serves, and client reads the OpenAPI documents. If client is
@@ -89,7 +89,8 @@ type Report struct {
 // Index has the published OpenAPI documents by path, such as apis/apps/v1, each with its URL.
 type Index map[string]openapi.GroupVersion
 
-// Outdated reports whether a document that the report used has changed according to a newer index.
+// Outdated reports whether a document that the report used has changed, appeared, or disappeared according to a newer index. Then the check
+// should be repeated.
 func (r *Report) Outdated(index Index) bool {
 	for path, address := range r.uses {
 		if index.address(path) != address {
@@ -107,7 +108,7 @@ func (i Index) address(path string) string {
 	return ""
 }
 
-// Index reads the index of the published OpenAPI documents from the API server. It is empty if there are none.
+// Index reads the index of the published OpenAPI documents from the API server. It is nil if the checker reads no documents.
 func (c *Checker) Index() (Index, error) {
 	if c.client == nil {
 		return nil, nil
@@ -128,8 +129,8 @@ var anyKind = []typecheck.Kind{{Type: typecheck.AnyObject}}
 
 // Check checks the types in the spec of the policy of a name, which must compile. bound has the API groups that the policy's plural names
 // are bound to; nil for a policy that has not been bound yet. An error means that the policy can't be compiled or bound, that schemas could
-// not be read, or that ctx ended. Of a policy with rules, the CEL expressions are checked. A policy that a remote engine decides has no
-// findings.
+// not be read, or that ctx ended. If the check takes too long, it is no error: Unchecked of the report says so. Of a policy with rules,
+// only the CEL expressions are checked. A policy that a remote engine decides has no findings.
 func (c *Checker) Check(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*Report, error) {
 	report := &Report{uses: map[string]string{}}
 	if typecheck.HasExpressions(spec.Rules) {
@@ -196,7 +197,7 @@ func (c *Checker) checkRules(report *Report, spec placementv1.PlacementPolicySpe
 }
 
 // matched returns the kinds that spec.match of a policy matches, with their types. If it matches by a wildcard, or more than maxKinds
-// kinds, or one whose type is unknown, the result is anyKind.
+// kinds, or one whose type is unknown, or has a rule that matches no served type, the result is anyKind.
 func (c *Checker) matched(report *Report, index Index, m placementv1.Match) ([]typecheck.Kind, error) {
 	var out []typecheck.Kind
 	for _, rule := range m.ResourceRules {
@@ -227,8 +228,8 @@ func (c *Checker) matched(report *Report, index Index, m placementv1.Match) ([]t
 	return out, nil
 }
 
-// typeOf returns the type of a kind; nil if it is not known, because the API server publishes no schema of it or, for a static checker, it
-// is no kind of Kubernetes itself. It records the used document in the report.
+// typeOf returns the type of a kind, for type checks of Rego; nil if it is not known, because the API server publishes no schema of it or,
+// for a static checker, it is no kind of Kubernetes itself. It records the used document in the report.
 func (c *Checker) typeOf(report *Report, index Index, kind schema.GroupVersionKind) (types.Type, error) {
 	if c.static {
 		return typeOfKubernetes(kind), nil

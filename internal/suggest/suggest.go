@@ -46,7 +46,7 @@ func Nearest(name string, candidates []string) (nearest string, ok bool) {
 	return best, best != ""
 }
 
-// editsBetween returns the Levenshtein distance of two texts, or 1 if two swapped neighbors are the only difference.
+// editsBetween returns the Levenshtein distance of two texts, in characters, or 1 if two swapped neighbors are the only difference.
 func editsBetween(a, b string) int {
 	for i := range min(len(a), len(b)) - 1 {
 		if a[i] == b[i] {

@@ -25,8 +25,8 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Evaluate evaluates a policy on an input. It counts the evaluation in the metrics, as of a source such as metrics.SourceAdmission, and
-// records it as a span.
+// Evaluate evaluates a policy on an input, and returns the decision and error of its evaluator. It counts the evaluation in the metrics, as
+// of a source such as metrics.SourceAdmission, and records it as a span.
 func Evaluate(ctx context.Context, c clock.PassiveClock, m *metrics.Metrics, source string, p *placement.Policy,
 	input map[string]any) (placement.Decision, error) {
 	ctx, span := Start(ctx, "evaluate")
@@ -38,7 +38,8 @@ func Evaluate(ctx context.Context, c clock.PassiveClock, m *metrics.Metrics, sou
 	return decision, err
 }
 
-// outcomeOf returns the outcome of an evaluation for metrics and spans, such as metrics.OutcomeDenied.
+// outcomeOf returns the outcome of an evaluation for metrics and spans: metrics.OutcomeError, OutcomeDenied, OutcomeChanged if the decision
+// sets anything, or OutcomeUnchanged.
 func outcomeOf(decision placement.Decision, err error) string {
 	switch {
 	case err != nil:

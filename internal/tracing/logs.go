@@ -62,10 +62,11 @@ func (l *Logs) Handler() slog.Handler {
 	return structured{otelslog.NewHandler(scope, otelslog.WithLoggerProvider(l.provider))}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because every replica sends records.
+// NeedLeaderElection returns false, because every replica sends records.
 func (*Logs) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable. When ctx ends, it sends the remaining records.
+// Start waits until ctx ends, and then sends the remaining records, for at most flushTimeout. Records that it can't send are lost, which is
+// no error.
 func (l *Logs) Start(ctx context.Context) error {
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
@@ -80,7 +81,7 @@ func (l *Logs) Start(ctx context.Context) error {
 // structured is a handler that passes records on to another one. It replaces attributes of Go types by the lists and maps of their JSON.
 type structured struct{ slog.Handler }
 
-// Handle implements slog.Handler.
+// Handle passes a record on, with the attributes replaced. An attribute that has no JSON is an error, and the record is lost.
 func (h structured) Handle(ctx context.Context, r slog.Record) error {
 	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	for a := range r.Attrs {

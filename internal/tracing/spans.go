@@ -73,7 +73,8 @@ func Start(ctx context.Context, name string) (context.Context, trace.Span) {
 	return parent.TracerProvider().Tracer(scope).Start(ctx, name)
 }
 
-// Detach returns ctx without its span, for work that several callers share and that belongs to no single span.
+// Detach returns a context like ctx with a span that records nothing, for work that several callers share and that belongs to no single
+// span.
 func Detach(ctx context.Context) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx
@@ -90,7 +91,7 @@ func Join(ctx, other context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, span)
 }
 
-// Fail marks a span as failed. It does nothing if err is nil.
+// Fail marks a span as failed, with the message of err. It does nothing if err is nil, or the span is not recorded.
 func Fail(span trace.Span, err error) {
 	if err != nil && span.IsRecording() {
 		span.RecordError(err)
@@ -103,7 +104,8 @@ func ResourceName(r schema.GroupVersionResource) string {
 	return strings.TrimSuffix(strings.Join([]string{r.Resource, r.Version, r.Group}, "."), ".")
 }
 
-// Answered adds an admission request, the outcome of its answer, and the audit annotations to the span in ctx.
+// Answered adds to the span in ctx, if it is recorded, the fields of an admission request, the outcome, a label of metrics.Admission, and
+// the audit annotations. It does not end the span.
 func Answered(ctx context.Context, r *admissionv1.AdmissionRequest, outcome string, audited map[string]string) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {

@@ -73,8 +73,8 @@ type Provider struct {
 	root  trace.Tracer             // starts new traces
 }
 
-// New returns a provider; nil if there is no endpoint. It does not wait for the collector. Add the provider to a manager, which exports the
-// last spans at exit.
+// New returns a provider; nil, without an error, if there is no endpoint. It does not wait for the collector. It is an error if an option
+// is not valid. Add the provider to a manager, which exports the last spans at exit.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	if o.Endpoint == "" {
 		return nil, nil
@@ -138,7 +138,7 @@ func newProvider(spans *sdktrace.TracerProvider) *Provider {
 var propagator = propagation.TraceContext{}
 
 // Handler returns a handler that records a span with a fixed name for every request to next. The span is a child of the caller's span if
-// the request has one.
+// the request has one (in the header traceparent). A nil Provider returns next.
 func (p *Provider) Handler(name string, next http.Handler) http.Handler {
 	if p == nil {
 		return next
@@ -147,8 +147,8 @@ func (p *Provider) Handler(name string, next http.Handler) http.Handler {
 		otelhttp.WithSpanNameFormatter(func(name string, _ *http.Request) string { return name }))
 }
 
-// Wrap makes clients of a configuration record their requests as spans if the context of a request has a recorded span. That of watches and
-// lease renewals has none.
+// Wrap makes clients of a configuration record their requests as spans, and pass these on to the API server, if the context of a request
+// has a recorded span. That of watches and lease renewals has none.
 func (p *Provider) Wrap(cfg *rest.Config) {
 	if p == nil {
 		return
@@ -159,7 +159,8 @@ func (p *Provider) Wrap(cfg *rest.Config) {
 	})
 }
 
-// Root starts a new trace, and returns a context with its first span. The caller must end the span.
+// Root starts a new trace, and returns a context with its first span. The caller must end the span. A nil Provider returns ctx, and a span
+// that records nothing.
 func (p *Provider) Root(ctx context.Context, name string) (context.Context, trace.Span) {
 	if p == nil {
 		return ctx, noop.Span{}
@@ -167,10 +168,11 @@ func (p *Provider) Root(ctx context.Context, name string) (context.Context, trac
 	return p.root.Start(ctx, name)
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because every replica exports spans.
+// NeedLeaderElection returns false, because every replica exports spans.
 func (*Provider) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable. When ctx ends, it exports the remaining spans.
+// Start waits until ctx ends, and then exports the remaining spans, for at most flushTimeout. Spans that it can't export are lost, which is
+// no error.
 func (p *Provider) Start(ctx context.Context) error {
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)

@@ -45,13 +45,13 @@ const (
 // Wait is one thing for which an existing object, or the rollout of a policy, waits.
 type Wait struct {
 	Reason placementv1.WaitingReason
-	// Policy is the name of the policy to whose approval, window, budget, or stage the reason refers.
+	// Policy is the name of the policy that makes the object wait.
 	Policy string
 	// Until is when the next window opens, if Reason is a window, or when the move counts as failed, if it is Running; zero for never.
 	Until time.Time
 	// Group is the name of the group that shares the policy's budget; empty for none.
 	Group string
-	// Mode is the policy's remediation mode. It is used only for Update.
+	// Mode is spec.remediation.mode of the policy. It is used only for Update.
 	Mode placementv1.RemediationMode
 	// Pause is the ID of the pause after failed patches or rollouts; empty if it is not known. It is used only for WaitingAfterFailures.
 	Pause string
@@ -117,7 +117,7 @@ func (w Wait) phrase() string {
 	return w.update(of)
 }
 
-// update returns the words for the reason Update. of is the policy, as text.
+// update returns the words of phrase for the reason Update, which depend on Mode. of is the policy, as text.
 func (w Wait) update(of string) string {
 	update := fmt.Sprintf("an update that changes what %s reads or writes", of)
 	switch w.Mode {
@@ -132,7 +132,7 @@ func (w Wait) update(of string) string {
 // Waits are all that an object waits for, in the order in which it does.
 type Waits []Wait
 
-// String returns the words that follow "it waits"; "" if the object waits for nothing.
+// String returns the words that follow "it waits", those of each wait joined by ", and then "; "" if the object waits for nothing.
 func (w Waits) String() string {
 	texts, passes := make([]string, len(w)), len(w) > 0
 	for i, one := range w {
@@ -145,8 +145,9 @@ func (w Waits) String() string {
 	return out
 }
 
-// Of returns what an existing object of a namespace waits for at the time now, before remediation of a policy changes it. s is the status
-// of the policy, which tells of approvals and pauses. What only the leader knows, such as which objects are unavailable, is left out.
+// Of returns what an existing object of a namespace waits for at the time now, before remediation of a policy changes it; nil for nothing.
+// s is the status of the policy, which tells of approvals and pauses. What only the leader knows, such as which objects are unavailable, is
+// left out.
 func Of(p *placement.Policy, s placementv1.PlacementPolicyStatus, namespace string, now time.Time) (out Waits) {
 	switch p.Remediation {
 	case placementv1.RemediationManual, placementv1.RemediationNewOnly, placementv1.RemediationOff:
@@ -171,7 +172,8 @@ func Of(p *placement.Policy, s placementv1.PlacementPolicyStatus, namespace stri
 	return out
 }
 
-// within reports whether a pause includes a namespace. namespaces are those of the pause; none stands for all.
+// within reports whether a pause includes a namespace, "" for cluster-scoped objects. namespaces are those of the pause; none stands for
+// all.
 func within(namespaces []string, namespace string) bool {
 	return len(namespaces) == 0 || slices.Contains(namespaces, namespace)
 }

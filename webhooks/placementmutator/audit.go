@@ -31,8 +31,9 @@ const (
 	auditDecision = "decision"
 )
 
-// audited returns the audit annotations for a decided request, or nil if no policy matches. answer is a label of metrics.Admission. A
-// patched request is recorded as allowed, without the patch: when the API server calls again for the patched object, there is no patch.
+// audited returns the audit annotations for a decided request, or nil if no policy matches: the outcome, the policies with their
+// generations, a digest of the decision, and what policies in the mode DryRun would do. answer is a label of metrics.Admission. A patched
+// request is recorded as allowed, without the patch: when the API server calls again for the patched object, there is no patch.
 func audited(outcome *placement.Outcome, answer string) map[string]string {
 	if len(outcome.Verdicts) == 0 {
 		return nil

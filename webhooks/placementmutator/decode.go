@@ -56,7 +56,7 @@ func decode(req admission.Request, whole bool) (*objects, error) {
 	return out, nil
 }
 
-// Fill implements placement.Source. It decodes the fields at the top level of the new object that contain the given ones.
+// Fill decodes, for placement.Source, the fields at the top level of the new object that contain the given ones.
 func (o *objects) Fill(fields *projection.FieldSet) error {
 	names, ok := fields.MemberNames()
 	if !ok {
@@ -70,7 +70,7 @@ func (o *objects) Fill(fields *projection.FieldSet) error {
 	return nil
 }
 
-// Complete implements placement.Source. It decodes all fields of the new and the old object.
+// Complete decodes, for placement.Source, all fields of the new and the old object.
 func (o *objects) Complete() error {
 	if err := o.obj.complete(); err != nil {
 		return fmt.Errorf("decoding object: %w", err)
@@ -83,9 +83,9 @@ func (o *objects) Complete() error {
 
 // partial is an object of which some fields are not decoded yet.
 type partial struct {
-	object  *unstructured.Unstructured // The decoded fields; none if the request has no such object.
+	object  *unstructured.Unstructured // The decoded fields; nil if the request has no such object.
 	rest    map[string]json.RawMessage // The encoded fields that are not decoded yet, by name.
-	managed json.RawMessage            // The encoded metadata.managedFields; nil if there are none, and after they are decoded.
+	managed json.RawMessage            // The encoded metadata.managedFields; nil if there are none, and once they are decoded.
 }
 
 const (

@@ -32,7 +32,7 @@ import (
 )
 
 // failureStatus returns the code and reason of the response to a request that policies can't decide: 500 InternalError if at least one of
-// the failures that deny it may pass, and 422 Invalid if all of them last until a policy or the object changes, as for a
+// the failures that deny it may pass, and 422 Invalid if all of them last until a policy, its data, or the object changes, as for a
 // ValidatingAdmissionPolicy whose expression fails.
 func failureStatus(verdicts []*placement.Verdict) (code int32, reason metav1.StatusReason) {
 	passing := slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool {
@@ -47,7 +47,8 @@ func failureStatus(verdicts []*placement.Verdict) (code int32, reason metav1.Sta
 // evaluationCodes are the codes of errors of OPA that the policy's text and its input cause.
 var evaluationCodes = []string{topdown.BuiltinErr, topdown.ConflictErr, topdown.TypeErr, topdown.WithMergeErr}
 
-// permanent reports whether an evaluation that failed with err is known to fail again with the same policy, object, and data.
+// permanent reports whether an evaluation that failed with err is known to fail again with the same policy, object, and data. Otherwise, a
+// retry may succeed.
 func permanent(err error) bool {
 	if list, ok := errors.AsType[*policy.CompileError](err); ok {
 		return !policy.IsUnfinished(list)

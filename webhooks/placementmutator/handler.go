@@ -80,7 +80,7 @@ type Handler struct {
 	LiveNamespaces placement.Namespaces
 }
 
-// Handle implements admission.Handler.
+// Handle decides a request within Deadline, and records the answer in the request's span and in the metrics.
 func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
 	start := h.Clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, Deadline)
@@ -91,8 +91,9 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	return response
 }
 
-// HandleUnread implements review.Decider. It denies the request or, if the failure policy is Ignore, admits it with a
-// warning. It emits an Event in both cases, even if the request may be a dry run.
+// HandleUnread answers a request that was not decided in time, or whose objects and options were not read; err is the reason. It denies the
+// request with the status of err or, if FailurePolicy is Ignore, admits it with a warning. It emits an Event, unless the request is known
+// to be a dry run.
 func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response {
 	start := h.Clock.Now()
 	response, answer := h.undecidable(req, review.Named(req), err)
@@ -104,7 +105,8 @@ func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *
 	return response
 }
 
-// decide returns the response to a request, and its label in metrics.
+// decide returns the response to a request for an object or a subresource, and its label in metrics. An object that can't be decoded is an
+// error with status 400.
 func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
 	if req.SubResource != "" {
 		return h.decideSubresource(ctx, req)
@@ -116,7 +118,9 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	return h.decideObjects(ctx, req, decoded)
 }
 
-// decideObjects returns the response to a request for an object itself, and its label in metrics.
+// decideObjects returns the response to a request for an object itself, and its label in metrics. It admits a request that only completes a
+// deletion, by decideLive decides a request that no policy matches, and writes an admitted request to the log of decisions, unless it is a
+// dry run or of remediation.
 func (h *Handler) decideObjects(ctx context.Context, req admission.Request, decoded *objects) (admission.Response, string) {
 	obj := decoded.obj.object
 	if finalizes(req, decoded) {
@@ -164,7 +168,8 @@ func (h *Handler) decideObjects(ctx context.Context, req admission.Request, deco
 	return response, answer
 }
 
-// log writes to the log of decisions what policies change by an admitted request. began is when the decision began.
+// log writes to the log of decisions what policies change by an admitted request, if they change anything. began is when the decision
+// began.
 func (h *Handler) log(ctx context.Context, req admission.Request, decoded *objects, outcome *placement.Outcome, began time.Time) {
 	action, old := decisionlog.Created, &unstructured.Unstructured{}
 	if req.Operation == admissionv1.Update {
@@ -208,7 +213,7 @@ func (h *Handler) decideCurrent(ctx context.Context, decide decideFunc, request 
 
 // decideLive decides again, with the labels of namespaces as the API server has them now, a request that no policy matches. Since the
 // webhook configuration is rendered from the policies, it either still has rules of a deleted policy, or this replica does not have the
-// newest policies or labels. It returns an error if the policies are not the newest ones.
+// newest policies or labels. It returns an error if Confirm can't confirm that the policies are the newest ones.
 func (h *Handler) decideLive(ctx context.Context, decide decideFunc, request placement.Request) (*placement.Outcome, error) {
 	if err := h.Confirm(ctx); err != nil {
 		return nil, fmt.Errorf("no policy that this replica knows matches the object, and it could not confirm that it knows the newest policies: %w", err)
@@ -223,8 +228,8 @@ func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[s
 	return tracing.Evaluate(ctx, h.Clock, h.Metrics, metrics.SourceAdmission, p, input)
 }
 
-// undecidable returns the response to a request that failed with err before any policy decided it, as FailurePolicy says, and its label in
-// metrics.
+// undecidable returns the response to a request that failed with err before any policy decided it, and its label in metrics: a denial with
+// status 500 or, if FailurePolicy is Ignore, an admission with a warning. It emits an Event, except for a dry run.
 func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructured, err error) (admission.Response, string) {
 	message := fmt.Sprintf("placement could not be decided: %v", err)
 	response := admission.Errored(http.StatusInternalServerError, errors.New(message))
@@ -238,7 +243,9 @@ func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructu
 	return response, metrics.AnswerError
 }
 
-// respond combines the verdicts of all policies into one response with warnings, and returns its label in metrics.
+// respond combines the verdicts of all policies into one response with warnings and audit annotations, and returns its label in metrics.
+// Only policies in the mode Enforce deny or change the object. Those in the mode Warn give warnings, and those in the mode DryRun only
+// audit annotations.
 func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome) (admission.Response, string) {
 	var warnings, denials, failures, ignored []string
 	for _, v := range outcome.Verdicts {
@@ -275,7 +282,7 @@ func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstr
 }
 
 // notTaken returns a warning for each of the changes: values that an update requests and that the object does not get, because a policy set
-// them before.
+// them before, so that they do not count as requested.
 func notTaken(obj *unstructured.Unstructured, changes []placement.Change) []string {
 	var out []string
 	for _, c := range changes {
@@ -290,8 +297,9 @@ func notTaken(obj *unstructured.Unstructured, changes []placement.Change) []stri
 	return out
 }
 
-// answer returns the response without warnings, and its label in metrics. failures are messages of policies that can't decide, and denials
-// of those that deny the object.
+// answer returns the response without warnings, and its label in metrics. failures are messages of enforced policies that can't decide, and
+// denials of those that deny the object. With failures, the response has the status of failureStatus and all of these messages; with
+// denials alone, the status is 403. Otherwise the response has the patch, if the object changes.
 func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome, denials,
 	failures []string) (admission.Response, string) {
 	switch {
@@ -324,7 +332,7 @@ func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstru
 	return admission.Patched("", patch...), metrics.AnswerPatched
 }
 
-// failure describes why a policy can't decide.
+// failure returns a sentence on why a policy can't decide, with the policy's name. v.Err is set.
 func failure(v *placement.Verdict) string {
 	if missing, ok := errors.AsType[*engine.NotReplicatedError](v.Err); ok {
 		return fmt.Sprintf("PlacementPolicy %q can't decide: the data that it reads is not complete: %v", v.Policy.Name, missing)
@@ -342,7 +350,8 @@ func withRule(v *placement.Verdict, message string) string {
 	return rule + message
 }
 
-// dryRunMessages describes what a policy in the mode Warn or DryRun would do to the object if its mode were Enforce.
+// dryRunMessages returns sentences on what a policy in the mode Warn or DryRun would do to the object if its mode were Enforce: deny it, or
+// else make changes; or why it can't decide. There are none if it would do nothing.
 func dryRunMessages(v *placement.Verdict) []string {
 	prefix := fmt.Sprintf("PlacementPolicy %q (mode %s)", v.Policy.Name, v.Policy.Mode)
 	if v.Err != nil {

@@ -81,7 +81,7 @@ func plain(text []byte) (string, bool) {
 	return string(inner), true
 }
 
-// splitter scans a JSON text.
+// splitter scans a JSON text for the ends of its values, without decoding them.
 type splitter struct {
 	text []byte
 	at   int // The index in text of the next byte to scan.
@@ -99,7 +99,7 @@ func (s *splitter) skipSpace() {
 	}
 }
 
-// take skips white space and the character c. It returns false if another character is next.
+// take skips white space and then the character c. It returns false, and leaves s after the white space, if another character is next.
 func (s *splitter) take(c byte) bool {
 	s.skipSpace()
 	if s.at == len(s.text) || s.text[s.at] != c {
@@ -150,7 +150,7 @@ func (s *splitter) value() (json.RawMessage, bool) {
 	return nil, false
 }
 
-// skipString skips a string. It returns false if the string has no end.
+// skipString skips a string, at whose first quote s is. It returns false if the string has no end.
 func (s *splitter) skipString() bool {
 	for s.at++; s.at < len(s.text); s.at++ {
 		switch s.text[s.at] {

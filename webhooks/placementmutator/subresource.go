@@ -58,7 +58,7 @@ type update struct{ before, after *unstructured.Unstructured }
 
 // decideSubresource returns the response to a request for a subresource, and its label in metrics. It denies the request if policies deny
 // the parent object that results. It does not patch: a Scale has no field for what policies set on the parent. Remediation sets that
-// afterwards.
+// afterwards. If it is not known which field a Scale sets, it admits the request with a warning.
 func (h *Handler) decideSubresource(ctx context.Context, req admission.Request) (admission.Response, string) {
 	u, err := h.updateOf(ctx, req)
 	resource := schema.GroupVersionResource(req.Resource)
@@ -80,7 +80,7 @@ func (h *Handler) decideSubresource(ctx context.Context, req admission.Request) 
 	return h.respond(ctx, req, u.after, outcome)
 }
 
-// parentRequest returns the request as match conditions see it: an update of the parent object.
+// parentRequest returns the request as match conditions see it: an update of the parent object, without the objects themselves.
 func parentRequest(req admission.Request, object *unstructured.Unstructured) admissionv1.AdmissionRequest {
 	out := req.AdmissionRequest
 	kind := metav1.GroupVersionKind(object.GroupVersionKind())
@@ -91,7 +91,8 @@ func parentRequest(req admission.Request, object *unstructured.Unstructured) adm
 	return out
 }
 
-// updateOf returns the parent object before and after a request for its subresource. With an error, after has only the kind and the name.
+// updateOf returns the parent object before and after a request for its subresource: scale, resize, or ephemeralcontainers. Others are an
+// error. With an error, after has only the kind and the name.
 func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, error) {
 	var out update
 	var err error
@@ -113,9 +114,9 @@ func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, 
 	return out, nil
 }
 
-// scaled returns the parent object, which it reads, before and after a request for its scale subresource. If the object changes before the
-// API server stores the new number of replicas, the API server calls the webhook again, because it updates only the version from which it
-// made the old Scale.
+// scaled returns the parent object, which it reads from the API server, before and after a request for its scale subresource. It is
+// errUnknownScale if the field with the number of replicas is not known. If the object changes before the API server stores the new number
+// of replicas, the API server calls the webhook again, because it updates only the version from which it made the old Scale.
 func (p *Parents) scaled(ctx context.Context, req admission.Request) (update, error) {
 	scale := &autoscalingv1.Scale{}
 	if err := json.Unmarshal(req.Object.Raw, scale); err != nil {

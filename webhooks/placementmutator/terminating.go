@@ -57,7 +57,7 @@ func equalButFinalization(object, old []byte) bool {
 }
 
 // withoutFinalization returns the encoded fields of an object in JSON without its metadata, and those of its metadata without
-// finalizationMembers. ok is false if text is not such an object.
+// finalizationMembers. ok is false if text is no JSON object with metadata.
 func withoutFinalization(text []byte) (rest, metadata map[string]json.RawMessage, ok bool) {
 	if rest, ok = members(text); !ok {
 		return nil, nil, false

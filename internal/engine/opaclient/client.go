@@ -69,7 +69,8 @@ func NewPool(o Options) *Pool {
 	return &Pool{options: o}
 }
 
-// Client returns the client for a policy's engine. Policies that reach the engine with the same address and credentials share it.
+// Client returns the client for a policy's engine. Policies that reach the engine at the same address, with the same fields of spec.remote
+// for credentials and certificates, share it. It connects to nothing.
 func (p *Pool) Client(r *policy.Remote) (*Client, error) {
 	c := &Client{
 		options:  p.options,
@@ -86,7 +87,8 @@ func (p *Pool) Client(r *policy.Remote) (*Client, error) {
 	return p.clients.Get(key, func() (*Client, error) { return c, nil })
 }
 
-// EndpointOf returns the scheme, host, and port of a policy's engine, as in https://opa.example:8181.
+// EndpointOf returns the scheme, host, and port of a policy's engine, as in https://opa.example:8181, without the path, and without a
+// default port.
 func EndpointOf(r *policy.Remote) string {
 	return r.Document.Scheme + "://" + strings.ToLower(r.Document.Host)
 }
@@ -114,7 +116,8 @@ type tlsMaterial struct {
 	authorities, certificate, key string
 }
 
-// connections returns connections that use the current content of the Secrets. The error is an *engine.RemoteError.
+// connections returns connections for the certificates and the key that the Secrets contain now: the current ones, or new ones if these
+// have changed. The error is an *engine.RemoteError.
 func (c *Client) connections(ctx context.Context) (*connections, error) {
 	m, err := c.read(ctx)
 	if err != nil {
@@ -145,7 +148,7 @@ func (c *Client) CloseIdleConnections() {
 	}
 }
 
-// read reads the current certificates and the key from the policy and the Secrets.
+// read reads the current certificates and the key from the policy and the Secrets. A Secret with authorities counts in place of caBundle.
 func (c *Client) read(ctx context.Context) (tlsMaterial, error) {
 	m := tlsMaterial{authorities: string(c.spec.CABundle)}
 	var err error
@@ -165,7 +168,7 @@ func (c *Client) read(ctx context.Context) (tlsMaterial, error) {
 	return m, nil
 }
 
-// tls returns the TLS configuration for the certificates and the key.
+// tls returns the TLS configuration for the certificates and the key. It is an error if they are not valid.
 func (c *Client) tls(m tlsMaterial) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if m.authorities != "" {
@@ -188,7 +191,8 @@ func (c *Client) tls(m tlsMaterial) (*tls.Config, error) {
 	return config, nil
 }
 
-// token returns the current bearer token; empty if the policy sets none. The error is an *engine.RemoteError.
+// token returns the bearer token that the Secret contains now; empty if the policy sets none. A Secret that is missing or has no valid
+// token is an error. The error is an *engine.RemoteError.
 func (c *Client) token(ctx context.Context) (string, error) {
 	ref := c.spec.TokenSecretRef
 	if ref == nil {
@@ -208,7 +212,8 @@ func (c *Client) token(ctx context.Context) (string, error) {
 	return bearer, nil
 }
 
-// secret returns the value of a key of a Secret, to which a field of spec.remote refers. An empty value is an error.
+// secret returns the value of a key of a Secret, to which a field of spec.remote refers. It is an error if the Secret or the key is
+// missing, or the value is empty.
 func (c *Client) secret(ctx context.Context, field, name, key string) (string, error) {
 	if c.options.Secrets == nil {
 		return "", fmt.Errorf("spec.remote.%s: Secret %s: this program does not read Secrets", field, name)

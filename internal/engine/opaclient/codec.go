@@ -32,8 +32,8 @@ import (
 // MaxRequest is the maximum size of a request's body in bytes.
 const MaxRequest = 8 << 20
 
-// EncodeInput returns the body of a request for the decision on an object. v0 reports whether the request uses version 0 of OPA's data API.
-// A body of more than MaxRequest bytes is an error.
+// EncodeInput returns the body of a request for the decision on an object: input itself for version 0 of OPA's data API (v0), and otherwise
+// an object with the member input. A body of more than MaxRequest bytes is an error.
 func EncodeInput(input map[string]any, v0 bool) ([]byte, error) {
 	var document any = input
 	if !v0 {
@@ -49,9 +49,9 @@ func EncodeInput(input map[string]any, v0 bool) ([]byte, error) {
 	return body, nil
 }
 
-// DecodeResult decodes a response with a success status to the values of the rules, by name. defined is false if the response has no
-// result. The error is a *placement.ContractError if there is a result that is not a decision. That includes null, which is a rule's value
-// and not the absence of one. Any other error means that the response can't be read.
+// DecodeResult decodes a response with a success status to the values of the rules, by name. defined is false if a response of the v1 API
+// has no result. The error is a *placement.ContractError if there is a result that is not an object, as decisions are. That includes null,
+// which is a rule's value and not the absence of one. Any other error means that the response can't be read.
 func DecodeResult(body []byte, v0 bool) (rules map[string]any, defined bool, err error) {
 	if !utf8.Valid(body) {
 		return nil, false, errors.New("the answer is not in UTF-8")
@@ -105,7 +105,7 @@ func isError(document map[string]any) bool {
 // such as the maintenance message of a gateway, does not come from an engine whose policy is undefined.
 var membersBesideResult = []string{"decision_id", "explanation", "metrics", "provenance", "warning"}
 
-// decodeJSON decodes exactly one JSON document, with numbers as json.Number.
+// decodeJSON decodes exactly one JSON document, with numbers as json.Number. It is an error if something follows it.
 func decodeJSON(text []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

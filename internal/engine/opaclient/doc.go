@@ -18,7 +18,8 @@ limitations under the License.
 // provides a Client for each engine and set of credentials. Any server with an API of the same form may answer.
 //
 // Requests and responses cross a network, so the size of each response is limited. Anything but a readable response is
-// an *engine.RemoteError, whose message repeats nothing of the response: people who can't reach a server may read it.
+// an *engine.RemoteError, whose message repeats nothing of the response but the codes of OPA's documented errors: people
+// who can't reach a server may read it.
 //
 // The package also has what both sides need to know of the documents in an engine: the form of queries and results, and
 // the Manifest, which lists what was pushed.

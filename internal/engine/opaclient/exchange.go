@@ -52,7 +52,7 @@ const typeJSON = "application/json"
 type Request struct {
 	Method string
 	URL    *url.URL
-	// ContentType is the body's media type; empty for JSON.
+	// ContentType is the media type of Body; empty for JSON.
 	ContentType string
 	Body        []byte
 	// IfAbsent reports whether to write the document only if there is none. If there is one, the engine answers with status 304.
@@ -61,7 +61,8 @@ type Request struct {
 	Limit int64
 }
 
-// Rejection is a response without a success status, with the fields of OPA's errors. It is in the chain of the error of such a response.
+// Rejection is a response of an engine with another status than 2xx, with the fields of OPA's errors. It is in the chain of the error of
+// such a response.
 type Rejection struct {
 	Status int    `json:"-"`    // the HTTP status
 	Code   string `json:"code"` // empty if the engine reports errors in another form
@@ -73,7 +74,8 @@ type Rejection struct {
 	requestLine, shape, advice string
 }
 
-// OfObject reports whether OPA works but could not evaluate the policy for the object of the request (see topdown.Error).
+// OfObject reports whether OPA works but could not evaluate the policy for the object of the request: whether the code of the first of
+// Errors is one of an evaluation (eval_...), and not that it was canceled.
 func (r *Rejection) OfObject() bool {
 	return len(r.Errors) > 0 && strings.HasPrefix(r.Errors[0].Code, "eval_") && r.Errors[0].Code != "eval_cancel_error"
 }
@@ -115,7 +117,7 @@ func (r *Rejection) Error() string {
 // maxCodes is the maximum number of codes of OPA's errors that the message of a Rejection contains.
 const maxCodes = 5
 
-// shapeOf describes a response without any of its content.
+// shapeOf describes a response without any of its content, such as "an object with 3 members" or "an empty body".
 func shapeOf(body []byte) string {
 	if len(body) == 0 {
 		return "an empty body"
@@ -127,7 +129,8 @@ func shapeOf(body []byte) string {
 	return shapeOfDocument(document)
 }
 
-// shapeOfDocument describes a decoded JSON document without any of its content.
+// shapeOfDocument describes a decoded JSON document without any of its content: the number of an object's members, or the type of another
+// value.
 func shapeOfDocument(document any) string {
 	if object, ok := document.(map[string]any); ok {
 		return fmt.Sprintf("an object with %d members", len(object))
@@ -135,9 +138,9 @@ func shapeOfDocument(document any) string {
 	return placement.TypeName(document)
 }
 
-// Send sends one request, once, and returns the body of a response with status 2xx. The body is empty, or sent as JSON. The error is an
-// *engine.RemoteError, with a *Rejection in its chain if the response has another status. The token and the client certificate are those
-// that the Secrets contain now.
+// Send sends a request, and does not retry it, apart from net/http on another connection. It returns the body of a response with status
+// 2xx. The error is an *engine.RemoteError, with a *Rejection in its chain if the response has another status. The token and the
+// certificates are those that the Secrets contain now.
 func (c *Client) Send(ctx context.Context, r Request) ([]byte, error) {
 	connections, err := c.connections(ctx)
 	if err != nil {
@@ -195,7 +198,8 @@ func newRequest(ctx context.Context, r Request) (*http.Request, error) {
 	return request, nil
 }
 
-// connectionFault converts an error of a connection to an *engine.RemoteError.
+// connectionFault converts an error of a connection to an *engine.RemoteError: FaultTimeout if ctx has ended or time ran out,
+// FaultMalformed if the response was cut off, and otherwise FaultNetwork.
 func (c *Client) connectionFault(ctx context.Context, err error) *engine.RemoteError {
 	var timeout net.Error
 	err = withoutResponse(err)
@@ -211,8 +215,8 @@ func (c *Client) connectionFault(ctx context.Context, err error) *engine.RemoteE
 	return c.Fault(engine.FaultNetwork, fmt.Errorf("there was no connection, or it broke%s: %w", c.certificateHint(), err))
 }
 
-// withoutResponse returns an error of a connection with a general message, unless it is an error whose message can't quote an unreadable
-// response.
+// withoutResponse returns err, an error of a connection, if its message can't quote an unreadable response. Otherwise it returns an error
+// with a general message that wraps err.
 func withoutResponse(err error) error {
 	var (
 		op     *net.OpError
@@ -240,8 +244,8 @@ func (r messageError) Error() string { return r.text }
 
 func (r messageError) Unwrap() error { return r.err }
 
-// certificateHint returns a hint about the client certificate that Berth sends. A TLS 1.3 server that rejects it closes
-// the connection, and its reason is often not read any more.
+// certificateHint returns a hint, for appending to a message, about the client certificate that Berth sends; "" if it sends none. A TLS 1.3
+// server that rejects it closes the connection, and its reason is often not read any more.
 func (c *Client) certificateHint() string {
 	if ref := c.spec.ClientCertificateSecretRef; ref != nil {
 		return fmt.Sprintf(" (does the engine accept the client certificate in Secret %s?)", ref.Name)
@@ -256,16 +260,17 @@ func Untrusted(err error) bool {
 	return errors.As(err, &verification) || errors.As(err, &op) && op.Op == "remote error"
 }
 
-// UnreadableError is the error of a response that arrived completely but is not valid. The policy or the object may be the
-// cause, rather than the engine.
+// UnreadableError is the error of a response with status 2xx that is not valid: too large, or no JSON of the expected form. The policy or
+// the object may be the cause, rather than the engine.
 type UnreadableError struct{ Err error }
 
 func (u UnreadableError) Error() string { return u.Err.Error() }
 
-// Unwrap returns the underlying error.
+// Unwrap returns Err.
 func (u UnreadableError) Unwrap() error { return u.Err }
 
-// readBody reads the body of a response with status 2xx to a request.
+// readBody reads the body of a response with status 2xx to a request. The error is an *engine.RemoteError, with an UnreadableError in its
+// chain if the body has more bytes than the request allows, or another type than JSON.
 func (c *Client) readBody(ctx context.Context, response *http.Response, r Request) ([]byte, error) {
 	limit := r.Limit
 	if limit == 0 {
@@ -285,7 +290,8 @@ func (c *Client) readBody(ctx context.Context, response *http.Response, r Reques
 	return body, nil
 }
 
-// isJSON reports whether the value of a Content-Type header is empty, or names JSON or a type based on it: application/problem+json.
+// isJSON reports whether the value of a Content-Type header is empty, or names JSON or a type based on it, such as
+// application/problem+json.
 func isJSON(contentType string) bool {
 	if contentType == "" {
 		return true
@@ -295,8 +301,8 @@ func isJSON(contentType string) bool {
 }
 
 // Query evaluates a document with an input that EncodeInput encoded, and returns the body of the response. v0 reports whether the document
-// is one of OPA's v0 data API. If that API has no such document, found is false without an error; in the v1 API, found is true
-// unless there is an error.
+// is one of OPA's v0 data API. If that API has no such document, found is false without an error. In the v1 API, found is true unless there
+// is an error; DecodeResult tells whether the document is defined.
 func (c *Client) Query(ctx context.Context, document *url.URL, v0 bool, input []byte) (answer []byte, found bool, err error) {
 	answer, err = c.Send(ctx, Request{Method: http.MethodPost, URL: document, Body: input})
 	var said *Rejection
@@ -309,7 +315,8 @@ func (c *Client) Query(ctx context.Context, document *url.URL, v0 bool, input []
 // codeUndefined is the error code of OPA's v0 data API for a document that does not exist.
 const codeUndefined = "undefined_document"
 
-// statusFault converts a response without a success status to an error with a *Rejection.
+// statusFault converts a response without a success status to an error with a *Rejection. Its fault says which kind of status it is:
+// FaultUnauthorized (401, 403), FaultBackPressure (429, 503), FaultServer (others from 500 on), or FaultRefused.
 func (c *Client) statusFault(response *http.Response, request Request) *engine.RemoteError {
 	said := &Rejection{}
 	var body []byte

@@ -30,14 +30,13 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// Manifest is the document in a remote engine that lists what Berth pushed to the engine. Its path is
-// data.berth.holdings. If the engine loses its data, it loses the manifest too. The manifest lists a type or modules only
-// while they are there completely.
+// Manifest is the document in a remote engine that lists what Berth pushed to the engine. Its path is data.berth.holdings. If the engine
+// loses its data, it loses the manifest too. A type is true in it, and modules are listed, only while they are there completely.
 type Manifest struct {
 	// LoadID is a random text. A new one is set at each full load, and whenever something that was listed is removed or
 	// becomes incomplete. So while LoadID is unchanged, nothing that the manifest lists has been missing.
 	LoadID string `json:"load"`
-	// Types are the resource types by TypeName. The value is false if the type may be incomplete.
+	// Types are the pushed resource types by TypeName. The value is false if the engine may have only a part of the type's objects.
 	Types map[string]bool `json:"types,omitempty"`
 	// Modules has, by the name of the policy, which modules of the policy the engine has.
 	Modules map[string]ManifestModules `json:"modules,omitempty"`
@@ -49,13 +48,13 @@ type Manifest struct {
 
 // ManifestModules identifies the modules of one policy that an engine has, by a digest.
 type ManifestModules struct {
-	// Digest is the ModulesDigest of the modules that the engine has.
+	// Digest is the Remote.ModulesDigest of the modules that the engine has.
 	Digest string `json:"digest"`
 	// Superseded are the digests of earlier modules of the policy, which the present ones replaced, the newest first.
 	Superseded []string `json:"superseded,omitempty"`
 }
 
-// Clone returns a copy that can be changed, without the fencing token.
+// Clone returns a copy without the fencing token. Its maps can be changed.
 func (h *Manifest) Clone() Manifest {
 	return Manifest{LoadID: h.LoadID, Types: maps.Clone(h.Types), Modules: maps.Clone(h.Modules)}
 }
@@ -63,12 +62,12 @@ func (h *Manifest) Clone() Manifest {
 // RenewLoadID sets a new LoadID. Call it when something that the manifest listed is not there any more.
 func (h *Manifest) RenewLoadID() { h.LoadID = rand.Text() }
 
-// TypeName returns the name of a resource type in the manifest.
+// TypeName returns the name of a resource type in the manifest, such as apps/v1/deployments or /v1/pods.
 func TypeName(r schema.GroupVersionResource) string {
 	return r.Group + "/" + r.Version + "/" + r.Resource
 }
 
-// ParseType returns the resource type with a name that TypeName returned. The result is false for other texts.
+// ParseType returns the resource type with a name that TypeName returned. The result is false for texts that do not have this form.
 func ParseType(name string) (schema.GroupVersionResource, bool) {
 	parts := strings.Split(name, "/")
 	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
@@ -77,9 +76,10 @@ func ParseType(name string) (schema.GroupVersionResource, bool) {
 	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, true
 }
 
-// Missing compares the manifest, which may be nil, with what a policy needs in the engine. missing says for users what is not there, as a
-// text that follows "it"; it is empty if everything is there. superseded reports that nothing is missing, and that the modules are newer
-// than those that the policy had when it was bound. Such modules don't count as missing.
+// Missing compares the manifest, which may be nil, with what a policy needs in the engine: the objects of its pushed types, and its
+// modules. missing says for users what is not there, or not served by the API server, as a text that follows "it"; it is empty if
+// everything is there. superseded reports that nothing is missing, and that the modules are newer than those that the policy had when it
+// was bound. Such modules don't count as missing.
 func (h *Manifest) Missing(b *policy.Binding) (missing string, superseded bool) {
 	if h == nil {
 		h = &Manifest{}
@@ -105,7 +105,7 @@ func (h *Manifest) Missing(b *policy.Binding) (missing string, superseded bool) 
 	return "does not have everything yet that Berth pushes for the policy: " + strings.Join(missingParts, ", "), false
 }
 
-// ParseManifest decodes the response to a request for the manifest; nil if the engine has no manifest.
+// ParseManifest decodes the body of the response to a request for the manifest; nil, without an error, if the engine has no manifest.
 func ParseManifest(answer []byte) (*Manifest, error) {
 	var out struct {
 		Result *Manifest `json:"result"`
@@ -116,7 +116,7 @@ func ParseManifest(answer []byte) (*Manifest, error) {
 	return out.Result, nil
 }
 
-// ManifestURL returns the URL of an engine's manifest.
+// ManifestURL returns the URL of the manifest of the engine at a base URL (Remote.Base).
 func ManifestURL(base *url.URL) *url.URL { return APIURL(base, "data", "berth", "holdings") }
 
 // APIURL returns the URL of a path below the v1 API of the engine at a base URL. The elements of the path may contain any
