@@ -68,8 +68,8 @@ func (c *Controller) Subscribe(f func(schema.GroupVersionResource)) {
 	c.data.states.Subscribe(f)
 }
 
-// SubscribePredicates registers two functions for the types that predicates read. content is called when objects change, and
-// state when the state of the replication changes. Both must return quickly. Subscribe before Start.
+// SubscribePredicates registers two functions for the types that predicates read. content is called when objects change, and state when the
+// state of the replication changes, or when data becomes too old or is confirmed again. Both must return quickly. Subscribe before Start.
 func (c *Controller) SubscribePredicates(content, state func(schema.GroupVersionResource)) {
 	c.predicates.content.Subscribe(content)
 	c.predicates.states.Subscribe(state)

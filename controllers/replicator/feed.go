@@ -58,7 +58,8 @@ type feed struct {
 	watches *watches.Consumer
 	// reads returns the types and fields that one policy reads from the store.
 	reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet
-	// content publishes the types whose objects changed, and states the types whose watch state changed.
+	// content publishes the types whose objects changed, and states the types whose watch state changed, or whose data became too old for
+	// a policy, or is not too old any more.
 	content, states notify.Topic[schema.GroupVersionResource]
 
 	mu sync.Mutex

@@ -77,7 +77,7 @@ type Config struct {
 type Approval struct {
 	// Plan reports whether it is a plan. Otherwise it is the next stage of a rollout.
 	Plan bool   `json:"plan"`
-	ID   string `json:"id"` // the digest of the plan, or the ID of the stage
+	ID   string `json:"id"` // the digest of the plan, or status.rollout.approvalID of the stage
 	// Command is the command for a shell that approves it.
 	Command string `json:"command"`
 }

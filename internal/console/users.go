@@ -313,7 +313,7 @@ func (u *Users) verifyAgain(ctx context.Context, one *user, a access) {
 	}
 }
 
-// start notes that a request is under way. The caller holds the mutex of Users.
+// start notes that a request is under way, and gives its token to the credentials. The caller holds the mutex of Users.
 func (one *user) start(a access) {
 	one.credentials.begin(a.token)
 	one.requests++
@@ -322,7 +322,7 @@ func (one *user) start(a access) {
 	}
 }
 
-// finish notes that a request has ended. The caller holds the mutex of Users.
+// finish notes that a request has ended. If it was the last one, the credentials forget the token. The caller holds the mutex of Users.
 func (one *user) finish(a access) {
 	one.credentials.end()
 	one.requests--

@@ -31,7 +31,8 @@ import (
 type workloadView struct {
 	// Places has the clusters that the object has, or that policies decide for it, and why; nil if no policy matches it.
 	Places *fleet.Explained `json:"places"`
-	// Explanation says what each policy decides, and why each cluster that is not chosen is not.
+	// Explanation says what each policy decides, and, for as many clusters as the request asks for, why a cluster that is not chosen is
+	// not.
 	Explanation *explain.Explanation `json:"explanation"`
 	// Command is the command for a shell that prints the explanation.
 	Command string `json:"command"`

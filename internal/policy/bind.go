@@ -365,7 +365,7 @@ func (b *Binding) bindPushed(listed []placementv1.ReplicatedResource, served Ser
 	b.PushedTypes = sorted(b.PushedTypes)
 }
 
-// sorted sorts resources and removes duplicates.
+// sorted sorts resources in place by group, version, and plural name, and returns them without duplicates.
 func sorted(resources []Resource) []Resource {
 	slices.SortFunc(resources, func(x, y Resource) int { return strings.Compare(x.String(), y.String()) })
 	return slices.Compact(resources)

@@ -63,8 +63,8 @@ func NewBoundedCompiler(n int, deadline time.Duration,
 	return &BoundedCompiler{compile: compile, deadline: deadline, slots: make(chan struct{}, n), overdue: map[string]bool{}}
 }
 
-// Compile compiles the spec of the policy of a name, as the function Compile does. It also returns the errors of RunBounded. A nil
-// BoundedCompiler has no limits.
+// Compile compiles the spec of the policy of a name to a Module. An error is one of RunBounded, or a *CompileError of the function Compile,
+// which may come with a module. A nil BoundedCompiler has no limits.
 func (c *BoundedCompiler) Compile(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) (*Module, error) {
 	if c == nil {
 		return Compile(name, spec)

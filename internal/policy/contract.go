@@ -496,8 +496,8 @@ func fieldsOfStruct(t reflect.Type) map[string]reflect.Type {
 	return out
 }
 
-// checkLiterals adds errors for invalid constants in a clause's value. The parameter typed reports whether the types of the value are
-// valid.
+// checkLiterals adds errors for invalid constants in a clause's value: names and shares of clusters, values of labels, and scheduling. The
+// parameter typed reports whether the types of the value are valid; without that, it checks no shares and no scheduling.
 func (c *contractChecker) checkLiterals(rule *ast.Rule, typed bool) {
 	value := rule.Head.Value
 	if rule.Head.RuleKind() == ast.MultiValue {

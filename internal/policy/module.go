@@ -45,8 +45,8 @@ type Module struct {
 	// Remote is the remote engine that decides the policy; nil if spec.rego or spec.rules decide it. A policy with a remote engine has no
 	// Compiler. It is assumed to have all contract rules and to read all of the input.
 	Remote *Remote
-	// Digest is the SHA-256 digest of the Rego and of everything else that Compiler depends on. It is empty for
-	// generated modules.
+	// Digest is the SHA-256 digest of the Rego and of everything else that Compiler depends on. It is empty for generated modules, and for
+	// policies with a remote engine.
 	Digest string
 	// Compiler holds the compiled Rego and nothing else; nil for a policy with a remote engine.
 	Compiler *ast.Compiler
@@ -60,7 +60,7 @@ type Module struct {
 	RestrictsPods bool
 	// Dependencies are what the Rego reads, and what spec.predicates reads.
 	analysis.Dependencies
-	// Candidates is the kind of candidates that spec.predicates checks decisions against; empty for none.
+	// Candidates is spec.predicates.candidates: whether predicates check decisions against Nodes or Clusters; empty for none.
 	Candidates placementv1.PredicateCandidates
 	// Predicates are the names in spec.predicates.names; nil selects all of the manager's predicates.
 	Predicates []string

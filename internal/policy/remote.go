@@ -42,7 +42,7 @@ type Remote struct {
 	Policy string
 	// Spec is the policy's spec.remote with defaults.
 	Spec placementv1.Remote
-	// Document is the URL of the document in the engine that has the decisions.
+	// Document is the URL of the document in the engine that has the decisions, such as https://opa.example:8181/v1/data/fleet/placement.
 	Document *url.URL
 	// V0 reports whether requests use version 0 of OPA's data API, because the URL has v0/data. The input is then the whole body of a
 	// request.
@@ -132,7 +132,8 @@ func (m *Module) CheckSecrets() error {
 
 const codeRemote = "berth_remote_error"
 
-// compileRemote compiles spec.remote of the policy with a name. The error is a *CompileError.
+// compileRemote compiles spec.remote of the policy with a name: it checks the URL, the certificates, and the modules, and sends nothing to
+// the engine. The error is a *CompileError.
 func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	r := &Remote{Policy: name, Spec: spec}
 	var wrong []Diagnostic

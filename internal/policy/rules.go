@@ -29,8 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// render replaces the rules of a spec by the Rego that they are compiled to, in the spec itself. It returns the rendered module and
-// warnings; nil if the spec has no rules. An error is a *CompileError.
+// render sets spec.rego and its language version, in the spec itself, to the Rego that the rules of the spec are compiled to. The rules
+// stay. It returns the rendered module and warnings; nil if the spec has no rules. An error is a *CompileError.
 func render(spec *placementv1.PlacementPolicySpec) (*rules.Module, []string, error) {
 	if len(spec.Rules) == 0 {
 		return nil, nil, nil

@@ -108,7 +108,8 @@ func constantOf(term *ast.Term) (value any, whole bool) {
 // by creating a pod without them.
 var unrestricting = []string{"tolerations", "topologySpreadConstraints", "preferredDuringSchedulingIgnoredDuringExecution"}
 
-// restrictsPods returns Module.RestrictsPods for a module. The module must not be compiled, because the compiler moves values out of heads.
+// restrictsPods reports whether the rule scheduling of a module may set anything but the members in unrestricting (Module.RestrictsPods).
+// The module must not be compiled, because the compiler moves values out of heads.
 func restrictsPods(module *ast.Module) bool {
 	return slices.ContainsFunc(module.Rules, func(rule *ast.Rule) bool {
 		if language.RuleName(rule) != language.RuleScheduling {

@@ -49,8 +49,8 @@ type compilation struct {
 // units caches the compilation of each distinct Rego while a policy uses it or compiles it.
 var units weakcache.Cache[compilation]
 
-// compilationOf returns the compilation of a policy's Rego, which is shared with equal Rego. The parameter most is the maximum number of
-// rules. An error is a *CompileError with the file name textFile.
+// compilationOf returns the compilation of a policy's Rego. Policies with the same Rego and language version share it, if all or none of
+// them have spec.replicate, and most is the same: the maximum number of rules. An error is a *CompileError with the file name textFile.
 func compilationOf(spec placementv1.PlacementPolicySpec, most int) (*compilation, error) {
 	// The key covers everything that influences the compilation.
 	v0, listed := spec.RegoVersion == placementv1.RegoV0, len(spec.Replicate) > 0
@@ -71,7 +71,7 @@ func compilationOf(spec placementv1.PlacementPolicySpec, most int) (*compilation
 }
 
 // newCompilation compiles and analyses a policy's Rego. The parameter listed reports whether spec.replicate is set, and most is the maximum
-// number of rules.
+// number of rules. An error is a *CompileError with the file name textFile.
 func newCompilation(regoVersion placementv1.RegoVersion, text string, listed bool, most int) (*compilation, error) {
 	parsed, err := ParseRego(textFile, text, regoVersion)
 	if wrong, ok := errors.AsType[*CompileError](err); ok {

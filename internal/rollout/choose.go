@@ -190,8 +190,8 @@ func (f *ChoiceFacts) staged() Choice {
 	}
 }
 
-// inStages chooses target in the stages that the position has reached, and the previous revision everywhere else. reason says why Newest
-// does not decide; nil if it does.
+// inStages chooses target in the stages that the position has reached, and the previous revision everywhere else. If that can't be loaded,
+// it chooses Kept if another rollout is in force, or else Lost in its place. reason says why Newest does not decide; nil if it does.
 func (f *ChoiceFacts) inStages(target Ref, reason error) Choice {
 	out := Choice{Target: target, InForce: InForce{Digest: f.Position.Digest, Reached: f.Position.Reached, Complete: f.Position.Complete}, Err: reason}
 	before := Ref(f.Position.Previous)
@@ -276,14 +276,14 @@ func (f *ChoiceFacts) Stores(c Choice) (last, numbered bool) {
 // Position is the part of a rollout's status by which replicas decide. The zero value stands for no status.
 type Position struct {
 	Digest     string // Identifies the rollout: what Digest returns, or, after a rollback, what VersionDigest returns.
-	Revision   int64  // The number of the version that is rolled out.
+	Revision   int64  // The number of the version that is or was rolled out, or that a rollback selected.
 	Reached    int    // The number of stages in which the version decides.
-	Complete   bool   // Whether the version decides everywhere.
-	Previous   int64  // The revision that decides where the version does not; 0 for none.
+	Complete   bool   // Whether the rollout is complete, so that the version decides everywhere; false after a rollback.
+	Previous   int64  // The revision that decides where the version does not; 0 for none, and once the rollout is complete.
 	rolledBack bool   // Whether spec.rollout.revision selected the version.
 }
 
-// PositionOf returns the position in a status, which may be nil.
+// PositionOf returns the position in a status; the zero Position for nil.
 func PositionOf(s *placementv1.RolloutStatus) Position {
 	if s == nil {
 		return Position{}

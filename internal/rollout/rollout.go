@@ -147,11 +147,11 @@ type Facts struct {
 }
 
 // Next returns the status of a rollout after old, which is nil if there was none. It returns nil if the policy has no rollout, or none can
-// begin yet. again is when it has to be called again although no fact changes; zero for never.
+// begin yet. again is when it has to be called again although no fact changes; zero for never. It does not change old.
 //
 // A status reaches at most one stage more than old. It does so only if the leader has the present stage in force, all objects of the
-// reached stages are decided, and are moved or failed, those that failed do not stop the rollout, the soak of the present stage is over,
-// and the next stage is approved if it needs that.
+// reached stages are decided, and are moved, failed, or denied, the failed and denied ones do not stop the rollout, it is not Paused, the
+// soak of the present stage is over, and the next stage is approved if it needs that.
 func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutStatus, again time.Time) {
 	if f.Spec == nil {
 		return nil, time.Time{}

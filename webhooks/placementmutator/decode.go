@@ -93,7 +93,8 @@ const (
 	memberManagedFields = "managedFields"
 )
 
-// decodePartly decodes the fields of an object that every decision needs. text is its JSON.
+// decodePartly decodes the fields of an object that every decision needs: apiVersion, kind, and metadata without managedFields. text is its
+// JSON; it is an error if that is no JSON object.
 func decodePartly(text []byte) (*partial, error) {
 	p := &partial{object: &unstructured.Unstructured{}}
 	var ok bool

@@ -67,7 +67,7 @@ type Handler struct {
 	// Remediation reports in ok whether a request is a patch by Berth's own remediation. permits reports whether the patch may make the
 	// changes of verdicts, at least one of which needs an approval; if it is nil, the patch may make no change that needs one.
 	Remediation func(*admissionv1.AdmissionRequest) (ok bool, permits func([]*placement.Verdict) bool)
-	// Parents reads the objects whose subresources are requested.
+	// Parents reads the objects that requests scale.
 	Parents *Parents
 	// InForce reports whether a version of a policy decides now. If a version fails for which it returns false, the request is decided once
 	// more. If InForce is nil, no request is decided again.

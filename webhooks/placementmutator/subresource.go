@@ -38,7 +38,7 @@ import (
 	"github.com/berth-dev/berth/internal/review"
 )
 
-// Parents reads from the API server, without a cache, the objects whose subresources requests update.
+// Parents reads from the API server, without a cache, the objects whose subresource scale requests update.
 type Parents struct {
 	Client dynamic.Interface
 	Scales Scales

@@ -238,7 +238,7 @@ func (c *Client) Fault(f engine.Fault, err error) *engine.RemoteError {
 	return &engine.RemoteError{Endpoint: c.endpoint, Fault: f, Err: err}
 }
 
-// redactedError is an error whose message hides a token.
+// redactedError is an error whose message has [token] in place of a token.
 type redactedError struct {
 	error
 	token string

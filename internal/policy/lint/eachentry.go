@@ -36,7 +36,7 @@ type eachEntry struct {
 	// ends returns the prefix and the suffix of every text that matches an entry. It is nil if only equal values match.
 	ends    func(entry string) (start, end string)
 	at      *ast.Location // the position of the comparison
-	message string        // suggests a replacement
+	message string        // the message of the finding, which suggests a replacement
 }
 
 // Limits on how many clauses of a policy, and how many entries of a collection, are examined.
