@@ -49,13 +49,13 @@ type ends struct {
 	pending, planned bool
 }
 
-// transition is a change of one value of an object, as in whatif.Value, which many objects have in common. from and to are "" for no value,
-// since no list of clusters is the empty text.
-type transition struct {
+// valueChange is a change of one value of an object, as in whatif.Value, which many objects have in common. from and to are "" for no
+// value, since no list of clusters is the empty text.
+type valueChange struct {
 	field, key, from, to string
 	pending              bool
-	// planned is the value for which the object waits without the changes that the user tries, as the text of a list of clusters; "" if it
-	// waits for none, or for its removal. isPlanned reports whether the object waits without the changes.
+	// planned is the value for which the object waits without the changes that the user tries; "" if it waits for none, or for its
+	// removal. isPlanned reports whether the object waits without the changes.
 	planned   string
 	isPlanned bool
 }
@@ -64,19 +64,19 @@ type transition struct {
 // leaves several clusters and comes to several others flows from the first to the first, from the second to the second, and so on, by name.
 // What is planned already for other clusters counts only as far as it differs.
 func flowsOf(objects [][]whatif.Value) []Flow {
-	transitions := map[transition]int{}
+	numbers := map[valueChange]int{}
 	for _, values := range objects {
 		for _, v := range values {
-			t := transition{field: v.Field, key: v.Key, from: ptr.Deref(v.From, ""), to: ptr.Deref(v.To, ""), pending: v.Pending}
+			c := valueChange{field: v.Field, key: v.Key, from: ptr.Deref(v.From, ""), to: ptr.Deref(v.To, ""), pending: v.Pending}
 			if v.Planned != nil {
-				t.planned, t.isPlanned = ptr.Deref(v.Planned.To, ""), true
+				c.planned, c.isPlanned = ptr.Deref(v.Planned.To, ""), true
 			}
-			transitions[t]++
+			numbers[c]++
 		}
 	}
 	counts := map[ends]int{}
-	for t, n := range transitions {
-		for _, e := range t.flows() {
+	for c, n := range numbers {
+		for _, e := range c.flows() {
 			counts[e] += n
 		}
 	}
@@ -91,31 +91,31 @@ func flowsOf(objects [][]whatif.Value) []Flow {
 	return out
 }
 
-// flows returns the ends of the flows of one object with the transition; none if the value is no list of clusters, or the clusters stay.
-func (t transition) flows() []ends {
+// flows returns the ends of the flows of one object with the change; none if the value is no list of clusters, or the clusters stay.
+func (c valueChange) flows() []ends {
 	text := func(value string) *string {
 		if value == "" {
 			return nil
 		}
 		return &value
 	}
-	change := placement.Change{Field: t.field, Key: t.key, From: text(t.from), To: text(t.to)}
+	change := placement.Change{Field: c.field, Key: c.key, From: text(c.from), To: text(c.to)}
 	if !change.MovesClusters() {
 		return nil
 	}
 	before := clustersIn(change.From)
 	left, came := between(before, clustersIn(change.To))
 	var leaves []string
-	if t.isPlanned {
+	if c.isPlanned {
 		var comes []string
-		leaves, comes = between(before, clustersIn(text(t.planned)))
-		if t.planned != t.to {
+		leaves, comes = between(before, clustersIn(text(c.planned)))
+		if c.planned != c.to {
 			left, came = without(left, came, leaves, comes)
 		}
 	}
 	out := make([]ends, max(len(left), len(came)))
 	for i := range out {
-		out[i].pending = t.pending
+		out[i].pending = c.pending
 		if i < len(left) {
 			out[i].from, out[i].planned = left[i], slices.Contains(leaves, left[i])
 		}

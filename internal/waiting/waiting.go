@@ -45,7 +45,7 @@ const (
 // Wait is one thing for which an existing object, or the rollout of a policy, waits.
 type Wait struct {
 	Reason placementv1.WaitingReason
-	// Policy is the name of the policy that makes the object wait.
+	// Policy is the name of the policy whose remediation or rollout waits.
 	Policy string
 	// Until is when the next window opens, if Reason is a window, or when the move counts as failed, if it is Running; zero for never.
 	Until time.Time
@@ -132,7 +132,8 @@ func (w Wait) update(of string) string {
 // Waits are all that an object waits for, in the order in which it does.
 type Waits []Wait
 
-// String returns the words that follow "it waits", those of each wait joined by ", and then "; "" if the object waits for nothing.
+// String returns the words that follow "it waits", those of each wait joined by ", and then "; "" if the object waits for nothing. If an
+// update of the object need not wait for any of them, they say so.
 func (w Waits) String() string {
 	texts, passes := make([]string, len(w)), len(w) > 0
 	for i, one := range w {
