@@ -32,7 +32,7 @@ import (
 type state struct {
 	*Reading
 	at     time.Time          // when the cluster was read
-	cached *simulation.Cached // the cluster, of which each type is read only once
+	cached *simulation.Cached // the cluster, with what was read of it
 	// changes is the number of changes that the cluster had at the time of this reading, if the console follows it; otherwise 0.
 	changes int
 	// computing limits how many computations run at once: Config.computing.

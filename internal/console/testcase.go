@@ -250,7 +250,8 @@ func isPolicy(obj *unstructured.Unstructured) bool {
 	return obj.GroupVersionKind() == placementv1.GroupVersion.WithKind("PlacementPolicy")
 }
 
-// policyObject returns a policy as authored does, as an unstructured object.
+// policyObject returns the name, labels, annotations, and spec of a policy, without the annotation of kubectl apply, as an unstructured
+// object.
 func policyObject(p *placementv1.PlacementPolicy) (*unstructured.Unstructured, error) {
 	text, err := yaml.Marshal(authored(p))
 	if err != nil {

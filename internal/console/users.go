@@ -458,7 +458,7 @@ func (c *Credentials) Wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// roundTripper is a function that implements http.RoundTripper.
+// roundTripper is a function as the transport of an HTTP client.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip calls the function.

@@ -134,8 +134,9 @@ type Catalog interface {
 	Refresh(ctx context.Context) error
 }
 
-// BindToCurrent binds as BindWithRecorded does. If types are missing, it refreshes the catalog and binds again, because a type may have
-// been installed just before the policy. An error is a *CompileError for an ambiguous plural name, or that of the refresh.
+// BindToCurrent resolves the reads of a module and the types listed in spec.replicate to types that the API server serves now, where plural
+// names keep the groups in recorded. If types are missing, it refreshes the catalog and resolves them again, because a type may have been
+// installed just before the policy. An error is a *CompileError for a plural name that several groups serve, or that of the refresh.
 func BindToCurrent(ctx context.Context, name string, m *Module, listed []placementv1.ReplicatedResource, catalog Catalog, recorded Bindings) (*Binding, error) {
 	b, err := BindWithRecorded(name, m, listed, catalog, recorded)
 	if err != nil || len(b.Missing) == 0 {
@@ -147,9 +148,10 @@ func BindToCurrent(ctx context.Context, name string, m *Module, listed []placeme
 	return BindWithRecorded(name, m, listed, catalog, recorded)
 }
 
-// BindWithRecorded resolves reads as Bind does, for a policy that was bound earlier. A plural name without a group keeps the group that was
-// recorded for it, whatever other groups serve that name now. The read is missing while the recorded group does not serve it. recorded is
-// nil if there is none.
+// BindWithRecorded resolves the reads of a module and the types listed in spec.replicate to served resource types, for a policy that was
+// bound earlier. A plural name without a group keeps the group that was recorded for it, whatever other groups serve that name now. The
+// read is missing while the recorded group does not serve it. recorded is nil if there is none. An error is a *CompileError for a plural
+// name that is not in recorded and that several groups serve.
 func BindWithRecorded(name string, m *Module, listed []placementv1.ReplicatedResource, served ServedTypes, recorded Bindings) (*Binding, error) {
 	b := &Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{}}
 	if m.Remote != nil {
