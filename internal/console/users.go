@@ -372,9 +372,9 @@ func (u *Users) remove(id userID) {
 }
 
 // makeRoom reports whether another token of the user with a name may be kept. If there are too many tokens, or memory is short, it forgets
-// the least recently used token: of those of this user if the user has maxTokens, or else of those that have no requests under way, or only
-// such that wait for updates, and the end of another is more than maxWaiting ago. It reports false if it has to forget one and finds none.
-// The caller holds mu.
+// the least recently used token: of those of this user if the user has maxTokens, or else of those that have no requests under way, or that
+// only wait for updates and whose last request ended more than maxWaiting ago. It reports false if it has to forget one and finds none. The
+// caller holds mu.
 func (u *Users) makeRoom(name string) bool {
 	own := 0
 	for _, one := range u.byID {

@@ -363,8 +363,8 @@ func Assign(obj *placementv1.PlacementPolicy) Assignment {
 // Partial reports whether different versions decide in different namespaces, so that labels of namespaces matter.
 func (a Assignment) Partial() bool { return a.Target != a.Before }
 
-// Reached reports whether Target decides in the namespace with a name and labels, and not Before. The name is empty for objects without a
-// namespace. It is false if no version decides.
+// Reached reports whether Target decides in the namespace with a name and labels: in all namespaces if one version decides everywhere, in
+// none if there is no version. The name is empty for objects without a namespace.
 func (a Assignment) Reached(namespace string, labels map[string]string) bool {
 	if !a.Partial() {
 		return a.Target != None

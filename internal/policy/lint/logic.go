@@ -285,8 +285,9 @@ func inPattern(c funcCall, expression, text *ast.Term) string {
 // maxCompared is the maximum length, in bytes, of the constants that are checked. No name is longer.
 const maxCompared = 253
 
-// compared returns the constant strings that a call compares with its subject. The result whole reports whether the
-// call compares the entire subject; other calls search the subject for the constant.
+// compared returns the constant strings with which an operator compares its other operand: constant, or its members for `in`. It returns
+// none for an operator that compares no strings, and leaves out those of more than maxCompared bytes. The result whole reports whether it
+// compares all of the operand; other operators search the operand, as startswith does.
 func compared(operator string, constant *ast.Term) (values []string, whole bool) {
 	terms := []*ast.Term{constant}
 	switch operator {

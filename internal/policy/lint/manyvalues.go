@@ -271,7 +271,7 @@ var (
 	commonLabels = []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone"}
 )
 
-// isCommon reports whether a term is a whole member, or a part of a cluster that other clusters share.
+// isCommon reports whether a term is a whole member, or a part of a cluster that other clusters share, such as its region.
 func (it *iteration) isCommon(term *ast.Term, collection ast.Ref) bool {
 	ref, ok := term.Value.(ast.Ref)
 	if !ok {

@@ -95,7 +95,8 @@ func (n *names) onlyCompared(v ast.Var, body ast.Body, expr *ast.Expr, uses map[
 	return nil
 }
 
-// isEntry reports whether a term is a variable that iterates over a known collection, too, such as one of two that differ.
+// isEntry reports whether a term that is compared with an entry is itself a variable that iterates over a known collection, as if two
+// entries are compared.
 func (n *names) isEntry(term *ast.Term) bool {
 	v, ok := term.Value.(ast.Var)
 	return ok && n.iterated[v] != nil && n.known(n.iterated[v]) != nil
