@@ -55,12 +55,12 @@ func LoadKeyring(ctx context.Context, c client.Client, namespace string) (*place
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: KeySecretName},
 		Data:       map[string][]byte{keyName: fresh},
 	}
-	err := c.Create(ctx, secret)
-	if apierrors.IsAlreadyExists(err) {
-		err = c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting Secret %s/%s: %w", namespace, KeySecretName, err)
+	if err := c.Create(ctx, secret); apierrors.IsAlreadyExists(err) {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil {
+			return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, KeySecretName, err)
+		}
+	} else if err != nil {
+		return nil, fmt.Errorf("creating Secret %s/%s, which Berth tries at each start, even if the Secret exists: %w", namespace, KeySecretName, err)
 	}
 	return KeyringOf(secret)
 }

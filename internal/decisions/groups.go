@@ -65,7 +65,9 @@ type policyGroups struct {
 	decided bool
 }
 
-// group is a set of objects that are equal in all fields that the policy reads, or in all fields that its open decision depends on.
+// group is a set of objects that the policy decides alike: they are equal in all fields that it reads, and have one decision. Or they are
+// equal in all fields that the policy's open decision depends on, which is the decision without the choice of clusters: they share that
+// one, and the clusters are chosen for each object by its path.
 type group struct {
 	in       *policyGroups          // All groups of the policy's version, with this one.
 	key      string                 // The key in policyGroups.groups.

@@ -313,7 +313,7 @@ func movesOf(policy string, status placementv1.PlacementPolicyStatus, o simulati
 			case f.Reason == placementv1.PatchRefused:
 				out = append(out, "the API server refused the last patch of the object: "+f.Message)
 			default:
-				out = append(out, "the last move of the object failed: "+f.Message)
+				out = append(out, "Berth patched the object as policies decided, and it counts as failed until it runs: "+f.Message)
 			}
 		}
 	}

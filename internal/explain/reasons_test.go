@@ -1007,7 +1007,7 @@ func TestMoves(t *testing.T) {
 		"under way": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z", deadline: "2026-01-01T12:10:00Z"}]}`, true,
 			[]string{"Berth moved the object to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy region reports that the object runs in its new clusters; without such a report, the move fails at 2026-01-01T12:10:00Z"}},
 		"failed": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}], failures: {objects: 1, sample: [{` + object + `, reason: RolloutFailed, message: too late}]}}`, true,
-			[]string{"the last move of the object failed: too late"}},
+			[]string{"Berth patched the object as policies decided, and it counts as failed until it runs: too late"}},
 		"failed, and was released": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}]}`, true,
 			[]string{"Berth moved the object to other clusters at 2026-01-01T12:00:00Z, where the object did not run in time"}},
 		"refused":         {`{failures: {objects: 1, sample: [{` + object + `, reason: PatchRefused, message: denied}]}}`, true, []string{"the API server refused the last patch of the object: denied"}},

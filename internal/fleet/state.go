@@ -214,7 +214,7 @@ func reportsOf(policies []*simulation.Policy) map[string]map[placementv1.ObjectR
 			reports[m.Object] = found
 		}
 		for _, f := range ptr.Deref(p.Object.Status.Failures, placementv1.MoveFailures{}).Sample {
-			text := "the last move of the object failed: " + f.Message
+			text := "Berth patched the object as policies decided, and it counts as failed until it runs: " + f.Message
 			if f.Reason == placementv1.PatchRefused {
 				text = "the API server refused the last patch of the object: " + f.Message
 			}

@@ -27,7 +27,7 @@ import (
 // name under "clusters". The name "*" stands for all clusters that are not named.
 const PreferencesAnnotation = "federation.kubernetes.io/replica-set-preferences"
 
-// anyCluster is the name that stands for all clusters that are not named.
+// anyCluster is the name that stands in PreferencesAnnotation for all clusters that are not named there.
 const anyCluster = "*"
 
 // preferences is the decoded value of PreferencesAnnotation.

@@ -17,6 +17,7 @@ limitations under the License.
 package predicates
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -152,7 +153,7 @@ func NewRegistry(others ...Predicate) (*Registry, error) {
 	for _, p := range others {
 		switch {
 		case p.Name == "":
-			return nil, fmt.Errorf("a predicate has no name: Name is required")
+			return nil, errors.New("a predicate has no name: set Name in app.Predicate")
 		case strings.ContainsFunc(p.Name, func(c rune) bool { return c == ',' || unicode.IsSpace(c) }):
 			return nil, fmt.Errorf("predicate %q: a name must not have commas, blanks, or line breaks", p.Name)
 		case r.lookup(p.Name) != nil:

@@ -46,7 +46,7 @@ func TestRegistry(t *testing.T) {
 		"InterPodAffinity", "Mine",
 	}, r.Default())
 	for reason, p := range map[string]Predicate{
-		"a predicate has no name: Name is required":                            {New: mine.New, Candidates: Nodes},
+		"a predicate has no name: set Name in app.Predicate":                   {New: mine.New, Candidates: Nodes},
 		"predicate NodeName is registered twice":                               {Name: "NodeName", New: mine.New, Candidates: Nodes},
 		"predicate Mine: New is required":                                      {Name: "Mine", Candidates: Nodes},
 		"predicate Mine: Candidates must be Nodes, Clusters, or both":          {Name: "Mine", New: mine.New},

@@ -152,7 +152,7 @@ func readAll(body io.Reader, announced, limit int64) ([]byte, error) {
 	return out, err
 }
 
-// unread responds to a request that is not decided, for the given reason. It reads only the fields of the request before the objects.
+// unread responds to a request that is not decided, for the given reason. It reads no more of the request than readHead does.
 func (h *Handler) unread(ctx context.Context, w http.ResponseWriter, body io.Reader, reason *apierrors.StatusError) {
 	head, err := readHead(body)
 	if err != nil {

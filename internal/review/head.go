@@ -32,8 +32,9 @@ const maxHead = 1 << 20
 // errNoUID means that no valid response is possible, because a response must contain the UID of the request.
 var errNoUID = errors.New("the AdmissionReview has no request.uid before its objects")
 
-// readHead reads the fields of a review's request that come before the objects. It reads at most maxHead bytes. It returns an error if the
-// UID is not among these fields.
+// readHead reads the fields that identify a review's request: the UID, kind, resource, subresource, name, namespace, and operation, as far
+// as they come before the objects. It skips all others, such as the user. It reads at most maxHead bytes. It returns an error if it finds
+// no UID.
 func readHead(r io.Reader) (*admissionv1.AdmissionRequest, error) {
 	d := json.NewDecoder(io.LimitReader(r, maxHead))
 	if err := enter(d); err != nil {

@@ -56,7 +56,7 @@ func readSettings(o Options) (*settings, error) {
 	}
 	registry, err := predicates.NewRegistry(o.OwnPredicates...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("this program was built with an invalid predicate (app.WithPredicate): %w", err)
 	}
 	if _, err := registry.New(o.Predicates); err != nil {
 		return nil, fmt.Errorf("--predicates: %w", err)

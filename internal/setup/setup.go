@@ -62,7 +62,7 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 	cfg.QPS = -1
 	settings, err := readSettings(o)
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
+		return nil, fmt.Errorf("reading the settings: %w", err)
 	}
 	provider, err := tracing.New(ctx, tracing.Options{
 		Endpoint: o.TracingEndpoint, SamplingPerMillion: o.TracingSamplingPerMillion, Version: Version(),

@@ -47,7 +47,8 @@ var _ placement.Evaluator = (*evaluator)(nil)
 
 // Options configure an Engine.
 type Options struct {
-	// Timeout limits the duration of one evaluation and, separately, that of the wait for an evaluation slot.
+	// Timeout limits the duration of one evaluation and, separately, that of the wait for an evaluation slot. It has no default: with 0, every
+	// evaluation fails, and the engine can only compile and check policies.
 	Timeout time.Duration
 	// Concurrency is the number of evaluation slots. An evaluation that was abandoned at its deadline keeps its slot until
 	// it ends. One policy gets at most half of the slots.

@@ -112,7 +112,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-// patch sends a change as one transaction.
+// patch sends a change as one transaction. It adds nothing to the change: begin and commit add what replaces the fencing token.
 func (s *session) patch(ctx context.Context, c *change) error {
 	_, err := s.send(ctx, opaclient.Request{Method: http.MethodPatch, URL: opaclient.APIURL(s.base, "data"), ContentType: typePatch, Body: c.body()})
 	return err

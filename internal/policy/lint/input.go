@@ -61,7 +61,8 @@ func InputConstants(compiler *ast.Compiler) []InputConstant {
 // references maps variables to the references that they are equal to. It is for modules that scopedModuleOf returned.
 type references map[ast.Var]ast.Ref
 
-// referencesOf returns the references of a module, which scopedModuleOf returned.
+// referencesOf returns the variables of a module that stand for references, as after kind := input.kind, each with its reference. The
+// module is one that scopedModuleOf returned, so that no two scopes share a variable.
 func referencesOf(module *ast.Module) references {
 	out := references{}
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
