@@ -78,7 +78,8 @@ func (b *backlog) add(change func(*changes)) {
 	b.due.Notify()
 }
 
-// policies returns the versions of policies among the collected changes, which it does not remove.
+// policies returns the versions of policies among the collected changes, the oldest change first, and does not remove them; none if there
+// are none. The caller must not change the result.
 func (b *backlog) policies() []*placement.Policy {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,9 +102,10 @@ func (b *backlog) take(n int) changes {
 	return out
 }
 
-// concern reports whether a version of a policy, some of whose data has changed, must be evaluated again now, and returns the names of the
-// data among the changes; datacauses.Unknown if there is none. A change of nodes or pods requires that only after predicateSettle. A policy
-// with a remote engine is evaluated again only after remoteRevision or all is set.
+// concern reports whether a version of a policy must be evaluated again now, given that some data that it reads changed, which the caller
+// has checked. That is so for most policies, but one with predicates waits for predicateSettle after nodes or pods changed, and one with a
+// remote engine for remoteRevision. It is also so if all is set, or the version is no longer in force. names are the names of the policy's
+// data among the changes; datacauses.Unknown if there is none.
 func (b *changes) concern(p *placement.Policy, state *placement.PolicyState) (names []string, concerned bool) {
 	binding, data := state.BindingOf(p), sets.New[string]()
 	if binding != nil {
@@ -165,8 +167,9 @@ func (c *Controller) RemoteRevisionChanged() {
 	c.after("revisions", predicateSettle, func() { c.backlog.add(func(b *changes) { b.remoteRevision = true }) })
 }
 
-// policyChanged requests that the objects that the policy matched before or matches now are decided again. It tells the ledger if the
-// policy was deleted, and the scheduler which version is in force now.
+// policyChanged requests that the objects that the policy matched before or matches now are decided again, unless this replica does not
+// watch objects yet. It tells the ledger if the policy has no version in force any more, and the scheduler which version is in force now.
+// It does nothing if the versions in force are the same.
 func (c *Controller) policyChanged(p placement.PolicyChange) {
 	if slices.Equal(p.After, p.Before) {
 		return
@@ -195,18 +198,20 @@ func budgeted(versions []*placement.Policy) *placement.Policy {
 	return versions[0]
 }
 
-// NamespaceChanged enqueues the objects of a namespace because its labels changed, so that policies may select it now, or no longer.
+// NamespaceChanged enqueues the cached objects in a namespace because the labels of the namespace changed, so that policies may select it
+// now, or no longer. If there are several, no policy in force patches before all of them are decided.
 func (c *Controller) NamespaceChanged(namespace string) {
 	fact := remediation.Fact{Namespace: namespace, Text: printable.Text(fmt.Sprintf("the labels of namespace %s changed", namespace))}
 	c.enqueueTogether(remediation.Cause{Facts: []remediation.Fact{fact}}, c.Registry.InForce(), c.objects.Within(namespace))
 }
 
-// listed enqueues the objects of a type that were added, changed, or deleted since the type was listed before.
+// listed enqueues the objects of a type that were added, changed, or deleted since the type was listed before, without a known cause. If
+// there are several, the policies that select the type patch nothing before all of them are decided.
 func (c *Controller) listed(resource schema.GroupVersionResource, keys []remediation.Key) {
 	c.enqueueTogether(remediation.Cause{}, c.Registry.Selecting(resource), keys)
 }
 
-// follow processes changes of policies and data until ctx ends.
+// follow calls catchUp each time that changes of policies or data were collected, until ctx ends.
 func (c *Controller) follow(ctx context.Context) {
 	c.causes.Swept(c.Data.State())
 	onSignal(ctx, c.backlog.due, c.catchUp)
@@ -223,8 +228,8 @@ func onSignal(ctx context.Context, signal notify.Signal, do func(context.Context
 	}, settle)
 }
 
-// catchUp enqueues the objects of the policies of which other versions came into force since the last call, and those whose decision
-// differs because data changed since then.
+// catchUp processes the changes that the backlog has collected, and removes them from it. It enqueues the objects of the policies in it,
+// and then evaluates the policies whose data changed and enqueues the objects that get another decision.
 func (c *Controller) catchUp(ctx context.Context) {
 	policies := c.backlog.policies()
 	c.policiesChanged(ctx, policies)
@@ -280,7 +285,7 @@ func (c *Controller) matchers(ctx context.Context, policies []*placement.Policy,
 }
 
 // sweep evaluates each policy in force whose data changed, once for each group of objects with the same projection, and enqueues the
-// objects whose decision changes. Patches for the policy wait until these are decided.
+// objects of the groups that get another decision than before. Patches for the policy wait until these are decided.
 func (c *Controller) sweep(ctx context.Context, changes *changes) {
 	var group errgroup.Group
 	group.SetLimit(sweepers)
@@ -375,7 +380,8 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	}
 }
 
-// blame tells the ledger that what verdicts require of an object may be due to a change of data that no sweep has processed yet.
+// blame tells the ledger that the changes that verdicts require of an object may be due to a change of data that no sweep has processed
+// yet. It leaves out verdicts that require none, and policies that do not evaluate existing objects.
 func (c *Controller) blame(key remediation.Key, verdicts []*placement.Verdict) {
 	for _, v := range verdicts {
 		if len(v.Changes) == 0 || !v.Policy.RemediatesExisting() {

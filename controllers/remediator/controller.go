@@ -62,13 +62,14 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Catalog knows the types that the API server serves.
+// Catalog knows the types that the API server serves: those that a function selects, and the kind of a type.
 type Catalog interface {
 	Select(func(schema.GroupVersionResource) bool) []policy.Resource
 	Kind(schema.GroupVersionResource) string
 }
 
-// Deliveries tells how the delivery of objects to multi-cluster systems goes.
+// Deliveries tells how the delivery of objects to multi-cluster systems goes: the result for an object, whether it must be delivered before
+// it is patched, and which types the systems report on.
 type Deliveries interface {
 	// Result returns the newest result of an object; the zero value if it is not delivered. Pending: it may be delivered, and has not been.
 	Result(resource schema.GroupVersionResource, namespace, name string) delivery.Result
@@ -101,7 +102,8 @@ type Deps struct {
 	Plans      *planstore.Store           // Stores approved plans.
 }
 
-// Controller patches existing objects that differ from what the policies decide for them. Create it with New.
+// Controller patches existing objects that differ from what the policies decide for them, and evicts Pods. It works only while this replica
+// is the leader. Create it with New.
 type Controller struct {
 	Deps
 	objects *objectcache.Cache // The existing objects of the types that policies match, if these evaluate existing objects.
@@ -150,7 +152,8 @@ func New(d Deps) *Controller {
 // evaluation slot while its objects are decided. There are at least four, because a patch waits for the API server.
 var workers = max(4, runtime.GOMAXPROCS(0)-1)
 
-// SetupWithManager adds the controller to a manager.
+// SetupWithManager adds the controller to a manager, with workers that decide objects once this replica is the leader. It also adds the
+// controller that follows the annotations of policies.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	ctl, err := controller.NewTyped("remediation", mgr, controller.TypedOptions[remediation.Key]{
 		Reconciler:              c,
@@ -204,7 +207,9 @@ func (s *scope) retryWithin(delay time.Duration) {
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile decides one object and patches it if the policies require that.
+// Reconcile decides one object and patches it if the policies require that. It returns an error, so that the object is retried with
+// backoff, only if the object could not be decided as a whole. After a failed patch, or the error of a single policy, the object is decided
+// again after RequeueAfter.
 func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
 	s := &scope{key: key}
 	c.pass(ctx, s)
@@ -221,7 +226,7 @@ func (c *Controller) reconcileRemote(ctx context.Context, t *remoteTask) time.Du
 	return s.delay
 }
 
-// pass runs the phases for the object of a scope.
+// pass runs the phases gather, decide, record, and act for the object of a scope. Each of the first three may end it.
 func (c *Controller) pass(ctx context.Context, s *scope) {
 	// An object that may be patched now, and is not, leaves that to others.
 	defer func() {
@@ -262,7 +267,8 @@ func (c *Controller) HasUndecided(versions ...*placement.Policy) bool {
 }
 
 // Assessed reports whether all existing objects that versions of one policy match have been decided since the versions came into force. It
-// is false while any object of a matched type is in the workqueue.
+// is false while any object of a matched type is in the workqueue. It does not wait for objects that can't be decided for now, or for the
+// watches.
 func (c *Controller) Assessed(versions ...*placement.Policy) bool {
 	return !c.backlog.has(versions...) && !c.HasUndecided(versions...) && c.Ledger.Assessed(versions[0].Name)
 }

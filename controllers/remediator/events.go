@@ -47,8 +47,8 @@ func (c *Controller) emitSums(ctx context.Context, all bool) {
 	}
 }
 
-// causeNote is the part of the note of an Event that says why an object was moved, as far as all who may read it may know, and who approved
-// that.
+// causeNote returns the part of the note of an Event that says why an object was moved, without causes that not all readers of the Event
+// may know, and who approved the move, if it was approved; "" if there is nothing to say.
 func causeNote(reasons remediation.Reasons) string {
 	out := strings.Join(reasons.Shown, ", ")
 	if len(reasons.ApprovedBy) > 0 {

@@ -202,8 +202,8 @@ func (c *Controller) rolls(p *placement.Policy, resource schema.GroupVersionReso
 	return templated && remediation.Observes(p, resource.GroupResource())
 }
 
-// setUpReleases adds the controller to a manager that carries out what administrators request by annotations of policies, and stores
-// approved plans.
+// setUpReleases adds a controller to the manager that calls the method release for each policy whose annotations, or whose state of the
+// plan in status, changed.
 func (c *Controller) setUpReleases(mgr ctrl.Manager) error {
 	planState := func(o client.Object) placementv1.PlanState {
 		return ptr.Deref(o.(*placementv1.PlacementPolicy).Status.Plan, placementv1.RemediationPlan{}).State
@@ -285,7 +285,8 @@ func (c *Controller) savePlan(ctx context.Context, p *placementv1.PlacementPolic
 	return nil
 }
 
-// approvalOf returns the approval in a policy's annotations, or nil if there is none. Its field Used comes from the policy's status.
+// approvalOf returns the approval of a plan in a policy's annotations: the plan's digest and, if known, the user and the time; nil if there
+// is none. Its field Used is set if status says that a plan with this digest was already carried out.
 func approvalOf(p *placementv1.PlacementPolicy) *remediation.Approval {
 	digest, ok := p.Annotations[placementv1.ApproveAnnotation]
 	if !ok {

@@ -125,7 +125,7 @@ func (c *Controller) assessObject(ctx context.Context, s *scope) (err error) {
 	}
 }
 
-// request returns the request of an update by Berth that does not change the object.
+// request returns an update that does not change the object, by Berth's own user, as the request on which policies decide.
 func (c *Controller) request(s *scope) placement.Request {
 	return placement.Request{
 		Resource: s.key.Resource, Namespace: s.key.Namespace, Object: s.object, Old: s.object, Evaluate: c.evaluator(s),
@@ -133,8 +133,9 @@ func (c *Controller) request(s *scope) placement.Request {
 	}
 }
 
-// evaluator returns the function that evaluates policies on the object. It reuses known decisions. It returns errPending for a policy with
-// a remote engine until the object has a task. It adds each decision to the scope.
+// evaluator returns the function that evaluates policies on the object. If an object with the same projection has a decision on the current
+// data, the function reuses it. It returns errPending for a policy with a remote engine until the object has a task. It adds each decision
+// to the scope.
 func (c *Controller) evaluator(s *scope) func(context.Context, *placement.Policy, map[string]any) (placement.Decision, error) {
 	return func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 		var decision *decisions.PolicyDecision
@@ -154,8 +155,8 @@ func (c *Controller) evaluator(s *scope) func(context.Context, *placement.Policy
 	}
 }
 
-// query returns the response of a policy's engine to the object's task. It queries the engine once for each task, when fewer than
-// maxRunningTasks queries to that engine run.
+// query returns the response of a policy's engine to the object's task. It queries the engine once for each task and policy. It waits until
+// fewer than maxRunningTasks queries to that endpoint run. A failure is in the response's Err.
 func (c *Controller) query(ctx context.Context, s *scope, p *placement.Policy, endpoint string, input map[string]any) *decisions.PolicyDecision {
 	s.mu.Lock()
 	response := s.responses[p]
@@ -209,8 +210,8 @@ func (c *Controller) record(ctx context.Context, s *scope) bool {
 	return len(s.due) > 0 && !unsettled
 }
 
-// unsettled reports whether the object must not be patched because earlier patches of it did not last, or were too many. If other clients
-// revert them, it tells the ledger which. It emits an Event when it finds out that patches do not last.
+// unsettled reports whether the object must not be patched because earlier patches of it did not last, or were too many. If another client
+// reverts them, it tells the ledger the client's name. It emits an Event when it finds out that patches do not last.
 func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 	judged := c.Scheduler.Judge(c.Clock.Now(), s.key, s.object, s.outcome.Verdicts, decisions.DataOf(s.decisions))
 	if judged.Stability == attempts.Settling {

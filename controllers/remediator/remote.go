@@ -94,13 +94,14 @@ type remoteQueue struct {
 	undecided map[remediation.Key][]string
 }
 
-// taskQueue has the tasks of the objects that one set of remote engines decides.
+// taskQueue has the tasks of the objects that one set of remote engines decides, of which at most maxRunningTasks run at the same time. It
+// exists while it has tasks.
 type taskQueue struct {
 	waiting []*remoteTask // The tasks that have not begun to run, the oldest first. Some may have been dropped.
 	running int           // The number of goroutines that run tasks of the queue.
 }
 
-// remoteTask decides and patches an object in a taskQueue. While it waits it holds no copy of the object.
+// remoteTask decides and patches an object in a taskQueue. It holds neither the object nor responses of engines.
 type remoteTask struct {
 	key       remediation.Key // The object.
 	endpoints string          // What endpointsOf returns for the object.
@@ -118,8 +119,9 @@ func newRemoteQueue(objects *objectcache.Cache, reconcile func(context.Context, 
 	}
 }
 
-// takeOver adds a task for an object if engines at the endpoints decide it, and drops a task for other endpoints, whose decision then does
-// not count. It reports whether the queue decides the object, also by a task that has not ended, so that a worker must not.
+// takeOver adds a task for an object if engines at the endpoints decide it. It drops a task for other endpoints, whose decision then does
+// not count, unless that decision was already accepted. It reports whether the queue decides or patches the object, by a new or an existing
+// task, so that a worker must not.
 func (r *remoteQueue) takeOver(key remediation.Key, endpoints string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +171,8 @@ func (r *remoteQueue) next(endpoints string) *remoteTask {
 	return nil
 }
 
-// run runs a task, and enqueues its object again if needed. It recovers a panic, as controller-runtime does for its workers.
+// run runs a task. Unless the task was dropped meanwhile, it enqueues the object again: at once if the task says so, and after the delay of
+// the task's reconcile, or after failureDelay if that panicked. It recovers a panic, as controller-runtime does for its workers.
 func (r *remoteQueue) run(t *remoteTask) {
 	delay := failureDelay
 	defer func() {
@@ -210,7 +213,7 @@ func (r *remoteQueue) commit(t *remoteTask, obj *unstructured.Unstructured) bool
 }
 
 // decided records which policies failed to decide an object for a temporary reason. It returns the delay before the object must be decided
-// again, or 0 if only a change requires that.
+// again, which grows with each failure in a row. If none failed, it forgets earlier failures and returns 0.
 func (r *remoteQueue) decided(key remediation.Key, verdicts []*placement.Verdict) time.Duration {
 	var failed []string
 	for _, v := range verdicts {

@@ -124,7 +124,7 @@ type typeCache struct {
 	byPolicy  map[*placement.Policy][]schema.GroupVersionResource  // Caches what the method matched returns.
 }
 
-// matched returns the served types that a policy matches; none if the policy does not evaluate existing objects.
+// matched returns the served types that a version of a policy matches; none if the policy does not evaluate existing objects.
 func (t *typeCache) matched(p *placement.Policy) []schema.GroupVersionResource {
 	if !p.RemediatesExisting() {
 		return nil
@@ -161,7 +161,8 @@ func (t *typeCache) fieldsChanged(before ...*placement.Policy) {
 	}
 }
 
-// servedChanged drops the cached types because the API server serves other types than before.
+// servedChanged drops the cached lists of the types that policies match, because the API server serves other types than before. It keeps
+// the cached field sets of types.
 func (t *typeCache) servedChanged() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +181,8 @@ func (t *typeCache) addScheduled(resource schema.GroupVersionResource) bool {
 	return true
 }
 
-// compute returns the set of those fields of a type that decisions need. The caller holds mu.
+// compute returns the set of those fields of a type that decisions need: the fields that the policies in force that match the type read,
+// and those that Berth needs to compare, patch, or evict objects. The caller holds mu.
 func (t *typeCache) compute(resource schema.GroupVersionResource) *projection.FieldSet {
 	policies := t.Registry.Selecting(resource)
 	read := t.Decider.FieldsRead(resource.GroupResource(), policies, t.scheduled.Has(resource))
@@ -245,8 +247,10 @@ func (r rollouts) Drop(resource schema.GroupVersionResource) {
 	r.Scheduler.ObserveAll(r.Clock.Now(), resource, nil)
 }
 
-// carrierOf returns what is known of the multi-cluster systems that carry an object to clusters. If they report where the object runs, its
-// own status does not count: it may lack what kstatus reads, or show what controllers beside its clusters make of the object.
+// carrierOf returns what is known of the multi-cluster systems that carry an object to clusters: whether they report where it runs, and
+// whether it stays in its old clusters until it runs in the new ones. The result is zero if none carries it. If they report where the
+// object runs, its own status does not count: it may lack what kstatus reads, or show what controllers beside its clusters make of the
+// object.
 func (c *Controller) carrierOf(key remediation.Key) remediation.Carrier {
 	result := c.Deliveries.Result(key.Resource, key.Namespace, key.Name)
 	return remediation.Carrier{Reports: result.Reports, Surges: result.Surges}

@@ -41,7 +41,8 @@ import (
 // objectVariable is the name of the only variable that Check and Evaluate give an expression: the object.
 const objectVariable = "object"
 
-// environments are the environments of CEL in which expressions are compiled. Building them takes milliseconds.
+// environments returns the environments of CEL in which expressions are compiled: those of the API server, with the variable object and
+// with Bounds. It builds them on the first call, which takes milliseconds.
 var environments = sync.OnceValue(func() *environment.EnvSet {
 	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 	out, err := base.Extend(Bounds, environment.VersionedOptions{
@@ -80,8 +81,8 @@ func compile(expression string, kind environment.Type) (*cel.Ast, error) {
 	return compiled, nil
 }
 
-// parse parses an expression, and returns the environment in which it can be type-checked. kind is environment.NewExpressions or
-// StoredExpressions.
+// parse parses an expression, without checking its types, and returns the environment in which they can be checked. kind is
+// environment.NewExpressions or StoredExpressions.
 func parse(expression string, kind environment.Type) (*cel.Env, *cel.Ast, error) {
 	env, err := environments().Env(kind)
 	if err != nil {
@@ -104,8 +105,8 @@ var (
 	recent = lru.New(64)
 )
 
-// Compile returns the program of an expression, which all callers with the same expression share. As long as a caller keeps the program,
-// Evaluate does not compile the expression.
+// Compile returns the program of an expression, which all callers with the same expression share; an error if the expression does not
+// compile or can't be a boolean. As long as a caller keeps the program, Evaluate does not compile the expression.
 func Compile(expression string) (*Program, error) {
 	return programs.Get(expression, func() (*Program, error) { return newProgram(expression) })
 }
@@ -133,7 +134,9 @@ func Evaluate(ctx context.Context, expression string, object any) (bool, error) 
 // errNoSuchKey replaces errors about keys that are values of the object. They may be secret.
 var errNoSuchKey = errors.New("no such key")
 
-// withoutValues returns an error of the program without values of the object. If a field is missing, the error also says what to do.
+// withoutValues returns an error of an evaluation of the program without values of the object. If a field is missing, the error also says
+// to test for it with has(), and names it only if the expression does. Other errors have no values of the object and are returned as they
+// are.
 func (p *Program) withoutValues(err error) error {
 	_, key, found := strings.Cut(err.Error(), "no such key: ")
 	if !found {
@@ -145,7 +148,8 @@ func (p *Program) withoutValues(err error) error {
 	return fmt.Errorf("%w: test with has() whether the object has the field", err)
 }
 
-// newProgram compiles an expression to a program with the API server's limit on the cost of an evaluation. more are further options.
+// newProgram compiles an expression, as one that an object has already, to a program with the API server's limit on the cost of an
+// evaluation. more are further options.
 func newProgram(expression string, more ...cel.ProgramOption) (*Program, error) {
 	compiled, err := compile(expression, environment.StoredExpressions)
 	if err != nil {
@@ -179,7 +183,9 @@ func Fields(expression string) *projection.FieldSet {
 	return fields.Seal()
 }
 
-// addRead adds the field that an expression reads at one use of the variable object, such as metadata.name for object.metadata.name.
+// addRead adds the field that an expression reads at one use of the variable object, such as metadata.name for object.metadata.name, with
+// everything below it. If the expression only tests whether the field exists, addRead adds just that. If it reads the object itself,
+// addRead adds all fields.
 func addRead(fields *projection.FieldSet, use ast.NavigableExpr) {
 	path, presence := pathFrom(use)
 	for _, name := range path {
@@ -221,7 +227,7 @@ var mapFields = [][]string{{"metadata", "labels"}, {"metadata", "annotations"}}
 // selectors are the functions that CEL's operators for fields are compiled to.
 var selectors = []string{operators.Index, operators.OptIndex, operators.OptSelect}
 
-// isObject reports whether an expression is the variable object.
+// isObject reports whether an expression is just the variable object, and not a field of it.
 func isObject(e ast.NavigableExpr) bool {
 	return e.Kind() == ast.IdentKind && e.AsIdent() == objectVariable
 }

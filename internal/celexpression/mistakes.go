@@ -42,7 +42,7 @@ func Mistakes(expression string) []string {
 	return m.texts
 }
 
-// mistakes collects messages about what is probably wrong with an expression.
+// mistakes collects messages about what is probably wrong with one expression, each message once.
 type mistakes struct {
 	info  *ast.SourceInfo // The macros in the parsed expression, from which source writes its parts as text.
 	texts []string        // The messages.
@@ -63,7 +63,8 @@ func (m *mistakes) source(e ast.Expr) (text string, ok bool) {
 	return text, err == nil
 }
 
-// visit adds messages about what is probably wrong with one call of an operator or a function with two operands.
+// visit adds messages about what is probably wrong with one call: of a comparison, of && or ||, or of startsWith, endsWith, or matches. It
+// ignores all other expressions.
 func (m *mistakes) visit(e ast.Expr) {
 	if e.Kind() != ast.CallKind {
 		return
@@ -178,7 +179,7 @@ func Namespaces(expression string) (selected, excluded []string) {
 }
 
 // TypeNames returns the constants that an expression compares, by ==, !=, or in, with a field of the object that identifies its type, kind
-// or apiVersion. It knows nothing of parts that are not joined by && and ||.
+// or apiVersion. It does not tell which of them the expression selects. It knows nothing of parts that are not joined by !, && and ||.
 func TypeNames(expression, field string) []string {
 	selected, excluded := constantsOf(expression, objectVariable+"."+field)
 	return append(selected, excluded...)

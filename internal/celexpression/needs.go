@@ -54,8 +54,8 @@ func NeedsKey(ctx context.Context, expression string, has map[string][]string) (
 // maxConjuncts limits the parts of an expression that are examined: each is compiled.
 const maxConjuncts = 16
 
-// conjuncts returns the expressions that && joins in an expression; none if one of them can't be written as CEL, such as one with a macro,
-// or if there are more than maxConjuncts.
+// conjuncts returns the expressions that && joins in an expression, or the expression itself without any &&; none if it can't be parsed, if
+// one of them can't be written as CEL, such as one with a macro, or if there are more than maxConjuncts.
 func conjuncts(expression string) []string {
 	_, parsed, err := parse(expression, environment.StoredExpressions)
 	if err != nil {

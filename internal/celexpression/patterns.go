@@ -44,7 +44,8 @@ var Bounds = environment.VersionedOptions{
 // includes neither how long a number takes to parse nor how large a text becomes.
 var bounded = map[string]func(operands []ref.Val) ref.Val{"quantity": quantity, "isQuantity": isQuantity, "replace": replace, "join": join}
 
-// boundCalls replaces a call of CEL by one of the function of that name in bounded, if there is one. It decorates the steps of programs.
+// boundCalls replaces a call of CEL by one of the function of that name in bounded, with the same operands. It returns other steps of a
+// program unchanged, and no error.
 func boundCalls(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok || bounded[call.Function()] == nil {
@@ -55,7 +56,8 @@ func boundCalls(i interpreter.Interpretable) (interpreter.Interpretable, error) 
 	}), nil
 }
 
-// matching are the functions whose second operand is a regular expression, and what they return for the first one.
+// matching are the functions whose second operand is a regular expression, and what they return for the first one. limit is the maximum
+// number of results of findAll, negative for no maximum; the others ignore it.
 var matching = map[string]func(re *regexp.Regexp, text string, limit int) ref.Val{
 	"matches": func(re *regexp.Regexp, text string, _ int) ref.Val { return types.Bool(re.MatchString(text)) },
 	"find":    func(re *regexp.Regexp, text string, _ int) ref.Val { return types.String(re.FindString(text)) },
@@ -66,8 +68,9 @@ var matching = map[string]func(re *regexp.Regexp, text string, limit int) ref.Va
 
 const findAll = "findAll"
 
-// boundPatterns replaces a call of a function in matching by one that limits the size of the regular expression. It decorates the steps of
-// programs.
+// boundPatterns replaces a call of a function in matching by one that limits the size of the regular expression, which may be larger if it
+// is a constant. A constant beyond the limit is an error now, any other one when the call is evaluated. It returns other steps of a program
+// unchanged.
 func boundPatterns(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok || matching[call.Function()] == nil || len(call.Args()) < 2 {
@@ -124,7 +127,8 @@ var errInvalidPattern = errors.New("an argument is not a valid regular expressio
 // recentPatterns has the compiled regular expressions of the last calls.
 var recentPatterns = lru.New(32)
 
-// compiledPattern returns a compiled regular expression, from recentPatterns if it is there.
+// compiledPattern returns a compiled regular expression, from recentPatterns if it is there. The error for an invalid one contains the
+// expression, so callers must not show it.
 func compiledPattern(expression string) (*regexp.Regexp, error) {
 	if known, ok := recentPatterns.Get(expression); ok {
 		return known.(*regexp.Regexp), nil

@@ -52,7 +52,8 @@ var builtins = []func(*rego.Rego){
 	chooseClusters(language.SpreadClusters),
 }
 
-// maxExpression bounds the length of a CEL expression, in bytes.
+// maxExpression is the maximum length of a CEL expression that a policy passes to the CEL function, in bytes. A longer one is an error that
+// ends the evaluation.
 const maxExpression = 4096
 
 // evaluateCEL returns the boolean that a CEL expression has for an object. An error of the expression ends the evaluation of the policy. If

@@ -48,7 +48,8 @@ type Changes struct {
 // Between reports whether c has the changes from the state earlier to the state later.
 func (c *Changes) Between(earlier, later State) bool { return c.from == earlier && c.to == later }
 
-// ObjectChange is one object that was created, deleted, or changed between two states.
+// ObjectChange is one object that was created, deleted, or changed between two states, with the fields that differ. The caller knows its
+// resource type.
 type ObjectChange struct {
 	Namespace, Name  string
 	Created, Deleted bool
@@ -65,8 +66,8 @@ const (
 )
 
 // Describe returns a message that describes the change: "created", "deleted", or the first maxFields fields that differ, such as "label
-// zone changed". It contains the values of fields only if values is set: those of an object that does not represent a cluster may be
-// secret.
+// zone changed", and "and others" for more. It contains the values of fields only if values is set: those of an object that does not
+// represent a cluster may be secret.
 func (c ObjectChange) Describe(values bool) string {
 	switch {
 	case c.Created:

@@ -121,7 +121,9 @@ func (c choice) of(object string) (clusters, domains []string) {
 	return c.domains.Choose(object, c.bounds)
 }
 
-// changesTo returns the changes from c to a later choice with the same bounds; nil if the two can't be compared.
+// changesTo returns the differences from the clusters that c chooses from to those of a later choice, by which the objects are found that
+// may get other clusters. The two choices have the same bounds, which is not checked. It returns nil if they can't be compared: only one of
+// them has domains, or they require different numbers of clusters of a domain.
 func (c choice) changesTo(later *choice) *ranking.Changes {
 	switch {
 	case (c.domains == nil) != (later.domains == nil):
@@ -132,7 +134,8 @@ func (c choice) changesTo(later *choice) *ranking.Changes {
 	return c.domains.ChangesTo(later.domains, c.bounds)
 }
 
-// choices collects the choices of clusters in one evaluation of a policy. It is not safe for concurrent use.
+// choices collects the choices of clusters in one evaluation of a policy, except those that chose none, and prepares the candidates for
+// them. It is not safe for concurrent use.
 type choices struct {
 	// rules is the rule cache; nil for none.
 	rules *ruleView
@@ -150,7 +153,8 @@ func (c *choices) add(one choice, clusters []string) {
 	}
 }
 
-// choiceOptions are the last operand of a call of language.ChooseClusters or language.SpreadClusters: the options.
+// choiceOptions are the last operand of a call of language.ChooseClusters or language.SpreadClusters: the options. Of those that are not
+// given, a minimum is 1 and a maximum is 0, which means no limit.
 type choiceOptions struct {
 	bounds      ranking.Bounds // how many clusters are chosen, and from how many domains
 	minGain     int64          // scores count as equal within steps of this size, from the highest score down
@@ -158,7 +162,8 @@ type choiceOptions struct {
 }
 
 // choiceOptionsOf reads the options operand of a call of language.SpreadClusters if spread is set, or else of language.ChooseClusters. An
-// unknown option and a value that is no positive integer are errors, and so is a call of language.ChooseClusters without a limit.
+// unknown option and a value that is no positive integer are errors, and so is a call of language.ChooseClusters without a limit, and a
+// maxClusters below minClusters.
 func choiceOptionsOf(v ast.Value, spread bool) (choiceOptions, error) {
 	given, ok := v.(ast.Object)
 	if !ok {
@@ -208,8 +213,8 @@ var (
 	maxClustersTerm = ast.InternedTerm(language.OptionMaxClusters)
 )
 
-// candidates are the clusters that a call of language.ChooseClusters or language.SpreadClusters chooses from, prepared for many objects.
-// They are immutable.
+// candidates are the clusters that a call of language.ChooseClusters or language.SpreadClusters chooses from, ordered by their scores, for
+// spreading within each domain, so that choosing for one more object takes little. They are immutable.
 type candidates struct {
 	// list has the clusters in the order of their scores, which count as equal within a step of minGain. It is empty if they have domains.
 	list ranking.List
@@ -224,7 +229,7 @@ func (c *candidates) valid() bool {
 	return !slices.ContainsFunc(c.names, func(name string) bool { return len(placement.ClusterNameProblems(name)) > 0 })
 }
 
-// size estimates the size of the candidates in bytes.
+// size estimates the size of the candidates in bytes, from the number of clusters and the lengths of their names.
 func (c *candidates) size() (n int) {
 	for _, name := range c.names {
 		n += candidateBytes + len(name)
@@ -353,8 +358,8 @@ func (v *ruleView) has(value ast.Value) bool {
 	return false
 }
 
-// candidatesTable keeps at most maxCandidates prepared candidates, each for a candidatesKey, for later evaluations. It is safe for
-// concurrent use.
+// candidatesTable keeps at most maxCandidates prepared candidates, each for a candidatesKey, for later evaluations of one policy on the
+// same revision of the data. It is safe for concurrent use.
 type candidatesTable struct {
 	mu   sync.RWMutex
 	kept map[candidatesKey]*candidates
@@ -377,7 +382,7 @@ func (t *candidatesTable) put(key candidatesKey, value *candidates) {
 	t.kept[key] = value
 }
 
-// clear drops all candidates, and with them the values that they are prepared from.
+// clear drops all candidates, so that the values of rules from which they were prepared can be freed when the rule cache drops these.
 func (t *candidatesTable) clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

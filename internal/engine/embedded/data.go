@@ -139,7 +139,8 @@ var revisions atomic.Uint64
 // nextRevision returns a new revision, which is greater than all earlier ones and than noData.
 func nextRevision() uint64 { return noData + revisions.Add(1) }
 
-// store is the mutable state that the writer of a resource type works on.
+// store has the current objects of a resource type, and the fields that are kept of them. The writer of the type changes it, and readers
+// get immutable tables of its content. Revisions of field sets are not here, but in the tables.
 type store struct {
 	mu sync.Mutex
 	// fields are the fields that are kept of the objects.
@@ -149,7 +150,8 @@ type store struct {
 	records *btree.BTree[record]
 }
 
-// table returns an immutable copy of the store's current content.
+// table returns an immutable table of the store's current content, whose field sets have no revisions yet. Later changes of the store don't
+// change it.
 func (s *store) table() *table {
 	t := &table{fields: s.fields, records: s.records.Clone(), bytes: s.pool.bytes + int64(s.records.Len())*recordBytes}
 	for s := range forms {
@@ -341,13 +343,15 @@ func (l *fieldSet) revision(old, next *table, changed func(*fieldSet) bool) uint
 	return nextRevision()
 }
 
-// sameContent reports whether two objects have the same content in the set's fields.
+// sameContent reports whether two objects have the same content in the set's fields, both in their own and in their normal form. It ignores
+// other fields.
 func (l *fieldSet) sameContent(a, b *projectedObject) bool {
 	return a == b || l.fields.EqualValues(a.terms[ownForm].Value, b.terms[ownForm].Value) &&
 		replication.FieldsOfNormal(l.fields).EqualValues(valueOf(a.terms[normalForm]), valueOf(b.terms[normalForm]))
 }
 
-// fieldSetFor returns the shared fieldSet for some fields of a resource type. It creates the set if needed.
+// fieldSetFor returns the fieldSet of a resource type that all policies with exactly these fields share. It creates the set, with a
+// revision of its own, if none is left.
 func (d *Data) fieldSetFor(resource schema.GroupVersionResource, fields *projection.FieldSet) *fieldSet {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -384,7 +388,8 @@ func (d *Data) fieldSetFor(resource schema.GroupVersionResource, fields *project
 	return l
 }
 
-// fieldSetsOf returns the field sets of a policy, one for each resource type that it reads.
+// fieldSetsOf returns the field sets of a policy, one for each resource type that it reads, which include the types of its inventories.
+// Policies that read the same fields of a type share a field set.
 func (d *Data) fieldSetsOf(b *policy.Binding) []*fieldSet {
 	out := make([]*fieldSet, len(b.Resources))
 	for i, r := range b.Resources {
@@ -402,8 +407,8 @@ func (s *snapshot) revision(l *fieldSet) uint64 {
 	return t.revisions[l.index]
 }
 
-// Size returns the number of objects of a resource type and an estimate of their memory in bytes. ok is false before Load has given Data
-// the objects, and after Drop.
+// Size returns the number of objects of a resource type and an estimate of the memory of their projections in bytes, where a shared
+// projection counts once. ok is false before Load has given Data the objects, and after Drop.
 func (d *Data) Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool) {
 	t, ok := d.current.Load().tables[resource]
 	if !ok {
@@ -530,7 +535,8 @@ func (m *merged) tolerating(names []any) ast.Value {
 	return last.clusters
 }
 
-// mergedDocument has data.clusters, and the names of clusters that are not in it because several objects have them.
+// mergedDocument is what policies read of some inventories: data.clusters, and the names that several objects have, which data.clusters
+// lacks. It also has the clusters that are marked as not ready.
 type mergedDocument struct {
 	clusters  ast.Value               // the value of data.clusters
 	ambiguous []replication.Ambiguity // the names that are not in it, with the objects that have them

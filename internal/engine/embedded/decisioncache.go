@@ -37,8 +37,8 @@ const (
 	entryBytes = 200
 )
 
-// Observer is notified about the use of the caches. Implementations are safe for concurrent use and return without
-// blocking.
+// Observer is notified about each use of the decision caches and rule caches of all policies of an engine, without the name of the policy.
+// Implementations are safe for concurrent use and return without blocking.
 type Observer interface {
 	// DecisionCacheHit is called when a decision was found in the cache, or all of it but the choice of clusters was.
 	DecisionCacheHit()
@@ -49,15 +49,15 @@ type Observer interface {
 	RuleCacheUsed(known, evaluated int)
 }
 
-// noObserver is an Observer that ignores all notifications.
+// noObserver is an Observer that ignores all notifications. An engine without an Observer uses it.
 type noObserver struct{}
 
 func (noObserver) DecisionCacheHit()      {}
 func (noObserver) DecisionCacheMiss()     {}
 func (noObserver) RuleCacheUsed(int, int) {}
 
-// cachedDecision is a cached decision with the reports that it depends on. It is immutable except for the revision at
-// which it was last found to hold.
+// cachedDecision is a cached decision with the reports on nodes that it depends on. If it is an open decision, it also has what chooses the
+// clusters for another object. It is immutable except for the revision of the nodes at which it was last found to hold.
 type cachedDecision struct {
 	decision placement.Decision
 	// reports are the reports on nodes, each with its query and its result.

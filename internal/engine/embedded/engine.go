@@ -45,7 +45,8 @@ import (
 
 var _ placement.Evaluator = (*evaluator)(nil)
 
-// Options configure an Engine.
+// Options configure an Engine: the time limit and the number of its evaluations, the observer of its caches, and the predicates with what
+// they are evaluated on. The sizes of the caches are fixed.
 type Options struct {
 	// Timeout limits the duration of one evaluation and, separately, that of the wait for an evaluation slot. It has no default: with 0, every
 	// evaluation fails, and the engine can only compile and check policies.
@@ -63,7 +64,8 @@ type Options struct {
 	World *predicates.NodeCache
 }
 
-// Engine evaluates policies over its Data.
+// Engine prepares policies that read its Data, and evaluates them. All of its policies share the evaluation slots, the predicates, and the
+// prepared queries of equal texts. Each evaluator has caches of its own.
 type Engine struct {
 	Options
 	data *Data
@@ -73,7 +75,8 @@ type Engine struct {
 	queries weakcache.Cache[rego.PreparedEvalQuery]
 }
 
-// New returns an engine that reads data.
+// New returns an engine whose policies read data. Without an Observer, it notifies none. Other options have no defaults: in particular,
+// every evaluation fails if Timeout is 0. It starts no goroutines.
 func New(data *Data, o Options) *Engine {
 	if o.Observer == nil {
 		o.Observer = noObserver{}
@@ -160,8 +163,8 @@ func (*Engine) PrepareGenerated(ctx context.Context, name string, m *policy.Modu
 	return generated{prepared}, nil
 }
 
-// prepareQuery prepares the query of a module. All evaluations of the package use such queries, so the builtin functions
-// are guarded before any evaluation.
+// prepareQuery prepares the query of a compiled module, with Berth's builtin functions and the options more, such as the store. All
+// evaluations of the package use such queries, so the builtin functions are guarded before any evaluation.
 func prepareQuery(ctx context.Context, m *policy.Module, more ...func(*rego.Rego)) (*rego.PreparedEvalQuery, error) {
 	query, err := ast.ParseBodyWithOpts(queryText(m), ast.ParserOptions{RegoVersion: ast.RegoV1})
 	if err != nil {
@@ -334,7 +337,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	return a.decision, err
 }
 
-// evaluation is the result of an evaluation.
+// evaluation is the result of an evaluation: the decision, and the node reports and choices of clusters that it depends on.
 type evaluation struct {
 	decision placement.Decision
 	// reports are the predicates' reports on nodes that the decision depends on.
@@ -346,7 +349,8 @@ type evaluation struct {
 }
 
 // evaluate evaluates the policy on some fields of the input. It waits for an evaluation slot. before is a cached decision for the same
-// input and data, nil for none. If its reports on nodes still hold, evaluate returns it instead.
+// input and data; nil for none. If, on the current nodes, the predicates give the same reports as before, evaluate returns before's
+// decision and evaluates no rules.
 func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields *projection.FieldSet, input map[string]any,
 	before *cachedDecision) (evaluation, error) {
 	if err := engine.CheckInput(fields, input, p.module.InputBytes); err != nil {
@@ -408,7 +412,8 @@ func (p *evaluator) run(ctx context.Context, state evaluationState, input ast.Va
 	}
 }
 
-// checkReplicated returns an *engine.NotReplicatedError unless the snapshot has all of the data that the policy reads.
+// checkReplicated returns an *engine.NotReplicatedError unless the snapshot has all of the data that the policy reads. The error names the
+// types that the API server does not serve or, if it serves all, one type of which fields are missing.
 func (p *evaluator) checkReplicated(snap *snapshot) error {
 	if len(p.missing) > 0 {
 		return &engine.NotReplicatedError{Data: strings.Join(p.missing, ", ")}

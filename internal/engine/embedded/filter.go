@@ -29,9 +29,10 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// checkDecision checks a decision against the candidates of spec.predicates. It adds an error, which denies the object,
-// if no candidate is feasible. It removes clusters that are not feasible. The caller must own the decision, because
-// checkDecision changes it.
+// checkDecision evaluates the predicates of a policy with spec.predicates.candidates on a decision's object. It adds an error to the
+// decision, which denies the object, if no node or no cluster, as candidates says, is feasible. Of clusters, it also removes from the
+// decision those that are not feasible. The caller must own the decision, because checkDecision changes it. The error is one of the
+// evaluation: the object has no pod template, or a predicate fails.
 func (c *predicateCaller) checkDecision(ctx context.Context, candidates placementv1.PredicateCandidates, input ast.Value,
 	d placement.Decision) (placement.Decision, error) {
 	w, err := c.scheduledWorkload(input, d)
@@ -50,7 +51,8 @@ func (c *predicateCaller) checkDecision(ctx context.Context, candidates placemen
 	return f.decision, nil
 }
 
-// decisionCheck is the state of one call of checkDecision.
+// decisionCheck is the state of one call of checkDecision: what evaluates the predicates, the workload with the decision's scheduling
+// fields, and the decision as changed so far.
 type decisionCheck struct {
 	*predicateCaller
 	workload workload.Workload

@@ -257,7 +257,7 @@ func atMost(limit int, unit string) check {
 	}
 }
 
-// readable limits the digits of a string that is parsed as a number, with or without a unit.
+// readable limits the digits of a string that is parsed as a number, with or without a unit. It accepts any other value.
 func readable(v ast.Value, operand int) *engine.LimitError {
 	text, ok := v.(ast.String)
 	if !ok {
@@ -307,7 +307,7 @@ func elements(v ast.Value, f func(*ast.Term) bool) {
 	}
 }
 
-// nested limits the total number of members of the collections in a collection.
+// nested limits the total number of members of the collections that the first operand, an array or a set, contains.
 func nested(operands []*ast.Term) *engine.LimitError {
 	n := 0
 	elements(operands[0].Value, func(t *ast.Term) bool {
@@ -327,7 +327,7 @@ func joined(operands []*ast.Term) *engine.LimitError {
 	return overAll(n-separator, maxText, "bytes")
 }
 
-// multiplied limits the digits of the product of numbers.
+// multiplied limits the digits of the product of all numbers in the first operand, an array or a set.
 func multiplied(operands []*ast.Term) *engine.LimitError {
 	n := 0
 	elements(operands[0].Value, func(t *ast.Term) bool {
@@ -339,7 +339,8 @@ func multiplied(operands []*ast.Term) *engine.LimitError {
 	return over(0, n, 16*numeral.MaxDigits, "digits")
 }
 
-// contained limits the comparisons of a value with all members of a collection. It ignores values that contain no other values.
+// contained limits the comparisons for `x in collection`: of all values in the first operand x with each member of the second. It accepts
+// any scalar x.
 func contained(operands []*ast.Term) *engine.LimitError {
 	if scalar(operands[0].Value) {
 		return nil
@@ -351,7 +352,8 @@ func contained(operands []*ast.Term) *engine.LimitError {
 	return overAll(m.nodes*length(operands[1].Value), maxPairs, "comparisons")
 }
 
-// matched limits the pairs that net.cidr_contains_matches compares.
+// matched limits the pairs that net.cidr_contains_matches compares: the members of the first operand times those of the second, where a
+// string counts as one.
 func matched(operands []*ast.Term) *engine.LimitError {
 	n := 1
 	for _, t := range operands[:2] {
@@ -378,7 +380,8 @@ func counted(operands []*ast.Term) *engine.LimitError {
 	return overAll(int(min(max(n, -n), 1e15)), maxMembers, "members")
 }
 
-// subset limits the comparisons of object.subset, which searches for each list of the second operand at each position of the first one.
+// subset limits the comparisons of object.subset, which searches for each list of the second operand at each position of the first one: all
+// values in the first times the longest list in the second.
 func subset(operands []*ast.Term) *engine.LimitError {
 	super, err := measure(operands[0].Value, 0)
 	if err != nil {
@@ -415,7 +418,8 @@ func walked(operands []*ast.Term) *engine.LimitError {
 	return checkTree(operands[0].Value, 0)
 }
 
-// indented limits text whose indentation grows with the depth of the value.
+// indented limits the text that a function such as yaml.marshal returns, whose indentation grows with the depth of the value: the number of
+// values times the depth times the options' lengths.
 func indented(operands []*ast.Term) *engine.LimitError {
 	m, err := measure(operands[0].Value, 0)
 	if err != nil {
@@ -430,7 +434,8 @@ func indented(operands []*ast.Term) *engine.LimitError {
 	return overAll(m.nodes*m.depth*indent, maxNodeBytes, "bytes of indentation")
 }
 
-// replaced limits the string that replace returns.
+// replaced limits the string that the function replace returns: the text, and the replacement at each place where the text has the old
+// string.
 func replaced(operands []*ast.Term) *engine.LimitError {
 	text, found := operands[0].Value.(ast.String)
 	old, isText := operands[1].Value.(ast.String)
@@ -446,7 +451,8 @@ func substituted(operands []*ast.Term) *engine.LimitError {
 	return overAll((length(operands[0].Value)+1)*length(operands[2].Value), maxNodeBytes, "bytes")
 }
 
-// replacedAll limits the string that strings.replace_n returns, and the search for its patterns.
+// replacedAll limits the string that strings.replace_n returns, with each replacement at each place of its pattern, and the search: the
+// length of the text times the number of patterns.
 func replacedAll(operands []*ast.Term) *engine.LimitError {
 	text, found := operands[1].Value.(ast.String)
 	patterns, isObject := operands[0].Value.(ast.Object)

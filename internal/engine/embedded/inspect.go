@@ -73,8 +73,8 @@ func (i *Inspection) Reports(ctx context.Context) ([]*predicates.Report, error) 
 	return i.caller.reports, err
 }
 
-// Trace evaluates the rules of the policy and passes all steps to the tracer. It evaluates all clauses of each rule, also
-// those that the index of a rule leaves out.
+// Trace evaluates the rules of the policy and passes all steps to the tracer. It evaluates all clauses of each rule, also those that the
+// index of a rule leaves out. It drops the result and an error of the evaluation.
 func (i *Inspection) Trace(ctx context.Context, tracer topdown.QueryTracer) {
 	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.Timeout)
 	defer cancel()
@@ -120,7 +120,7 @@ func withUnification(body ast.Body) ast.Body {
 	return body
 }
 
-// Lookup returns the value at a path below data as the policy sees it, as decoded JSON; nil if there is none.
+// Lookup returns the value at a path below data as the policy sees it, as decoded JSON; nil if there is none, or if it can't be read.
 func (i *Inspection) Lookup(ctx context.Context, path []string) any {
 	found, err := i.evaluator.view.Read(ctx, i.evaluator.view.transaction(i.caller.snapshot, i.caller.tolerated), path)
 	if err != nil {

@@ -150,7 +150,8 @@ func (p *evaluator) Open(input map[string]any) (open placement.OpenDecision, pat
 	return known, path, true
 }
 
-// opened returns the cached open decision on an input that was made for the current data; nil if there is none.
+// opened returns the cached open decision on an input that was made for the current data; nil if there is none. It looks for one even if
+// open decisions seldom repeat. The caller has checked that the policy has open decisions.
 func (p *evaluator) opened(input map[string]any) *cachedDecision {
 	state, err := p.currentState()
 	if err != nil {

@@ -38,8 +38,9 @@ const (
 	maxTries = 1 << 25
 )
 
-// regularExpression returns a check that limits a regular expression and the work of matching it against a text. The parameters expression
-// and text are indexes of operands, and all reports whether all matches are searched.
+// regularExpression returns a check that limits the states of a regular expression, and the work of matching it against a text. It allows
+// more states if the expression stands in the text of the policy. The parameters expression and text are indexes of operands, and all
+// reports whether all matches are searched, which takes more work.
 func regularExpression(expression, text int, all bool) check {
 	return func(operands []*ast.Term) *engine.LimitError {
 		value, ok := operands[expression].Value.(ast.String)
@@ -61,7 +62,8 @@ func maxStates(t *ast.Term) int {
 	return pattern.MaxStates
 }
 
-// excessOf returns the error for the excess that pattern.Check found in a regular expression, the operand with that index; nil for nil.
+// excessOf returns the error for the excess that pattern.Check found in a regular expression, the operand with that index, or in matching
+// it against a text; nil for nil.
 func excessOf(operand int, e *pattern.Excess) *engine.LimitError {
 	switch {
 	case e == nil:
@@ -140,7 +142,8 @@ func wildcards(glob string) int {
 	return out
 }
 
-// globs limits the work of regex.globs_match, which tries each repetition of one operand at each place of the other.
+// globs limits the work of regex.globs_match, which tries each repetition of one operand at each place of the other. It counts the ways to
+// end all repetitions of both somewhere in their combined length.
 func globs(operands []*ast.Term) *engine.LimitError {
 	x, y := stringOf(operands[0]), stringOf(operands[1])
 	repetitions := strings.Count(string(x+y), "*") + strings.Count(string(x+y), "+")

@@ -237,7 +237,8 @@ func distinct(names []string) []string {
 	return slices.Compact(names)
 }
 
-// selector converts a label selector. An unknown field is an error, because ignoring it would select more candidates.
+// selector converts a label selector, with matchLabels and matchExpressions; an empty one selects all. An unknown field is an error,
+// because ignoring it would select more candidates.
 func selector(v ast.Object) (labels.Selector, error) {
 	document, err := toMap(v)
 	if err != nil {
@@ -259,7 +260,8 @@ var (
 	replicasTerm   = ast.InternedTerm("replicas")
 )
 
-// reportValue converts a report to the value that policies read: an object that has, by the name of each candidate, its verdict.
+// reportValue converts a report to the value that policies read: an object that has, by the name of each candidate, its verdict: whether it
+// is feasible, the reasons if not, and the other fields of a verdict.
 func reportValue(r *predicates.Report) ast.Value {
 	members := make([][2]*ast.Term, len(r.Verdicts))
 	for i, v := range r.Verdicts {

@@ -25,8 +25,8 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// projectedObject is the projection of an object in its own form and, if it has one, in its normal form. Objects with the
-// same projection share one value. It is immutable except for uses, which belongs to the writer.
+// projectedObject is the projection of an object in its own form and, for an object that represents a cluster or a quota, also in its
+// normal form. Objects with the same projection share one value. It is immutable except for uses, which belongs to the writer.
 type projectedObject struct {
 	// terms are the projections of the two forms; nil for a form that the object does not have.
 	terms [forms]*ast.Term

@@ -40,7 +40,8 @@ type queue struct {
 	grants uint64
 }
 
-// slotUse has the number of slots that a policy or a namespace uses, and when it last got one.
+// slotUse has the number of slots that a policy or a namespace uses, and when it last got one, or first waited for one. Times are numbers
+// from queue.grants, never 0.
 type slotUse struct {
 	slots int // the number of slots in use
 	// lastGrant is the value of queue.grants when it last got a slot, or when it first asked for one.
@@ -67,7 +68,8 @@ type namespaceQueue struct {
 	waiting list.List
 }
 
-// newQueue returns a queue that grants a number of slots, half of them to one policy at most.
+// newQueue returns a queue that grants a number of slots. One policy gets at most half of them, but at least one, and one namespace at most
+// half of its policy's.
 func newQueue(slots int) *queue {
 	return &queue{free: slots, share: max(1, slots/2), policies: map[string]*policyQueue{}}
 }
@@ -175,7 +177,7 @@ func (t *policyQueue) next() *namespaceQueue {
 	return next
 }
 
-// grant gives a free slot to an evaluation of a policy in a namespace.
+// grant gives a free slot to an evaluation of a policy in a namespace: it counts the slot as used by both, now. The caller tells a waiter.
 func (q *queue) grant(t *policyQueue, s *namespaceQueue) {
 	q.free--
 	t.slots++

@@ -55,7 +55,8 @@ type ruleCache struct {
 	current atomic.Pointer[ruleTable]
 }
 
-// cachedRule is a rule whose values are cached.
+// cachedRule is a rule whose values are cached, with the place of its value in the cache: the field set that it reads, and the index among
+// the rules that read the same.
 type cachedRule struct {
 	ref ast.Ref // the reference to the rule
 	// set is the index of the rule's field set, and slot the index of the rule among those with the same set.
@@ -181,7 +182,7 @@ func (m *ruleCache) at(revision uint64) *ruleTable {
 	}
 }
 
-// get returns the values for a key; nil if there are none.
+// get returns the values for a key from either generation; nil if there are none. Values that it finds in the old generation stay there.
 func (t *ruleTable) get(key []byte) ruleValues {
 	t.mu.RLock()
 	values, young := t.young[string(key)]

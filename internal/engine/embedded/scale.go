@@ -64,7 +64,7 @@ func scaled(values ast.Value, lowest, highest *ast.Term) (ast.Object, error) {
 	return out, nil
 }
 
-// namedAmount is a number or a quantity with its name.
+// namedAmount is a member of an object whose values are numbers or quantities: its key, and the exact value.
 type namedAmount struct {
 	name   *ast.Term
 	amount *big.Rat
@@ -118,7 +118,8 @@ func boundedInteger(t *ast.Term) (n int64, ok bool) {
 	return n, ok && -maxScore <= n && n <= maxScore
 }
 
-// scaling converts amounts to integers in proportion.
+// scaling converts amounts to integers in proportion: the integer is base, plus the distance of the amount from origin times factor,
+// rounded down.
 type scaling struct {
 	// base is the lesser one of the two integers; the greater one if all amounts are equal.
 	base   *big.Int

@@ -38,7 +38,7 @@ func (p *evaluator) Unready() map[string]time.Time {
 }
 
 // toleratedIn returns the names of the clusters in which the object of an input stays although they are marked as not ready, as the input
-// lists them.
+// lists them; nil if the input has no such list.
 func toleratedIn(input map[string]any) []any {
 	names, _ := input[language.InputTolerated].([]any)
 	return names
@@ -47,7 +47,7 @@ func toleratedIn(input map[string]any) []any {
 var taintsField, keyField, effectField, timeAddedField = ast.StringTerm("taints"), ast.StringTerm("key"), ast.StringTerm("effect"), ast.StringTerm("timeAdded")
 
 // unreadySince returns when the fleet manager marked a cluster as not ready: the earliest time, if several taints mark it. That time is
-// zero if it is not known. ok is false if the cluster is not marked.
+// zero if a taint that marks it has no time, or one that can't be read. ok is false if the cluster is not marked.
 func unreadySince(cluster *ast.Term) (since time.Time, ok bool) {
 	forEachTaint(cluster, func(taint *ast.Term, marks bool) {
 		if !marks {

@@ -44,7 +44,8 @@ type view struct {
 	root *node // the node of `data` itself
 }
 
-// node is one name on a path from `data` to a document.
+// node is one name on a path from `data` to a document. At most one of static, resource, and clusters says what the document is. A node
+// with none of them stands for its children.
 type node struct {
 	children map[string]*node // by name
 	// static is a document of the policy itself; nil for another node.
