@@ -125,7 +125,7 @@ type Controller struct {
 	scheduled sync.Map           // The names of the calls that the method after has scheduled.
 }
 
-// New returns a controller.
+// New returns a controller that watches, decides, and patches nothing before a manager has started it, and this replica is the leader.
 func New(d Deps) *Controller {
 	c := &Controller{
 		Deps: d, limiter: events.NewLimiter(d.Clock), groups: decisions.NewGroups(), rewatch: notify.NewSignal(), resumed: make(chan struct{}),
@@ -250,7 +250,7 @@ func (c *Controller) pass(ctx context.Context, s *scope) {
 }
 
 // pending counts the existing objects of the types that versions of a policy match: those in the workqueue, and those without a recorded
-// decision.
+// decision. It counts the objects of a type once for each version that matches the type.
 func (c *Controller) pending(versions ...*placement.Policy) (queued, unrecorded int) {
 	for _, p := range versions {
 		q, u := c.objects.Pending(c.types.matched(p))

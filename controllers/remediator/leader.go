@@ -149,7 +149,9 @@ func (c *Controller) settle(ctx context.Context, left []string) {
 	})
 }
 
-// decided reports whether all existing objects that a policy matches are decided. gone reports whether the policy does not exist.
+// decided reports whether the objects of all types that a policy matches are known, none of them is in the workqueue, and the ledger has a
+// decision on each. It is false while this replica has not loaded the policy. gone reports whether the policy is neither loaded nor in the
+// cache of PlacementPolicies, such as after its deletion.
 func (c *Controller) decided(ctx context.Context, name string) (decided, gone bool) {
 	state := c.Registry.Get(name)
 	if state == nil {
@@ -220,7 +222,8 @@ func (c *Controller) setUpReleases(mgr ctrl.Manager) error {
 		Complete(reconcile.Func(c.release))
 }
 
-// enqueueReleases enqueues policies, by name, for the method release, which follows their annotations and stores their approved plans.
+// enqueueReleases enqueues policies, by name, for the method release. That method carries out the approvals and releases in the policy's
+// annotations, and stores an approved plan in ControllerRevisions in Berth's namespace, or deletes a stored one.
 func (c *Controller) enqueueReleases(policies ...string) {
 	for _, name := range policies {
 		c.releases.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})

@@ -153,7 +153,8 @@ func (r *remoteQueue) takeOver(key remediation.Key, endpoints string) bool {
 	return true
 }
 
-// next returns the next task of the queue of some endpoints; nil if there is none, and the calling goroutine must end.
+// next removes the oldest waiting task from the queue for the engines at some endpoints, and returns it. It returns nil if no task waits,
+// or the context of the tasks has ended. Then the calling goroutine must end.
 func (r *remoteQueue) next(endpoints string) *remoteTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()

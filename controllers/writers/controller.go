@@ -219,7 +219,8 @@ const (
 // spec returns the spec of the ValidatingAdmissionPolicy with every default that the API server sets, so that it equals the stored one.
 //
 // To write a ScopedQuota, a user also needs the permission to update ResourceQuotas in its namespace, or to delete them for a deletion. The
-// controller that deletes the content of a namespace has the latter.
+// controller that deletes the content of a namespace has the latter. An update that changes neither the spec nor the owner references needs
+// no further permission.
 //
 // A PlacementPolicy, ClusterScopedQuota, or LimitedResource concerns all namespaces. To write one, a user also needs the permission to
 // update the virtual subresource spec, even for a write of metadata only: annotations of policies approve and release moves. A user who has

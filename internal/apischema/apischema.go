@@ -77,7 +77,8 @@ type Schema struct {
 	rules      *cel.Validator               // evaluates x-kubernetes-validations
 }
 
-// New compiles the OpenAPI schema of a CustomResourceDefinition's version.
+// New compiles the OpenAPI schema of a CustomResourceDefinition's version, which must not be nil. A schema that is not structural is an
+// error. A CEL rule that does not compile is not: Validate reports it for each value that the rule applies to.
 func New(schema *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 	var internal apiextensions.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &internal, nil); err != nil {
@@ -121,7 +122,8 @@ func Explain(kind string, object map[string]any, err error) error {
 	return err
 }
 
-// hidesRules reports whether an error of a value is of a type after which the API server does not evaluate the schema's CEL rules.
+// hidesRules reports whether an error is of a type after which the API server does not evaluate the schema's CEL rules: a required field is
+// missing, a value has a wrong type or is too long, or there are too many values. Other types, such as an unsupported value, do not count.
 func hidesRules(err *field.Error) bool {
 	return slices.Contains([]field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}, err.Type)
 }

@@ -45,8 +45,9 @@ const (
 	caKeyName = "ca.key"
 )
 
-// LoadKeyring returns the keyring that signs the records of requested values. It reads the key from the Secret KeySecretName in a
-// namespace, and creates the Secret if it does not exist. All replicas share the Secret. c must not read from a cache.
+// LoadKeyring returns the keyring that signs the records of requested values. It first tries to create the Secret KeySecretName in a
+// namespace, with a new key. If the Secret exists, LoadKeyring reads the key from it. It fails without the permission to create Secrets,
+// even if the Secret exists. All replicas share the Secret. c must not read from a cache.
 func LoadKeyring(ctx context.Context, c client.Client, namespace string) (*placement.Keyring, error) {
 	fresh := make([]byte, placement.KeySize)
 	// rand.Read does not fail on the platforms that Go supports.

@@ -92,8 +92,8 @@ func (r *rotation) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	return reconcile.Result{RequeueAfter: lookAgain}, r.client.Update(ctx, secret)
 }
 
-// dueAt returns the time at which the certificate in a Secret's data must be renewed for the hosts. It returns the zero time, so that it is
-// renewed now, if the data has no certificate that clients of all hosts accept.
+// dueAt returns the time at which the certificate in a Secret's data must be renewed for the hosts: 90 days (renewBefore) before it
+// expires. It returns the zero time, so that it is renewed now, if the data has no certificate that clients of all hosts accept until then.
 func dueAt(data map[string][]byte, hosts []string) time.Time {
 	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if err != nil {

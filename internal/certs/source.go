@@ -57,7 +57,8 @@ const (
 	retry = time.Minute
 )
 
-// Options configure the certificate.
+// Options configure the certificate: the namespace of its Secret, the hosts that it is valid for, whether another program renews it, how
+// long a replaced authority stays trusted, and how the CA bundles in the webhook configurations are read.
 type Options struct {
 	// Namespace is the namespace of the Secret with the certificate and the authority.
 	Namespace string
@@ -230,7 +231,8 @@ func (l *loaded) verify(bundle []byte, host string, now time.Time) error {
 }
 
 // judge decides which certificate to serve and which authorities the API server should trust. present are the CA bundles in the webhook
-// configurations now. judge returns the delay after which the result may change; 0 for never.
+// configurations now. judge returns the delay after which it must be called again without an event, because an authority has then been
+// trusted for long enough; 0 for never. The expiry of a certificate does not count.
 func (s *Source) judge(ctx context.Context, present [][]byte) time.Duration {
 	log := ctrllog.FromContext(ctx)
 	now := s.clock.Now()

@@ -52,8 +52,8 @@ const FieldManager = "kubectl-berth"
 // pageSize is the number of objects per list request.
 const pageSize = 500
 
-// Cleaner finds the objects that have a record of Berth, and undoes Berth's changes to them. It is not safe for
-// concurrent use.
+// Cleaner finds the objects that have a record of Berth, and undoes Berth's changes to them. Objects whose record the keyring does not
+// trust are left alone, or lose only the record. It is not safe for concurrent use.
 type Cleaner struct {
 	Discovery discovery.ServerResourcesInterface
 	Metadata  metadata.Interface
@@ -269,7 +269,9 @@ func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.UndoResult,
 	return out, marked, err
 }
 
-// undo computes the object without Berth's changes. It sends nothing to the API server but reads of owners.
+// undo returns an object without Berth's changes, and these changes, of which there may be none. Without an error, the result is not nil. A
+// record that the keyring does not trust is no error: then Trusted is false, and there are no changes. undo sends nothing to the API server
+// but reads of owners.
 func (c *Cleaner) undo(ctx context.Context, t Target, obj *unstructured.Unstructured) (*placement.UndoResult, error) {
 	d := &placement.Decider{Keyring: c.Keyring, Templates: c.Templates, ClusterLists: c.ClusterLists, Owners: owners{c}}
 	return d.Undo(ctx, t.Resource, obj)
@@ -347,7 +349,8 @@ func withRecord(obj *unstructured.Unstructured, record string) *unstructured.Uns
 	return out
 }
 
-// patch sends a patch that fails with a conflict if the object has changed since before was read.
+// patch sends a JSON patch and returns the patched object. It fails with a Conflict if the object has changed since before was read. In a
+// dry run, the API server stores nothing.
 func (c *Cleaner) patch(ctx context.Context, t Target, before *unstructured.Unstructured, ops []jsonpatch.Operation) (*unstructured.Unstructured, error) {
 	ops = append(ops, jsonpatch.NewOperation("replace", "/metadata/resourceVersion", before.GetResourceVersion()))
 	text, err := json.Marshal(ops)

@@ -32,7 +32,8 @@ import (
 // ErrDeadline is the error of an evaluation that exceeded its deadline.
 var ErrDeadline = errors.New("the evaluation exceeded its deadline")
 
-// NotReplicatedError is the error of an evaluation that began before the data that the policy reads was complete.
+// NotReplicatedError is the error of an evaluation that began before the data that the policy reads was complete. It names the data, but
+// not the policy.
 type NotReplicatedError struct {
 	// Data names the missing data, as the policy's text or the API server names it.
 	Data string
@@ -82,7 +83,8 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("%s has %d %s or more, but the limit is %d", what, e.Size, e.Unit, e.Limit)
 }
 
-// InputError is the error for an object that is larger than the policy's limit.
+// InputError is the error for an object that is not evaluated because the fields that the policy reads are larger, as JSON, than
+// spec.limits.inputBytes of the policy. Other fields of the object do not count.
 type InputError struct {
 	// Size is the size in bytes, as JSON, of the fields of the object that the policy reads. Limit is the maximum from
 	// spec.limits.inputBytes.

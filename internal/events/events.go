@@ -102,7 +102,8 @@ var (
 	RemediationStopped = Kind{corev1.EventTypeWarning, ReasonRemediationStopped, actionRemediate}
 )
 
-// sumTexts are the formats of the messages of sums, by the kind of the events. Each takes the number of events that were not emitted.
+// sumTexts are the formats of the messages of sums, by the kind of the events; other kinds have no sums. Each takes the number of events
+// that were not emitted.
 var sumTexts = map[Kind]string{
 	Remediated:         "%d more objects were patched",
 	Evicted:            "%d more Pods were evicted",

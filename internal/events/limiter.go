@@ -38,7 +38,8 @@ const (
 	lookInterval = 5 * time.Second
 )
 
-// Alike is what events on different objects have in common that are bounded together.
+// Alike is what events on different objects have in common if the same limit bounds them: the kind, the namespace of the objects, the
+// policies that act on the objects, and the cause.
 type Alike struct {
 	Kind Kind
 	// Namespace is that of the objects; empty for objects without a namespace.

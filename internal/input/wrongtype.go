@@ -110,7 +110,8 @@ func nameInJSON(n *yaml.Node) string {
 	return ""
 }
 
-// described returns the decoder of JSON's description of a value in the words of WrongType, such as a list for array.
+// described returns the type of a value in words for those who write files, such as "a list" for "array", the word of the decoder of JSON.
+// "true or false" stands for "bool". A description that contains a number, such as "number 1.5", is returned as it is.
 func described(value string) string {
 	switch value {
 	case "object":

@@ -45,7 +45,7 @@ const (
 	TheLeader Reporter = "the leader"
 )
 
-// Label is a label of a metric.
+// Label is the name of a label of a metric, with all values of the label if they are known in advance.
 type Label struct {
 	Name string
 	// Values are all values of the label; nil if they are not known in advance, such as names of objects.
@@ -64,7 +64,8 @@ type Metric struct {
 	buckets []float64
 }
 
-// All returns Berth's metrics, sorted by name. The caller must not change the result.
+// All returns the declarations of Berth's metrics in a new slice, sorted by name. The caller must not change the slices in them, which are
+// shared.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
 		decisions, decisionDuration, decisionErrors, decisionMemo, ruleMemo, admissionDuration, policies, policyRuleObjects, replicatedObjects,

@@ -148,7 +148,8 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// Decision counts one evaluation of a policy, with its duration. source and outcome are those of the constants, such as SourceAdmission.
+// Decision counts one evaluation of a policy by policy, source, and outcome; if it failed, also as an error. It records the duration by
+// source only, also for a policy that may have no series. source and outcome are constants such as SourceAdmission and OutcomeDenied.
 func (m *Metrics) Decision(policy, source, outcome string, took time.Duration) {
 	m.duration.WithLabelValues(source).Observe(took.Seconds())
 	m.ofPolicies.touch(policy, func() {

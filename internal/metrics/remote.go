@@ -30,7 +30,7 @@ const (
 	faultCircuitOpen = "circuit_open"
 )
 
-// faults are the values of the fault label: why a request to a remote engine failed, or NoFault.
+// faults are the values of the label fault of the metrics of requests and pushes to remote engines: why one failed, or NoFault.
 var faults = []string{
 	NoFault, "credentials", "timeout", "network", "unauthorized", "back_pressure", "server", "refused", "malformed", "undefined",
 	"incomplete", faultCircuitOpen, "serialization",

@@ -110,9 +110,10 @@ func (b *batch) charge(ctx context.Context) (stored bool, err error) {
 	}
 }
 
-// decide decides every request of a batch. It returns how fresh the data must be for the decisions to be valid: if fresher than what r
-// has read, the caller must decide again. A stale cache must not cause a denial, and must not admit a request because it lacks a quota or a
-// limit.
+// decide decides every request of a batch. It returns how fresh the data must be for the decisions to be valid: reread if a request was
+// denied or a charge must be released, relisted if a request concerns no known quota or limit, or a limit requires a quota that is not
+// known, and otherwise cached. If that is fresher than what r has read, the caller must decide again: a stale cache must not cause a
+// denial, and must not admit a request because it lacks a quota or a limit.
 func (b *batch) decide(ctx context.Context, r *round) (needed freshness) {
 	expires := b.Clock.Now().Add(b.ReservationTTL)
 	for _, w := range b.waiters {

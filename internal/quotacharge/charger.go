@@ -47,8 +47,8 @@ var errModule = errors.New("the quota can't be evaluated")
 // quotas could not be read or written.
 func Transient(err error) bool { return errors.Is(err, errContended) || errors.Is(err, errUnreachable) }
 
-// unreachable marks an error of reading quotas as errUnreachable, so that the client retries. It leaves errModule as it
-// is: a quota whose rules can't be evaluated can't be evaluated by a retry either.
+// unreachable marks an error of reading quotas, which must not be nil, as errUnreachable, so that the client retries. It returns an
+// errModule as it is: a quota whose rules can't be evaluated can't be evaluated by a retry either.
 func unreachable(err error) error {
 	if errors.Is(err, errModule) {
 		return err
@@ -62,7 +62,7 @@ func panicError(ctx context.Context, panicked any) error {
 	return errors.New("an internal error of Berth; the log of Berth's manager has more")
 }
 
-// Namespaces reads the labels of namespaces.
+// Namespaces reads the labels of a namespace, by its name. One implementation reads them from a cache, another one from the API server.
 type Namespaces interface {
 	Labels(ctx context.Context, name string) (map[string]string, error)
 }

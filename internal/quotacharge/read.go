@@ -49,7 +49,7 @@ func (f freshness) String() string {
 }
 
 // list reads a list of objects, which must not be modified: from the API server if the round's freshness is relisted, otherwise from the
-// cache. kinds names them in errors.
+// cache. An error names the kinds, such as "ScopedQuotas". The caller marks it as errUnreachable.
 func (r *round) list(ctx context.Context, kinds string, list client.ObjectList, options ...client.ListOption) error {
 	reader := r.Cached
 	if r.freshness == relisted {
@@ -153,8 +153,8 @@ func (r *round) selects(ctx context.Context, selector *placementv1.NamespaceSele
 	return parsed.Matches(labels.Set(of)), nil
 }
 
-// reread gets a quota from the API server. It returns nil if the quota does not exist or does not select the namespace
-// any more.
+// reread reads the quota that now has the kind, namespace, and name of q from the API server, whatever its UID is. It returns nil if there
+// is none, or if it does not select the namespace any more. The caller marks an error as errUnreachable.
 func (r *round) reread(ctx context.Context, namespace string, q placementv1.Quota) (placementv1.Quota, error) {
 	var fresh placementv1.Quota = &placementv1.ScopedQuota{}
 	if _, isCluster := q.(*placementv1.ClusterScopedQuota); isCluster {

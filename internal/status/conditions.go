@@ -36,7 +36,7 @@ const (
 	maxNames = 3
 )
 
-// Conditions sets the conditions of one object.
+// Conditions reads and sets the conditions in the status of one object. All that it sets get the same observedGeneration.
 type Conditions struct {
 	List       *[]metav1.Condition // The conditions of the object's status.
 	Generation int64               // The observedGeneration of the conditions that are set.
@@ -75,7 +75,8 @@ func Unknown(reason, message string) *metav1.Condition {
 	return &metav1.Condition{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
 
-// ReasonOf returns the reason of a condition for an error in listing or watching a resource type: Forbidden, NotServed, or WatchFailed.
+// ReasonOf returns the reason of a condition for an error in listing or watching a resource type: Forbidden for the HTTP status 403,
+// NotServed for 404 and 405, and WatchFailed for any other error.
 func ReasonOf(err error) string {
 	switch {
 	case apierrors.IsForbidden(err):

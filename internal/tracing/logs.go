@@ -38,9 +38,10 @@ var (
 // the collector does not accept, are lost. It is safe for concurrent use.
 type Logs struct{ provider *sdklog.LoggerProvider }
 
-// NewLogs returns Logs that send to an endpoint, which has the form of Options.Endpoint. flag is the flag that has it, for errors; version
-// is that of this process. NewLogs does not wait for the collector. Add the result to a manager, which sends the last records at exit. The
-// standard environment variables of OpenTelemetry's SDK apply, such as OTEL_EXPORTER_OTLP_* and OTEL_BLRP_*.
+// NewLogs returns Logs that send to an endpoint: http://host:port, or https:// for TLS. Any other endpoint, also "", is an error that names
+// flag, the flag that has it. version is that of this process. NewLogs does not wait for the collector. Add the result to a manager, which
+// sends the last records at exit. The standard environment variables of OpenTelemetry's SDK apply, such as OTEL_EXPORTER_OTLP_* and
+// OTEL_BLRP_*.
 func NewLogs(ctx context.Context, flag, endpoint, version string) (*Logs, error) {
 	if err := checkEndpoint(flag, endpoint); err != nil {
 		return nil, err

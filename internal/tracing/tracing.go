@@ -67,7 +67,8 @@ type Options struct {
 	Version string
 }
 
-// Provider creates spans and exports them to a collector. A nil Provider does nothing. It is safe for concurrent use.
+// Provider creates spans and exports them to a collector. It is safe for concurrent use. Of a nil Provider, only Handler, Root, and Wrap
+// may be called, which then create no spans.
 type Provider struct {
 	spans *sdktrace.TracerProvider // exports the spans
 	root  trace.Tracer             // starts new traces
@@ -159,8 +160,8 @@ func (p *Provider) Wrap(cfg *rest.Config) {
 	})
 }
 
-// Root starts a new trace, and returns a context with its first span. The caller must end the span. A nil Provider returns ctx, and a span
-// that records nothing.
+// Root starts the first span of a trace; if ctx has a span already, a child of that span. It returns a context with the new span, which the
+// caller must end. A nil Provider returns ctx, and a span that records nothing.
 func (p *Provider) Root(ctx context.Context, name string) (context.Context, trace.Span) {
 	if p == nil {
 		return ctx, noop.Span{}

@@ -73,7 +73,7 @@ func (c *ClientCertificates) verify(state tls.ConnectionState) error {
 	return nil
 }
 
-// namesOf returns the common name and the DNS names of a certificate.
+// namesOf returns the common name of a certificate, which may be "", and then its DNS names.
 func namesOf(c *x509.Certificate) []string {
 	return append([]string{c.Subject.CommonName}, c.DNSNames...)
 }

@@ -40,7 +40,8 @@ const (
 	defaultOverlap = time.Minute
 )
 
-// rotation is the controller that writes the Secret with the tokens. It runs on the leader.
+// rotation is the controller that introduces and removes tokens in the Secret, and selects the token for the webhook configurations. It
+// runs on the leader.
 type rotation struct {
 	tokens *Tokens
 	// rotated reports whether this leader has introduced a token. Each new leader introduces one, because errors while there was no leader

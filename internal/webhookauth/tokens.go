@@ -69,7 +69,8 @@ const (
 // shorter.
 const maxLength = 128
 
-// Options configure Tokens. A token is a secret in the paths of the webhooks by which the API server authenticates.
+// Options configure Tokens: the namespace of their Secret, how long tokens are used, how the tokens in the webhook configurations are read,
+// and what is called for a refused request. A token is a secret in the paths of the webhooks by which the API server authenticates.
 type Options struct {
 	// Namespace is the namespace of the Secret.
 	Namespace string
@@ -254,8 +255,8 @@ func (t *Tokens) Changes() <-chan struct{} { return t.changes }
 // Path returns the path at which the API server calls a webhook: the webhook's own path, followed by a token.
 func Path(path, token string) string { return path + "/" + token }
 
-// TokenIn returns the token in the path of a configured webhook, which has the form PATH/TOKEN with one of the given paths. ok is false if
-// it has another form.
+// TokenIn returns the token of a configured webhook: all that follows PATH/ in the path of its service or URL, where PATH is one of the
+// given paths. A prefix, which a proxy may add, may precede PATH. ok is false if none of the paths occurs.
 func TokenIn(w admissionregistrationv1.WebhookClientConfig, paths ...string) (token string, ok bool) {
 	var have string
 	switch {

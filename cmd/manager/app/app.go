@@ -34,7 +34,8 @@ import (
 	"github.com/berth-dev/berth/internal/setup"
 )
 
-// The types with which you register a predicate.
+// Types with which you register a predicate: the predicate itself, the function that creates its scheduler plugin, and the set of kinds of
+// candidates that it evaluates (nodes, clusters, or both).
 type (
 	// Predicate is a filter plugin of the Kubernetes scheduler, with its properties.
 	Predicate = predicates.Predicate
@@ -92,7 +93,8 @@ func Run(options ...Option) error {
 	return nil
 }
 
-// given holds the parsed command line, except --kubeconfig, which controller-runtime binds and reads itself.
+// given holds the parsed command line: the options of the manager and of its log, and whether only to print the version. It lacks
+// --kubeconfig, which controller-runtime binds and reads itself.
 type given struct {
 	options setup.Options
 	logging zap.Options

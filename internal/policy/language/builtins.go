@@ -63,7 +63,8 @@ var (
 	}, nil)))
 )
 
-// predicateFunction returns the declaration of a builtin function that evaluates predicates.
+// predicateFunction returns the declaration of a builtin function that evaluates predicates. The result of the builtin has an object for
+// each candidate, by the candidate's name: whether the pod can run there, and why not. It is declared as deterministic.
 func predicateFunction(name string, operands ...types.Type) *ast.Builtin {
 	return &ast.Builtin{Name: name, Decl: types.NewFunction(types.Args(operands...), types.Named("verdicts", verdicts))}
 }
@@ -134,7 +135,8 @@ var (
 
 var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare, Feasible, FeasibleClusters, CEL, Scale, ChooseClusters, SpreadClusters}
 
-// quantityFunction returns the declaration of a builtin function of two quantities.
+// quantityFunction returns the declaration of a builtin function of two quantities, each a string or a number. result is the type of the
+// builtin's result: a string for a quantity, or a number for the order of the two (-1, 0, or 1).
 func quantityFunction(name string, result types.Type) *ast.Builtin {
 	quantity := types.NewAny(types.S, types.N)
 	return &ast.Builtin{
