@@ -72,7 +72,7 @@ func newTable(fields *projection.FieldSet, packer *packed.Packer, size int) *tab
 	}
 }
 
-// unpack returns an object. The caller owns it.
+// unpack returns a copy of an object, which the caller owns. The table must have the object.
 func (t *table) unpack(name types.NamespacedName) *unstructured.Unstructured {
 	return t.packer.Unpack(t.objects[name], name.Namespace, name.Name)
 }
@@ -123,7 +123,7 @@ func (c *Cache) Replace(resource schema.GroupVersionResource, fields *projection
 	watches.ReplaceByPacking(c, resource, fields, objects)
 }
 
-// listedObject is what Pack returns: one packed object of a list that is still being read, and may fail.
+// listedObject is what Pack returns: the name and the packed form of one object of a list that is still being read, and may fail.
 type listedObject struct {
 	name   types.NamespacedName
 	packed packed.Object
@@ -188,12 +188,13 @@ func (c *Cache) Is(key remediation.Key, version *unstructured.Unstructured) bool
 	return now != nil && same(now, version)
 }
 
-// same reports whether two objects are the same version.
+// same reports whether two objects have the same UID and the same resourceVersion.
 func same(a, b *unstructured.Unstructured) bool {
 	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion()
 }
 
-// Put stores an object that was added or changed, and enqueues it. It implements watches.Sink.
+// Put stores an object that was added or changed, and enqueues it. Before Replace has given the cache the objects of the type, it stores
+// the object with all fields. It implements watches.Sink.
 func (c *Cache) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	name := nameOf(o)
 	c.mu.Lock()
@@ -214,7 +215,7 @@ func (c *Cache) Put(resource schema.GroupVersionResource, o *unstructured.Unstru
 	c.Enqueue(named(resource, name))
 }
 
-// Delete removes an object, and enqueues it. It implements watches.Sink.
+// Delete removes an object, if the cache has it, and enqueues its key in any case. It implements watches.Sink.
 func (c *Cache) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	key := remediation.Key{Resource: resource, Namespace: namespace, Name: name}
 	c.mu.Lock()
@@ -296,8 +297,8 @@ func (c *Cache) Pending(resources []schema.GroupVersionResource) (queued, unreco
 	return queued, unrecorded
 }
 
-// Enqueue adds objects to the workqueue, except for those that are queued already. It does nothing before Start: the watches, which start
-// later, will enqueue every object.
+// Enqueue adds objects to the workqueue, except for those that count as queued already. An object that the cache does not have is always
+// added. Enqueue does nothing before Start: the watches, which start later, will enqueue every object.
 func (c *Cache) Enqueue(keys ...remediation.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -335,7 +336,8 @@ func (c *Cache) Labels(key remediation.Key) map[string]string {
 	return nil
 }
 
-// Idle returns the objects that are not queued, of the types that selects selects, by type and namespace.
+// Idle returns the keys of the objects that are not queued, of the types for which selects returns true, by type and namespace. Objects
+// that EnqueueAfter delays are not queued.
 func (c *Cache) Idle(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]map[string][]remediation.Key {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

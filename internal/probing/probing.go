@@ -54,7 +54,8 @@ type failing[K comparable] struct {
 	objects sets.Set[K]
 }
 
-// Streak is a series of failed patches without a success between them.
+// Streak is what a series of failed patches without a success between them makes others wait for: the end of a delay, which grows, and then
+// the result of a running probe, if there is one. The zero value delays nothing. It does not count the failures.
 type Streak[K comparable] struct {
 	failed time.Time     // When a failure last set pace: the first one, or one after the pace before had passed.
 	pace   time.Duration // How long all patches wait after failed.
@@ -79,7 +80,8 @@ func (s *Streak[K]) end(key K) {
 	}
 }
 
-// until returns when an object may be patched as the probe; zero if it may be now.
+// until returns until when the streak keeps an object from being patched: until its delay ends, or until ProbeLimit after the start of a
+// running probe of another object. It returns zero if the object may be patched now.
 func (s *Streak[K]) until(now time.Time, key K) time.Time {
 	if until := s.failed.Add(s.pace); now.Before(until) {
 		return until
@@ -112,7 +114,7 @@ func (f *Failures[K]) Streaks(namespace string, key K) iter.Seq2[*Streak[K], boo
 	}
 }
 
-// Until returns when an object may be patched; zero if it may be now.
+// Until returns when to try to patch an object, after which Until may return a later time; zero if it may be patched now.
 func (f *Failures[K]) Until(now time.Time, namespace string, key K) time.Time {
 	if !f.Any() {
 		return time.Time{}
@@ -120,8 +122,9 @@ func (f *Failures[K]) Until(now time.Time, namespace string, key K) time.Time {
 	return f.until(now, namespace, key)
 }
 
-// until returns when an object may be patched; zero if it may be now. It is apart so that the compiler inlines the check in Until: the
-// scheduler calls that for each class of waiting objects.
+// until returns when to try to patch an object: when the failures in its namespace allow it or, if they do not delay it now, when those in
+// many namespaces do. It is zero if the object may be patched now. It is apart from Until so that the compiler inlines the check there: the
+// scheduler calls Until for each class of waiting objects.
 func (f *Failures[K]) until(now time.Time, namespace string, key K) time.Time {
 	for s := range f.Streaks(namespace, key) {
 		if until := s.until(now, key); !until.IsZero() {
@@ -146,7 +149,8 @@ func (f *Failures[K]) End(namespace string, key K) {
 	}
 }
 
-// Fail records that the patch of an object failed.
+// Fail records that the patch of an object failed, both in its namespace and among all namespaces: each of the two delays grows, and a
+// running probe ends. The delay of all namespaces applies once toleratedNamespaces have failed.
 func (f *Failures[K]) Fail(now time.Time, namespace string, key K) {
 	if f.objects == nil {
 		f.objects = map[string]*failing[K]{}

@@ -32,7 +32,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
-// Input is a policy that compiles, with the types of the objects that it reads.
+// Input is what Check gets: the spec of a policy that compiles, the findings of its compilation, and the types of the objects that the
+// policy reads.
 type Input struct {
 	Spec placementv1.PlacementPolicySpec
 	// Binding has the paths in `data` of the replicated types that the policy reads.
@@ -52,7 +53,7 @@ type Input struct {
 	comparisons map[lint.Position]written
 }
 
-// Kind is a kind that a policy matches.
+// Kind is a resource type that a policy matches, in one version, with the type of its objects as Rego values.
 type Kind struct {
 	// Resource is the resource type of the kind, possibly in one of several versions. It is empty for AnyObject.
 	Resource schema.GroupResource
@@ -118,7 +119,7 @@ func Check(in Input) Result {
 	}
 	byKind := readsKind(source)
 	in.optional, in.comparisons = optionalReads(source), writtenComparisons(source)
-	each, err := checkKinds(in, byKind, asksMembers(source))
+	each, err := checkKinds(in, byKind, usesIn(source))
 	if err != nil {
 		return Result{Unchecked: err.Error()}
 	}
@@ -324,7 +325,8 @@ func optionalReads(source *ast.Module) map[lint.Position]bool {
 	return out
 }
 
-// readsOwnData reports whether a reference is to a document in spec.data.
+// readsOwnData reports whether a reference can be to a document in spec.data: it begins with `data` and a constant name that is none of
+// language.Roots, the names that Berth fills.
 func readsOwnData(ref ast.Ref) bool {
 	name, ok := language.Part(ref, 1)
 	return ok && ref[0].Equal(ast.DefaultRootDocument) && !slices.Contains(language.Roots, name)
@@ -385,7 +387,7 @@ func findings(errs ast.Errors, operators comparisons, in Input) ([]Finding, erro
 	return out, nil
 }
 
-// sorted sorts findings by position and removes duplicates.
+// sorted sorts findings by position, then by message, and drops those that equal the one before in all fields. It changes the list.
 func sorted(found []Finding) []Finding {
 	slices.SortStableFunc(found, func(a, b Finding) int {
 		return cmp.Or(a.Compare(b.Position), cmp.Compare(a.Message, b.Message))

@@ -33,7 +33,7 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// document is a path in `data` and the type of the value there.
+// document is a path in `data`, such as kubernetes and nodes, and the type of the value there.
 type document struct {
 	// path is the path below `data`.
 	path []string
@@ -158,7 +158,8 @@ func replicated(resource schema.GroupResource, t types.Type) types.Type {
 // secretPayload are the fields of Secrets that are never replicated.
 var secretPayload = []string{"data", "stringData"}
 
-// ownDocuments returns the documents in spec.data, with their types.
+// ownDocuments returns a document for each member of spec.data at the top level, with the type of its value; none if data is nil or no JSON
+// object.
 func ownDocuments(data *apiextensionsv1.JSON) []document {
 	if data == nil {
 		return nil
@@ -176,7 +177,8 @@ func ownDocuments(data *apiextensionsv1.JSON) []document {
 	return out
 }
 
-// maxStatic is the maximum number of members for which an object in spec.data has a type per member.
+// maxStatic is the maximum number of members for which an object in spec.data has a type per member. An object with more members has the
+// type of an object with any fields, which may have any values.
 const maxStatic = 128
 
 // typeOf returns the type of a JSON value. All items of an array have one type.

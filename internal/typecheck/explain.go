@@ -133,8 +133,9 @@ func explainMissing(d *ast.RefErrInvalidDetail) string {
 // didYouMean is the start of a suggestion.
 const didYouMean = "did you mean"
 
-// hint returns the end of a message about a reference whose part with index pos names a missing field: what the author probably meant, or
-// which fields there are; "" for nothing.
+// hint returns the end of the message about a reference to a missing field, whose name is ref[pos]: why it is missing, a suggestion of
+// another reference, or, without these, the list of the fields that there are. It returns "" instead of a list of no fields, or of more
+// than maxListed.
 func hint(ref ast.Ref, pos int, fields []string) string {
 	name := string(ref[pos].Value.(ast.String))
 	if ref[:pos].Equal(ast.InputRootRef) {
@@ -175,7 +176,7 @@ func transposed(name string, fields []string) (string, bool) {
 	return "", false
 }
 
-// maxListed is the maximum number of fields that a message lists.
+// maxListed is the maximum number of fields that a message lists. If an object has more, the message lists none.
 const maxListed = 8
 
 // names returns those of the values that are strings.

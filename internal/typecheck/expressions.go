@@ -29,7 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// HasExpressions reports whether rules have CEL expressions.
+// HasExpressions reports whether any of the rules has a CEL expression, in its field when.expression.
 func HasExpressions(rules []placementv1.Rule) bool {
 	return slices.ContainsFunc(rules, func(r placementv1.Rule) bool { return r.When != nil && r.When.Expression != "" })
 }

@@ -40,7 +40,8 @@ type goTypes struct {
 	open map[reflect.Type]bool
 }
 
-// ownEncodings are the types that encode themselves, and those of which policies do not receive all fields.
+// ownEncodings are the types of the JSON of those Go structs that are not converted field by field. Quantities and times encode themselves;
+// a time may be null. Of metadata, policies do not get managedFields.
 var ownEncodings = map[reflect.Type]types.Type{
 	reflect.TypeFor[resource.Quantity]():  quantity,
 	reflect.TypeFor[intstr.IntOrString](): types.NewAny(types.N, types.S),
@@ -103,7 +104,8 @@ func (g *goTypes) object(t reflect.Type) types.Type {
 	return out
 }
 
-// addFields adds the fields in the JSON of a struct.
+// addFields adds to fields the types of the exported fields of the struct t, by their names in JSON, with those of embedded structs that
+// have the option inline. It leaves out fields without a name in JSON.
 func (g *goTypes) addFields(t reflect.Type, fields map[string]types.Type) {
 	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")

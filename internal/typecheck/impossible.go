@@ -76,7 +76,8 @@ func locate(module *ast.Module, findings []Finding) []string {
 	return out
 }
 
-// hasValueAnyway reports whether a rule's document exists even if none of its bodies is ever true.
+// hasValueAnyway reports whether a rule's document exists even if none of its bodies is ever true: for a default rule, a partial set, and a
+// partial object.
 func hasValueAnyway(rule *ast.Rule) bool {
 	return rule.Default || rule.Head.RuleKind() == ast.MultiValue || len(rule.Head.Ref()) > 1
 }
@@ -169,7 +170,8 @@ func failureIn(pkg ast.Ref, node any, broken map[lint.Position]bool, dead map[st
 	return at, found
 }
 
-// refersToDead reports whether a reference is to a rule of the module that has no value.
+// refersToDead reports whether a reference is to a rule of the module that has no value: it begins with a name in dead, or with pkg, the
+// package of the module, and such a name.
 func refersToDead(pkg, ref ast.Ref, dead map[string]bool) bool {
 	if name, ok := ref[0].Value.(ast.Var); ok && dead[string(name)] {
 		return true

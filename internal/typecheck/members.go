@@ -28,8 +28,9 @@ import (
 	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
-// asksMembers reports whether a policy tests with the operator `in` whether a value is a member. In `some x in y`, `in` is no operator.
-func asksMembers(source *ast.Module) bool {
+// usesIn reports whether a policy's Rego has `in` with one operand on its left: as the operator that tests whether a value is a member, or
+// in `some x in y`.
+func usesIn(source *ast.Module) bool {
 	asks := false
 	eachOperator(source, func(operator string) { asks = asks || operator == ast.Member.Name })
 	return asks
@@ -61,7 +62,7 @@ type memberships struct {
 	pkg       ast.Ref // The package of the policy.
 }
 
-// membership is an expression `element in collection`.
+// membership is an expression `element in collection` after compilation, which may have replaced its operands by variables.
 type membership struct {
 	element, collection *ast.Term
 }

@@ -89,7 +89,8 @@ func causeOf(found, shared []Finding) (Finding, bool) {
 	return found[i], true
 }
 
-// contractRules returns the contract rules that a policy defines.
+// contractRules returns the names of those rules of the decision contract (language.ContractRules) of which a policy's Rego has a
+// definition, in the contract's order.
 func contractRules(source *ast.Module) []string {
 	return slices.DeleteFunc(slices.Clone(language.ContractRules), func(name string) bool {
 		return !slices.ContainsFunc(source.Rules, func(r *ast.Rule) bool { return language.RuleName(r) == name })

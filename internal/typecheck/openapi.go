@@ -142,8 +142,9 @@ func (c *converter) bare(s *openAPISchema) types.Type {
 	}
 }
 
-// combined converts a schema that has no type of its own. Documents use a single allOf to add a description or a
-// default to a reference.
+// combined converts a schema that has neither a type nor properties. A single allOf, by which documents add a description or a default to a
+// reference, stands for its member. A oneOf or anyOf of strings, numbers, and booleans becomes their union. Any other combination becomes
+// any.
 func (c *converter) combined(s *openAPISchema) types.Type {
 	if len(s.AllOf) == 1 && len(s.OneOf)+len(s.AnyOf) == 0 {
 		return c.convert(s.AllOf[0])

@@ -32,7 +32,8 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// written is a comparison as it is written in the policy. The zero value stands for an expression that is no comparison.
+// written is a comparison as it is written in the policy: its operator and its operands. The zero value stands for an expression that is no
+// comparison.
 type written struct {
 	operator    *ast.Builtin
 	left, right *ast.Term
@@ -113,8 +114,8 @@ func (w written) with(left, right string) string {
 	return ""
 }
 
-// converted returns the two operands, of which one is a text and the other one has the given type, so that both have one type. It returns
-// empty texts if it does not know how.
+// converted returns the texts of two operands, changed so that both have one type. The operand text is a string; other has the type of. It
+// converts to or from a number or a boolean, and returns empty texts for other types, and for conversions that make no sense.
 func (w written) converted(text, other *ast.Term, of types.Type) (newText, newOther string) {
 	constant, isConstant := text.Value.(ast.String)
 	isNumber, isBoolean := describedAs(of, types.N), describedAs(of, types.B)
@@ -142,8 +143,9 @@ var (
 	versions = regexp.MustCompile(`^v?[0-9]+\.[0-9]`)
 )
 
-// asTexts returns what the comparison does, and how to correct it, if it compares numbers or versions as texts by order; "" otherwise. have
-// begins with the types of the operands.
+// asTexts returns what is wrong with an order comparison (<, <=, >, >=) of a value that may be a string with a string constant that is a
+// number or, for a value named like a version, a version: they are compared as texts. It says what to write instead: to_number, or for a
+// version a comparison of its numbers. It returns "" for other comparisons. have begins with the types of the operands.
 func (w written) asTexts(have []types.Type) string {
 	if w.operator == nil || w.equates() || len(have) < 2 {
 		return ""

@@ -59,7 +59,8 @@ func (c *Cache[V]) Get(key string, make func() (*V, error)) (*V, error) {
 	return v, err
 }
 
-// Key returns a key for values: a hash of their JSON.
+// Key returns a key for values: the 32 bytes of the SHA-256 hash of their JSON, which are not printable. Values that can't be written as
+// JSON are an error.
 func Key(values ...any) (string, error) {
 	text, err := json.Marshal(values)
 	if err != nil {
