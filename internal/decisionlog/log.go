@@ -37,7 +37,7 @@ import (
 // Message is the member msg of each line. It tells the lines from those of other programs.
 const Message = "placement decision"
 
-// Source is the component that applied a decision.
+// Source is the component that applied a decision: the admission of a request, or remediation.
 type Source string
 
 // The sources.
@@ -46,7 +46,8 @@ const (
 	Remediation Source = "remediation"
 )
 
-// Action is the operation by which a decision was applied to an object.
+// Action is the operation by which a decision was applied to an object: a request that creates or updates it, or remediation's patch or
+// eviction.
 type Action string
 
 // The actions. Created and Updated are requests of clients, Patched and Evicted those of remediation.
@@ -100,7 +101,7 @@ type Object struct {
 	UID       string `json:"uid,omitempty"`
 }
 
-// Policy is one version of a PlacementPolicy.
+// Policy is one version of a PlacementPolicy: its name and metadata.generation.
 type Policy struct {
 	Name       string `json:"name"`
 	Generation int64  `json:"generation"`
@@ -127,7 +128,8 @@ func ObjectOf(resource schema.GroupVersionResource, namespace string, obj *unstr
 	}
 }
 
-// PoliciesOf returns the policy versions of verdicts.
+// PoliciesOf returns the policy version of each verdict, in their order and in any mode. The list is never nil, so that it is an array in
+// JSON.
 func PoliciesOf(verdicts []*placement.Verdict) []Policy {
 	out := make([]Policy, len(verdicts))
 	for i, v := range verdicts {
@@ -136,9 +138,9 @@ func PoliciesOf(verdicts []*placement.Verdict) []Policy {
 	return out
 }
 
-// ChangesOf returns the changes that the verdicts of enforced policies make, without those that the API server no longer allows, and those
-// of the record of requested values alone. If before is not nil, it is the object before the request: From is then its value, and values
-// that it already had are left out.
+// ChangesOf returns the changes that the verdicts of policies with mode Enforce make, except for those of fields that the API server no
+// longer allows to change and those that only keep requested values, and for verdicts with an error. If before is not nil, it is the object
+// before the request: From is then its value, and values that it already had are left out.
 func ChangesOf(verdicts []*placement.Verdict, before *unstructured.Unstructured) (out []Change) {
 	for _, v := range verdicts {
 		if v.Policy.Mode != placementv1.ModeEnforce || v.Err != nil {
@@ -164,8 +166,8 @@ type Log struct{ handler slog.Handler }
 // New returns a log that writes its entries by a handler. Read can read what slog.JSONHandler writes.
 func New(handler slog.Handler) *Log { return &Log{handler} }
 
-// Write writes an entry with the time now. It shortens lists and texts that are too long, and escapes characters that are not visible. An
-// entry that can't be written is lost: a decision does not depend on its log.
+// Write writes an entry with the time now. It keeps the first maxChanges changes, shortens texts that are too long, and escapes characters
+// that are not visible. An entry that can't be written is lost: a decision does not depend on its log.
 func (l *Log) Write(ctx context.Context, now time.Time, e Entry) {
 	if l == nil {
 		return
@@ -194,7 +196,8 @@ func (l *Log) Write(ctx context.Context, now time.Time, e Entry) {
 	_ = l.handler.Handle(ctx, r)
 }
 
-// bound shortens the lists and texts of the entry to their limits.
+// bound limits the entry: it keeps the first maxChanges changes, counts the others in MoreChanges, and shortens and escapes texts. It does
+// not cut the other lists.
 func (e *Entry) bound() {
 	if n := len(e.Changes); n > maxChanges {
 		e.Changes, e.MoreChanges = e.Changes[:maxChanges], n-maxChanges

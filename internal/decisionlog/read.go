@@ -55,7 +55,7 @@ func Read(r io.Reader) iter.Seq2[Entry, error] {
 	}
 }
 
-// Cursor is a position in a log.
+// Cursor is a position in a log: the start, for the zero value, or the end of a line. It does not identify the log.
 type Cursor struct {
 	Bytes int64 // The number of bytes before it.
 	Lines int   // The number of lines before it.

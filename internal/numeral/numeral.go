@@ -33,12 +33,12 @@ import (
 // MaxDigits is the largest number of digits of a number that is cheap to read. It suffices for each 64-bit floating-point number.
 const MaxDigits = 400
 
-// Digits returns how many decimal digits the number at the start of a text has when it is written without an exponent. It is zero
-// if the text does not start with a number. Above MaxDigits, it counts no further. Quotation marks do not count, since some parsers
-// remove them.
+// Digits returns how many decimal digits the number at the start of a text has when it is written without an exponent. It is zero if the
+// text does not start with a number. Above MaxDigits, it counts no further. Quotation marks do not count, since some parsers remove them.
 //
-// It is meant for the texts of all kinds of numbers: integers, decimals, quantities, versions, and durations, and hexadecimal numbers
-// such as 0x1p-9, whose exponent has the base two.
+// It is meant for the texts of all kinds of numbers: integers, decimals, quantities, versions, and durations, and hexadecimal numbers such
+// as 0x1p-9. Their exponent, which has the base two, counts like one with the base ten, and negative exponents like positive ones, so that
+// the result may be too large.
 func Digits(text string) int {
 	mantissa, exponent := 0, 0
 	isExponent, isHex := false, false
@@ -105,8 +105,8 @@ func convert(content map[string]any, typed any, strict bool) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, typed, strict)
 }
 
-// hasLongText reports whether a value has a text, at any depth, that is not cheap to read as a number. Most objects have none, so that
-// Check need not compare them with their types.
+// hasLongText reports whether a value is, or has at any depth, a string or a json.Number that is not cheap to read as a number. Most
+// objects have none, so that Check need not compare them with their types.
 func hasLongText(value any) bool {
 	switch v := value.(type) {
 	case string:

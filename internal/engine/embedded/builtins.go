@@ -142,8 +142,8 @@ func quantityFunction(b *ast.Builtin, apply func(x, y resource.Quantity) *ast.Te
 	})
 }
 
-// quantity returns the quantity that a string or a number denotes. The error for a quantity with too many digits is one that ends the
-// evaluation. That for a value that is no quantity is not, so the caller decides.
+// quantity returns the quantity that a string or a number denotes. The error for a quantity with more than numeral.MaxDigits digits is one
+// that ends the evaluation of a policy. That for a value that is no quantity is not, so the caller decides.
 func quantity(t *ast.Term) (resource.Quantity, error) {
 	var text string
 	switch v := t.Value.(type) {

@@ -172,8 +172,8 @@ type recordChange struct {
 	change
 }
 
-// changedRecords returns the objects that only one of two tables has, or that have different projections in them. It compares projections
-// by pointer, so an equal projection at another address counts as different.
+// changedRecords returns the objects that only one of two tables has, or that have different projections in them. Neither table may be nil.
+// It compares projections by pointer, so an equal projection at another address counts as different.
 func changedRecords(old, next *table) (out []recordChange) {
 	created := 0
 	next.records.Ascend(func(r record) bool {

@@ -92,7 +92,7 @@ type fieldSet struct {
 	index    int // the index of its revision in table.revisions
 }
 
-// form is a form of an object: its own or its normal form. Policies find the two at different places of `data`.
+// form is a form of an object: its own or, for clusters and quotas, its normal form. Policies find the two at different places of `data`.
 type form int
 
 const (
@@ -323,8 +323,9 @@ func (d *Data) publish(resource schema.GroupVersionResource, next *table, change
 	d.current.Store(published)
 }
 
-// revision returns the field set's revision in the table next, which replaces old; 0 if next does not keep the fields. old may be nil.
-// changed reports whether the fields have another content in next.
+// revision returns the field set's revision in the table next, which replaces old: that in old if changed returns false, a new one if it
+// returns true or old lacks the fields, and 0 if next does not keep the fields. old may be nil. changed reports whether the fields have
+// another content in next.
 func (l *fieldSet) revision(old, next *table, changed func(*fieldSet) bool) uint64 {
 	before := uint64(0)
 	if old != nil {

@@ -84,7 +84,8 @@ func (r *cachedDecision) markValid(state evaluationState) {
 	}
 }
 
-// validAt reports whether the decision is known to hold in a state that has the same replica data: no report on nodes can be outdated.
+// validAt reports whether the decision is known to hold in a state that has the same replica data: it depends on no report on nodes, or the
+// nodes have the revision for which the reports were last found to hold.
 func (r *cachedDecision) validAt(state evaluationState) bool {
 	return len(r.reports) == 0 || state.nodes != nil && r.nodes.Load() == state.nodes.Revision()
 }

@@ -500,7 +500,8 @@ func (e *evaluationError) Error() string {
 
 func (e *evaluationError) Unwrap() error { return e.err }
 
-// evaluateQuery evaluates a query from queryText and returns the values of the rules that are defined, by the name of the rule.
+// evaluateQuery evaluates a query from queryText and returns the values of the rules that are defined, by the name of the rule. A query
+// that does not have just one result is an error.
 func evaluateQuery(ctx context.Context, query *rego.PreparedEvalQuery, options ...rego.EvalOption) (map[string]any, error) {
 	results, err := query.Eval(ctx, options...)
 	if err != nil {

@@ -219,7 +219,8 @@ func all(checks ...check) check {
 	}
 }
 
-// each returns a check that applies the limit one to the operands with these indexes.
+// each returns a check that applies the limit one to the operands with these indexes, and returns the first error. It skips an index
+// without an operand.
 func each(one func(v ast.Value, operand int) *engine.LimitError, indexes ...int) check {
 	return func(operands []*ast.Term) *engine.LimitError {
 		for _, i := range indexes {
@@ -402,8 +403,8 @@ func patched(operands []*ast.Term) *engine.LimitError {
 	return overAll(length(operands[0].Value)*length(operands[1].Value), maxPairs>>4, "steps")
 }
 
-// walked limits the value that walk visits if a path is given: walk then does not check the deadline while it skips values that the path
-// excludes.
+// walked limits the value that walk visits, with everything in it, if a path that is not empty is given: walk then does not check the
+// deadline while it skips values that the path excludes.
 func walked(operands []*ast.Term) *engine.LimitError {
 	if len(operands) < 2 {
 		return nil

@@ -61,8 +61,8 @@ func (p *evaluator) Inspect(input map[string]any) (*Inspection, error) {
 	return &Inspection{evaluator: p, input: value, caller: p.newCaller(state)}, nil
 }
 
-// Reports returns the reports of all predicates that the policy evaluates when it decides on the input. With an error, these are the ones
-// before the evaluation failed.
+// Reports evaluates the policy on the input and returns the reports of all predicates that the evaluation calls, in order. With an error,
+// these are the ones before the evaluation failed.
 func (i *Inspection) Reports(ctx context.Context) ([]*predicates.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.Timeout)
 	defer cancel()

@@ -167,8 +167,9 @@ func (p *evaluator) opened(input map[string]any) *cachedDecision {
 	return p.openDecisions.cache.get(p.revision(state.snapshot), key)
 }
 
-// ChangesTo implements placement.OpenDecision. concerns reports whether an object with a path that has the clusters may get another
-// decision from later. ok is false if that may be so for every object.
+// ChangesTo implements placement.OpenDecision. It compares open decisions: what they decide besides clusters, and the clusters that they
+// choose from. concerns reports whether an object with a path that has the clusters may get other clusters from later. ok is false if every
+// object may get another decision.
 func (r *cachedDecision) ChangesTo(later placement.OpenDecision) (concerns func(path string, clusters []string) bool, ok bool) {
 	next, ok := later.(*cachedDecision)
 	if !ok || (r.choice == nil) != (next.choice == nil) {

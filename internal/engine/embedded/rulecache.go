@@ -240,7 +240,8 @@ type ruleView struct {
 	hits, misses int
 }
 
-// Push implements topdown.VirtualCache. Until Pop, the rule cache is not used.
+// Push implements topdown.VirtualCache: OPA calls it when it begins to evaluate with other input or data. Until Pop, the rule cache is
+// neither read nor written.
 func (v *ruleView) Push() {
 	v.depth++
 	v.VirtualCache.Push()
@@ -252,7 +253,7 @@ func (v *ruleView) Pop() {
 	v.VirtualCache.Pop()
 }
 
-// rule returns the index of the rule whose whole document the reference names; -1 if there is none.
+// rule returns the index of the cacheable rule whose whole document the reference names; -1 if there is none, and between Push and Pop.
 func (v *ruleView) rule(ref ast.Ref) int {
 	if v.depth > 0 {
 		return -1
@@ -269,8 +270,9 @@ func (v *ruleView) rule(ref ast.Ref) int {
 	return -1
 }
 
-// Get implements topdown.VirtualCache. It returns the value of a rule, if known. undefined reports whether the rule is known to be
-// undefined.
+// Get implements topdown.VirtualCache. It returns the value of a rule, from the rule cache or from this evaluation; nil if it is not known.
+// undefined reports whether the rule is known to be undefined. Between Push and Pop, and for all but whole rules that are cacheable, it
+// returns what VirtualCache has.
 func (v *ruleView) Get(ref ast.Ref) (value *ast.Term, undefined bool) {
 	i := v.rule(ref)
 	if i < 0 {

@@ -50,7 +50,7 @@ func (p *evaluator) TakeOver(ctx context.Context, earlier placement.Evaluator) {
 }
 
 // readsAs reports whether both versions of the policy read the same fields of objects and the same data, and have equal documents of their
-// own (spec.data), equal spec.predicates, and the same limit of the input. It does not compare their Rego.
+// own (spec.data), equal spec.predicates, and the same limit of the input. Their Rego may differ: it is not compared.
 func (p *evaluator) readsAs(before *evaluator) bool {
 	m, old := p.module, before.module
 	return m.Candidates == old.Candidates && m.InputBytes == old.InputBytes && reflect.DeepEqual(m.Predicates, old.Predicates) &&

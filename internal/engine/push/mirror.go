@@ -29,7 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// mirror tracks which objects an engine has after all transactions that were sent.
+// mirror tracks what an engine has after all transactions that were sent: the objects by type, those that represent a cluster by the
+// cluster's name, and what is in data.clusters.
 type mirror struct {
 	// tables are the contents of the types that the engine has.
 	tables map[schema.GroupVersionResource]*table
@@ -39,7 +40,7 @@ type mirror struct {
 	writtenAmbiguous map[string]bool    // the names in data.berth.ambiguousclusters
 }
 
-// table is the content of one type.
+// table is the content of one type in the engine: its objects, and the documents that have them.
 type table struct {
 	// places are the documents in the engine that contain the objects.
 	places []documentPlace
@@ -49,7 +50,8 @@ type table struct {
 	objects map[string]map[string]*record
 }
 
-// documentPlace is a document that contains the objects of a type by namespace and name.
+// documentPlace is a document that contains all objects of a type, by namespace, if they have one, and name. It has either the objects
+// themselves or only their normal form.
 type documentPlace struct {
 	path pointer // of the document, below data
 	// normal reports whether the place has the normal form of the objects.
@@ -73,7 +75,7 @@ func (p pointer) below(names ...string) pointer {
 // unescaper is the inverse of escaper.
 var unescaper = strings.NewReplacer("~0", "~", "~1", "/", "%25", "%")
 
-// names returns the unescaped elements of the pointer.
+// names returns the unescaped elements of the pointer; none if it points to the whole document.
 func (p pointer) names() []string {
 	out := strings.Split(string(p), "/")[1:]
 	for i := range out {
@@ -82,8 +84,9 @@ func (p pointer) names() []string {
 	return out
 }
 
-// placesOf returns the places of a type's objects. ambiguous reports whether the engine needs several types with the plural name; no place
-// then has the plural name alone.
+// placesOf returns the documents that have a type's objects: one in data.resources, by group and version; one in data.kubernetes, unless
+// ambiguous is true; and, for quotas, one in data.berth, with their normal form. ambiguous reports whether the engine needs several types
+// with the plural name.
 func placesOf(r schema.GroupVersionResource, ambiguous bool) []documentPlace {
 	out := []documentPlace{{path: pointer("").below("resources", r.GroupVersion().String(), r.Resource)}}
 	if !ambiguous {
@@ -95,7 +98,7 @@ func placesOf(r schema.GroupVersionResource, ambiguous bool) []documentPlace {
 	return out
 }
 
-// barePlace returns the place of a type's objects by its plural name alone.
+// barePlace returns the place of a type's objects by its plural name alone, such as /kubernetes/nodes.
 func barePlace(r schema.GroupVersionResource) pointer {
 	return pointer("").below("kubernetes", r.Resource)
 }
@@ -107,7 +110,7 @@ type change struct {
 	clusters map[string]bool
 }
 
-// newChange returns a transaction without operations.
+// newChange returns a transaction without operations. It needs one before body is called.
 func newChange() *change { return &change{clusters: map[string]bool{}} }
 
 // operation begins an operation of the patch. The caller writes the rest of the operation and its closing brace.
@@ -120,7 +123,7 @@ func (c *change) operation(op string, path pointer) {
 	c.patch.Write(toJSON(path))
 }
 
-// set adds an operation that writes a document, and replaces one that exists.
+// set adds an operation that writes a document, and replaces one that exists. The documents that contain it must exist.
 func (c *change) set(path pointer, document []byte) {
 	c.operation("add", path)
 	c.patch.WriteString(`,"value":`)
@@ -135,7 +138,8 @@ func (c *change) remove(path pointer) {
 	c.patch.WriteByte('}')
 }
 
-// body completes the patch and returns it. Nothing may be added to the change afterwards.
+// body completes the patch and returns its JSON, which is valid only if the change has operations. Nothing may be added to the change
+// afterwards.
 func (c *change) body() []byte {
 	c.patch.WriteByte(']')
 	return c.patch.Bytes()
@@ -318,7 +322,7 @@ func textsOf(claims []replication.Claim) []byte {
 	return toJSON(texts)
 }
 
-// beginClusters creates data.clusters and data.berth.ambiguousclusters, empty, if Berth does not write them yet.
+// beginClusters sets data.clusters and data.berth.ambiguousclusters to empty objects, unless Berth already writes them.
 func (m *mirror) beginClusters(c *change) {
 	if m.writtenClusters == nil {
 		m.setClustersEmpty(c)
@@ -326,14 +330,15 @@ func (m *mirror) beginClusters(c *change) {
 	}
 }
 
-// endClusters empties data.clusters and data.berth.ambiguousclusters. Berth does not write them afterwards.
+// endClusters sets data.clusters and data.berth.ambiguousclusters to empty objects, also if Berth did not write them. Berth does not write
+// them afterwards, until beginClusters.
 func (m *mirror) endClusters(c *change) {
 	m.setClustersEmpty(c)
 	m.writtenClusters = nil
 	clear(c.clusters)
 }
 
-// setClustersEmpty adds operations that empty data.clusters and data.berth.ambiguousclusters.
+// setClustersEmpty adds operations that set data.clusters and data.berth.ambiguousclusters to empty objects, whatever is there.
 func (m *mirror) setClustersEmpty(c *change) {
 	for _, place := range []pointer{clustersPlace, ambiguousPlace} {
 		c.set(place, []byte("{}"))

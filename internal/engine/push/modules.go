@@ -33,7 +33,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// modules pushes to one engine the Rego modules that policies need there, and keeps them up to date. The writer's goroutine owns it.
+// modules pushes to one engine the Rego modules that policies need there, and keeps them up to date. It knows their texts in the engine.
+// The writer's goroutine owns it.
 type modules struct {
 	session *session
 	status  *status
@@ -68,7 +69,8 @@ func (m *modules) contain(wanted []policy.RemoteModule) bool {
 	return !slices.ContainsFunc(wanted, func(w policy.RemoteModule) bool { return m.texts[w.ID] != w.Text })
 }
 
-// maxSuperseded is the maximum number of digests in ManifestModules.Superseded of a policy.
+// maxSuperseded is the maximum number of digests of older modules that the manifest lists for a policy, in ManifestModules.Superseded. The
+// newest ones are kept.
 const maxSuperseded = 3
 
 // manifestEntry returns the entry of a policy in the manifest for modules with a digest. It also has the digests of older modules.
@@ -83,8 +85,8 @@ func (m *modules) manifestEntry(name, digest string) opaclient.ManifestModules {
 	return out
 }
 
-// list reads the modules that Berth has in the engine into texts. An engine without an API for modules is an error only if a policy needs
-// modules.
+// list reads the modules that Berth has in the engine into texts. If the engine refuses the request, as one without an API for modules
+// does, texts is empty, and it is an error only if a policy needs modules.
 func (m *modules) list(ctx context.Context) error {
 	m.texts = map[string]string{}
 	answer, err := m.session.send(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(m.session.base, "policies"), Limit: maxListing})
@@ -210,7 +212,8 @@ func (m *modules) failedRemovals(removals failures, policies []string) failures 
 	return out
 }
 
-// staleModules returns the policies of which the manifest lists modules that they do not need, or not any more.
+// staleModules returns the policies of which the manifest lists modules with a digest other than that of the modules that they need now, or
+// that need none. They are in no order.
 func (m *modules) staleModules(w needs) []string {
 	var out []string
 	for name, entry := range m.session.manifest.Modules {
@@ -221,7 +224,7 @@ func (m *modules) staleModules(w needs) []string {
 	return out
 }
 
-// edit is a change of one module in the engine.
+// edit is a change of one module in the engine: to put a text, or to delete the module.
 type edit struct {
 	// policy is the policy that needs the module; empty in a deletion, except in a failure of failedRemovals, which has the policy that
 	// an old module belongs to. text is the new text; empty to delete the module.
@@ -291,7 +294,8 @@ func (m *modules) applyEdits(ctx context.Context, work []edit) (failures, error)
 	}
 }
 
-// replaceModules deletes all modules of the policies that failed and puts them again. It returns the failures to put them.
+// replaceModules deletes from the engine those modules with errors in failed, and the others of their policies, that the policies still
+// need, and puts them again. It returns the failures to put them. An error means that the engine did not answer.
 func (m *modules) replaceModules(ctx context.Context, w needs, failed failures) (failures, error) {
 	var without, with []edit
 	for _, name := range failed.policies() {
@@ -310,7 +314,7 @@ func (m *modules) replaceModules(ctx context.Context, w needs, failed failures) 
 	return m.applyEdits(ctx, with)
 }
 
-// policies returns the policies whose edits failed, sorted.
+// policies returns the policies whose edits failed, sorted, each once. Deletions, whose policy is empty, add "".
 func (f failures) policies() []string {
 	var out []string
 	for e := range f {
@@ -320,12 +324,12 @@ func (f failures) policies() []string {
 	return slices.Compact(out)
 }
 
-// urlOf returns the URL of a module in the engine.
+// urlOf returns the URL of a module in the engine. Slashes in the ID separate parts of its path.
 func (m *modules) urlOf(id string) *url.URL {
 	return opaclient.APIURL(m.session.base, append([]string{"policies"}, strings.Split(id, "/")...)...)
 }
 
-// applyEdit makes one edit in the engine and in texts.
+// applyEdit makes one edit in the engine and, if that succeeded, in texts. Deleting a module that the engine does not have succeeds.
 func (m *modules) applyEdit(ctx context.Context, e edit) error {
 	at := m.urlOf(e.id)
 	if e.text == "" {

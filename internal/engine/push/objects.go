@@ -46,7 +46,7 @@ type objects struct {
 	polls int
 }
 
-// reset makes the mirror empty, so that everything is loaded again.
+// reset empties the mirror, and forgets which parents exist, so that everything is loaded again. It does not change the feed.
 func (s *objects) reset() {
 	s.mirror = &mirror{tables: map[schema.GroupVersionResource]*table{}, clusters: map[string]map[replication.Claim]*record{}}
 	s.parents = map[pointer]bool{}
@@ -70,7 +70,8 @@ func (s *objects) keepListed(old, next *opaclient.Manifest, reliable bool) {
 }
 
 // commit sends a transaction of the session, with the changes of data.clusters that follow from it. edit, if not nil, changes the manifest.
-// commit calls changed with all policies of the engine if ambiguous names of clusters change.
+// If the transaction changes data.berth.ambiguousclusters, commit calls changed with all policies of the engine, also if the transaction
+// failed.
 func (s *objects) commit(ctx context.Context, c *change, edit func(*opaclient.Manifest)) error {
 	ambiguity := s.mirror.writtenClusters != nil && s.mirror.patchClusters(c)
 	err := s.session.commit(ctx, c, edit)
@@ -81,14 +82,15 @@ func (s *objects) commit(ctx context.Context, c *change, edit func(*opaclient.Ma
 	return err
 }
 
-// parentsOf returns the documents around the places of a type, the outer ones first.
+// parentsOf returns the documents that contain those of a type's objects, an outer one before the one in it: data.kubernetes,
+// data.resources, and the one of the type's group and version in data.resources. data.berth is not among them.
 func parentsOf(r schema.GroupVersionResource) []pointer {
 	resources := pointer("").below("resources")
 	return []pointer{pointer("").below("kubernetes"), resources, resources.below(r.GroupVersion().String())}
 }
 
-// ensureParents creates the documents around the places of a type. A document that exists is not changed, because it may contain documents
-// of others.
+// ensureParents creates, as empty objects, the documents that contain those of a type's objects: data.kubernetes, data.resources, and the
+// one of the type's group and version. A document that exists is not changed, because it may contain documents of others.
 func (s *objects) ensureParents(ctx context.Context, r schema.GroupVersionResource) error {
 	for _, parent := range parentsOf(r) {
 		if s.parents[parent] {
@@ -118,7 +120,9 @@ func (s *objects) removeTypes(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// removeType removes the documents of a type, and then its entry in the manifest.
+// removeType removes the documents of a type, and its entry in the manifest. A first transaction lists the type as incomplete and sets its
+// documents empty, also those that may not exist; a second one removes the documents and the entry. With the last type whose objects
+// represent clusters, data.clusters and data.berth.ambiguousclusters go, too.
 func (s *objects) removeType(ctx context.Context, r schema.GroupVersionResource) error {
 	if err := s.ensureParents(ctx, r); err != nil {
 		return err
@@ -213,7 +217,7 @@ func (s *objects) loadTypes(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// notifyChanged calls contentChanged with the policies that need one of the types.
+// notifyChanged calls contentChanged with the names of the policies that need one of the types, sorted. It calls it also if there are none.
 func (s *objects) notifyChanged(types map[schema.GroupVersionResource]bool) {
 	w := s.status.currentNeeds()
 	s.contentChanged(w.policiesNeeding(types)...)
@@ -282,7 +286,8 @@ func (s *objects) sendChanges(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// poll checks that samples of the objects are still in the engine, of another type each time. It returns errLost if one is missing. No
+// poll checks that samples of the objects are still in the engine, of another type each time. It returns errLost if one is missing, and the
+// error of a request that gets no answer. A sample whose request the engine refuses, other than with status 404, counts as present. No
 // changes are pushed meanwhile.
 func (s *objects) poll(ctx context.Context) error {
 	s.polls++

@@ -31,7 +31,7 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// PolicyNeeds is what a policy needs in the engine that decides it.
+// PolicyNeeds is what a policy needs in the engine that decides it: resource types and modules.
 type PolicyNeeds struct {
 	Policy string
 	// Remote says how to reach the engine, and has the modules to push.
@@ -40,7 +40,8 @@ type PolicyNeeds struct {
 	Types []policy.Resource
 }
 
-// Observer is notified about pushes to engines. Its methods are safe for concurrent use and return quickly.
+// Observer is notified, by the address of an engine, about requests that write to it and whether they failed, about full loads, about the
+// number of changes that wait, and about the end of pushing to it. Its methods are safe for concurrent use and return quickly.
 type Observer interface {
 	// Pushed is called after each request that writes to an engine. fault is empty for a success.
 	Pushed(endpoint string, fault engine.Fault)
@@ -52,7 +53,8 @@ type Observer interface {
 	Released(endpoint string)
 }
 
-// Options configure a Pusher.
+// Options configure a Pusher: the HTTP clients of the engines, the types whose objects represent clusters, and the callbacks. Sizes and
+// intervals can't be configured.
 type Options struct {
 	// Clients are the clients of the engines.
 	Clients *opaclient.Pool
@@ -180,7 +182,8 @@ func (s *Pusher) Complete(name string, resource schema.GroupVersionResource) (co
 	return found && complete, s.size(resource)
 }
 
-// Failure returns the error that prevents pushing what the policy with a name needs; nil if there is none.
+// Failure returns the error that prevents pushing what the policy with a name needs; nil if there is none. If several engines have one, it
+// is that of the first engine by URL.
 func (s *Pusher) Failure(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -52,9 +52,9 @@ type requests struct {
 	unneededSince time.Time
 }
 
-// send sends a request until the engine answers, with backoff, and returns the body of the response. It records the error of each attempt
-// in the status. It returns an error that wraps errRefused if sending again would not help, and errUnneeded if requests keep failing while
-// no policy needs the engine.
+// send sends a request until the engine answers, with backoff, and returns the body of the response. It records in the status the error of
+// each attempt after which it would try again, and nil after a success. It returns an error that wraps errRefused, and is not in the
+// status, if sending again would not help, and errUnneeded if requests keep failing while no policy needs the engine.
 func (s *requests) send(ctx context.Context, r opaclient.Request) ([]byte, error) {
 	pause := newBackoff()
 	for tries := 1; ; tries++ {
@@ -93,7 +93,8 @@ func (s *requests) send(ctx context.Context, r opaclient.Request) ([]byte, error
 	}
 }
 
-// sendOnce sends a request once.
+// sendOnce sends a request once, with a timeout, and returns the body of the response. Its error is that of the client, and does not wrap
+// errRefused. It notifies the observer of a request that may write.
 func (s *requests) sendOnce(ctx context.Context, r opaclient.Request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()

@@ -177,7 +177,8 @@ func (s *session) commit(ctx context.Context, c *change, edit func(*opaclient.Ma
 	return nil
 }
 
-// poll checks that the engine's manifest is the one of this session. It returns errLost if it is not.
+// poll checks that the engine's manifest equals the one that this session last wrote, in all fields. It returns errLost if it does not, or
+// if there is none, and the request's error if the manifest can't be read.
 func (s *session) poll(ctx context.Context) error {
 	h, err := s.readManifest(ctx)
 	if err != nil {

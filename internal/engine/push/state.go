@@ -18,8 +18,8 @@ package push
 
 import "errors"
 
-// state is what a writer knows of its engine. The package documentation explains the states, the events, and the
-// transitions.
+// state is what a writer knows of its engine: that it has what the writer wrote, that it lacks something that its manifest may list, or
+// neither. A writer that is not in the first state takes the engine over.
 type state string
 
 const (
@@ -31,7 +31,8 @@ const (
 	owned state = "Owned"
 )
 
-// event is the outcome of a writer's work.
+// event is what changes the state of a writer: it has taken the engine over, has found that the engine lost something, has failed for
+// another reason, or has found that no policy needs the engine.
 type event string
 
 const (
@@ -55,7 +56,8 @@ var (
 	errUnneeded = errors.New("no policy needs the engine")
 )
 
-// eventOf returns the event that an error of a writer's work stands for: failed, unless it wraps errLost or errUnneeded.
+// eventOf returns the event for the error that ended a round of a writer's work: lossFound if it wraps errLost, unneeded if it wraps
+// errUnneeded, and failed for any other. A round without an error has no event, and eventOf must not be called for it.
 func eventOf(err error) event {
 	switch {
 	case errors.Is(err, errLost):

@@ -29,7 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// refusedRetryInterval is the time after which something that an engine refused is tried again.
+// refusedRetryInterval is the time after which a type, or the modules of a policy, that an engine refused are tried again. If the policy
+// needs other modules, they are tried at once.
 const refusedRetryInterval = 30 * time.Second
 
 // status is what policies need in one engine, what is complete there, and the errors that prevent the rest. It is safe
@@ -112,7 +113,8 @@ func (s *status) currentNeeds() needs {
 	return s.needs
 }
 
-// setNeeds replaces what policies need.
+// setNeeds replaces what policies need. Refusals remain, also those of what no policy needs any more. Without policies, the configuration
+// to reach the engine remains the last one.
 func (s *status) setNeeds(next needs) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

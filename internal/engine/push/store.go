@@ -156,7 +156,8 @@ func (s *store) newFeed(endpoint string) *feed {
 	return f
 }
 
-// feed passes to the writer of one engine the content and the changes of types. It is safe for concurrent use.
+// feed passes to the writer of one engine the content and the changes of types. It has the types that the engine needs, and the changes
+// that are still to be pushed. The lock of the store makes it safe for concurrent use.
 type feed struct {
 	store    *store
 	endpoint string // the address of the engine
@@ -168,7 +169,8 @@ type feed struct {
 	backlog backlog // the changes that the engine does not have yet; the store's lock guards it
 }
 
-// reportPending notifies the observer of the number of pending changes of the endpoint. The caller holds the lock.
+// reportPending notifies the observer of the number of pending changes of the feed's endpoint, which is the sum of those of all feeds with
+// this endpoint. The caller holds the lock of the store.
 func (f *feed) reportPending() {
 	pending := 0
 	for other := range f.store.feeds {
@@ -179,7 +181,7 @@ func (f *feed) reportPending() {
 	f.store.observer.Pending(f.endpoint, pending)
 }
 
-// close removes the feed from the store.
+// close removes the feed from the store, with its pending changes. It does not notify the observer.
 func (f *feed) close() {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -254,21 +256,23 @@ func (f *feed) ambiguous(resource schema.GroupVersionResource) bool {
 	return false
 }
 
-// next removes and returns the oldest changes, which are pushed together; nil if there are none.
+// next removes and returns the oldest changes, which are pushed together; nil if none are waiting. It does not change which types are
+// followed.
 func (f *feed) next() *window {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
 	return f.backlog.pop()
 }
 
-// pushed notifies the observer of the number of changes that are left after a push.
+// pushed notifies the observer of the number of changes that are left, after a push, in all feeds with the endpoint of this one.
 func (f *feed) pushed() {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
 	f.reportPending()
 }
 
-// record is one object in the form that engines get. It is immutable.
+// record is one object in the form that engines get: its JSON and, of a quota or an object that represents a cluster, the JSON of its
+// normal form. It is immutable.
 type record struct {
 	// object is the object as JSON, and normal its normal form as JSON; nil if it has none.
 	object, normal []byte
@@ -289,7 +293,7 @@ func keyOfObject(o *unstructured.Unstructured) objectKey {
 	return objectKey{o.GetNamespace(), o.GetName()}
 }
 
-// newRecord returns the record of a prepared object.
+// newRecord returns the record of a prepared object, with the normal form if the object has one. It does not store it.
 func (s *store) newRecord(resource schema.GroupVersionResource, o *unstructured.Unstructured) *record {
 	own, normal := replication.Parts(o.Object)
 	out := &record{object: toJSON(own)}
@@ -303,7 +307,8 @@ func (s *store) newRecord(resource schema.GroupVersionResource, o *unstructured.
 	return out
 }
 
-// toJSON returns a value as JSON.
+// toJSON returns a value as JSON. It does not report errors: the value must be one that can be written as JSON, such as what was read from
+// JSON.
 func toJSON(value any) []byte {
 	// Values that were read from JSON can always be written as JSON.
 	out, _ := json.Marshal(value)

@@ -34,8 +34,8 @@ const (
 	pushDelay = 100 * time.Millisecond
 )
 
-// writer does all the pushing to one engine. One goroutine runs it, and owns everything in it except the status and the
-// feed.
+// writer does all the pushing to one engine. One goroutine runs it, and owns everything in it except the status and the feed, which others
+// use, too.
 type writer struct {
 	observer Observer
 	status   *status
@@ -98,7 +98,7 @@ func (w *writer) wait(ctx context.Context) {
 	}
 }
 
-// newBackoff returns the backoff between attempts.
+// newBackoff returns the backoff between attempts, with delays from 200 milliseconds that double up to at most 15 seconds, and jitter.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
 }
