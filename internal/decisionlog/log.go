@@ -138,9 +138,9 @@ func PoliciesOf(verdicts []*placement.Verdict) []Policy {
 	return out
 }
 
-// ChangesOf returns the changes that the verdicts of policies with mode Enforce make, except for those of fields that the API server no
-// longer allows to change and those that only keep requested values, and for verdicts with an error. If before is not nil, it is the object
-// before the request: From is then its value, and values that it already had are left out.
+// ChangesOf returns the changes that the verdicts of policies with mode Enforce make. It leaves out those that the API server no longer
+// allows, those that only keep requested values, and all of a verdict with an error. If before is not nil, it is the object before the
+// request: From is then its value, and values that it already had are left out.
 func ChangesOf(verdicts []*placement.Verdict, before *unstructured.Unstructured) (out []Change) {
 	for _, v := range verdicts {
 		if v.Policy.Mode != placementv1.ModeEnforce || v.Err != nil {

@@ -215,7 +215,7 @@ func (c *Cache) Put(resource schema.GroupVersionResource, o *unstructured.Unstru
 	c.Enqueue(named(resource, name))
 }
 
-// Delete removes an object, if the cache has it, and enqueues its key in any case. It implements watches.Sink.
+// Delete removes an object, and enqueues its key, also if the cache did not have the object. It implements watches.Sink.
 func (c *Cache) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	key := remediation.Key{Resource: resource, Namespace: namespace, Name: name}
 	c.mu.Lock()

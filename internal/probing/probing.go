@@ -149,8 +149,8 @@ func (f *Failures[K]) End(namespace string, key K) {
 	}
 }
 
-// Fail records that the patch of an object failed, both in its namespace and among all namespaces: each of the two delays grows, and a
-// running probe ends. The delay of all namespaces applies once toleratedNamespaces have failed.
+// Fail records that the patch of an object failed, both in its namespace and among all namespaces: it ends a running probe, and lengthens
+// each of the two delays unless that delay is still running. The delay of all namespaces applies once toleratedNamespaces have failed.
 func (f *Failures[K]) Fail(now time.Time, namespace string, key K) {
 	if f.objects == nil {
 		f.objects = map[string]*failing[K]{}

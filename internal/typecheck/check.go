@@ -198,9 +198,9 @@ func checkKind(in Input, input types.Type) ([]Finding, error) {
 	return sorted(found), nil
 }
 
-// compile compiles the policy with the given type of `input` and the types of the known documents. The returned
-// compiler has the type checker's errors. The stage changes the modules before the type checker runs. The policy may
-// then also call the given builtin functions.
+// compile compiles the policy with the given type of `input` and the types of the known documents. The returned compiler has all errors of
+// the compilation, also those of the type checker; compile itself returns an error only if Rego can't be parsed. The stage changes the
+// modules before the type checker runs. The policy may then also call the given builtin functions.
 func compile(in Input, input types.Type, builtins []*ast.Builtin, stage func(*ast.Compiler) *ast.Error) (*policy.TypedCompiler, error) {
 	text, err := policy.ParseRego(textFile, in.Spec.Rego, in.Spec.RegoVersion)
 	if err != nil {

@@ -78,8 +78,8 @@ func clusterIn(inventories []schema.GroupVersionResource) types.Type {
 	})
 }
 
-// HasTexts reports whether the value at a path below data.clusters[name], or a member of it, can be a text. Check finds each comparison of
-// other values with a text.
+// HasTexts reports whether the value at a path below data.clusters[name], or a member of it, can be a text; false for a path that clusters
+// do not have. Check finds each comparison of other values with a text.
 func HasTexts(path []string) bool {
 	t := clusterIn([]schema.GroupVersionResource{{Resource: "declared"}})
 	for _, name := range path {
@@ -114,7 +114,8 @@ var AnyObject types.Type = types.NewObject([]*types.StaticProperty{
 	types.NewStaticProperty("metadata", metadata),
 }, types.NewDynamicProperty(types.S, types.A))
 
-// documents returns the paths in `data` for which the types of the values are known.
+// documents returns the documents in `data` for which the types of the values are known: those of the replicated types with known fields,
+// data.clusters and data.berth.ambiguousclusters if the policy reads clusters, and those in spec.data.
 func documents(in Input) []document {
 	var out []document
 	for _, bound := range in.Binding.Paths {
@@ -137,7 +138,7 @@ func documents(in Input) []document {
 	return append(out, ownDocuments(in.Spec.Data)...)
 }
 
-// namespaced reports whether a replicated resource type of a bound policy is namespaced.
+// namespaced reports whether a resource type is one of those that a bound policy reads, and namespaced.
 func namespaced(b *policy.Binding, resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(b.Resources, func(r policy.Resource) bool { return r.GroupVersionResource == resource && r.Namespaced })
 }

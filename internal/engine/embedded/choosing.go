@@ -224,7 +224,7 @@ type candidates struct {
 	names []string
 }
 
-// valid reports whether each name may be the name of a cluster in a decision.
+// valid reports whether all of the names may be names of clusters in a decision.
 func (c *candidates) valid() bool {
 	return !slices.ContainsFunc(c.names, func(name string) bool { return len(placement.ClusterNameProblems(name)) > 0 })
 }

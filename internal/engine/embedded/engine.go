@@ -427,7 +427,7 @@ func (p *evaluator) checkReplicated(snap *snapshot) error {
 }
 
 // decide returns the cached decision before, which may be nil, if its reports on nodes still hold. Otherwise it evaluates the policy, with
-// the rule cache known; nil for none. The caller has a slot.
+// the rule cache known, nil for none, and then the predicates on the decision, if spec.predicates has candidates. The caller has a slot.
 func (p *evaluator) decide(ctx context.Context, state evaluationState, input ast.Value, known *ruleView, before *cachedDecision) (evaluation, error) {
 	if before != nil && before.revalidate(ctx, p.predicates, state) {
 		return evaluation{decision: before.decision, fromCache: true}, nil

@@ -279,8 +279,9 @@ func (m *mirror) removeType(c *change, r schema.GroupVersionResource) {
 	delete(m.tables, r)
 }
 
-// patchClusters adds the changes of data.clusters and of data.berth.ambiguousclusters to the transaction. It reports whether the latter
-// changes.
+// patchClusters adds to the transaction the changes of data.clusters and of data.berth.ambiguousclusters for the clusters whose objects it
+// may have changed. A cluster with one object that counts is in the former, one with several in the latter. patchClusters reports whether
+// the latter changes.
 func (m *mirror) patchClusters(c *change) (ambiguity bool) {
 	for _, name := range slices.Sorted(maps.Keys(c.clusters)) {
 		claims := replication.Counting(slices.Collect(maps.Keys(m.clusters[name])))

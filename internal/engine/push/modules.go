@@ -294,8 +294,8 @@ func (m *modules) applyEdits(ctx context.Context, work []edit) (failures, error)
 	}
 }
 
-// replaceModules deletes from the engine those modules with errors in failed, and the others of their policies, that the policies still
-// need, and puts them again. It returns the failures to put them. An error means that the engine did not answer.
+// replaceModules deletes from the engine all modules that the policies with failures need and that the engine has, and puts these policies'
+// modules again. It returns the failures to put them. An error means that the engine did not answer.
 func (m *modules) replaceModules(ctx context.Context, w needs, failed failures) (failures, error) {
 	var without, with []edit
 	for _, name := range failed.policies() {

@@ -39,7 +39,7 @@ const (
 	emptyingTimeout = time.Minute
 )
 
-// requests sends the requests of one writer. It implements sender.
+// requests sends the requests of one writer to its engine, again until the engine answers. It implements sender.
 type requests struct {
 	clients  *opaclient.Pool
 	observer Observer

@@ -112,7 +112,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// patch sends a change as one transaction. It adds nothing to the change: begin and commit add what replaces the fencing token.
+// patch sends a change as one transaction, and returns the error of the request. It adds nothing to the change: begin and commit add what
+// replaces the fencing token.
 func (s *session) patch(ctx context.Context, c *change) error {
 	_, err := s.send(ctx, opaclient.Request{Method: http.MethodPatch, URL: opaclient.APIURL(s.base, "data"), ContentType: typePatch, Body: c.body()})
 	return err
@@ -178,7 +179,7 @@ func (s *session) commit(ctx context.Context, c *change, edit func(*opaclient.Ma
 }
 
 // poll checks that the engine's manifest equals the one that this session last wrote, in all fields. It returns errLost if it does not, or
-// if there is none, and the request's error if the manifest can't be read.
+// if there is none, and the error of a request that fails.
 func (s *session) poll(ctx context.Context) error {
 	h, err := s.readManifest(ctx)
 	if err != nil {

@@ -83,7 +83,7 @@ func (w *writer) setNeeds(next needs) {
 	w.feed.signal.Notify()
 }
 
-// enter sets the state that follows from an event (see transitions).
+// enter sets the state that follows from an event (see transitions), which must have a transition in the present state.
 func (w *writer) enter(e event) { w.state = transitions[w.state][e] }
 
 // wait waits until there is work to do, or until the next poll.
@@ -130,8 +130,8 @@ func (w *writer) sync(ctx context.Context) error {
 	return w.poll(ctx)
 }
 
-// step does the first piece of work that is due: it removes a type, loads one, pushes modules, or sends changes of objects. did is false if
-// nothing is due.
+// step does the first piece of work that is due: it removes a type, loads one, pushes modules, or sends changes of objects, in this order.
+// It returns false and no error if nothing is due.
 func (w *writer) step(ctx context.Context) (did bool, err error) {
 	for _, step := range []func(context.Context) (bool, error){w.objects.removeTypes, w.objects.loadTypes, w.modules.push, w.objects.sendChanges} {
 		if did, err := step(ctx); did || err != nil {
