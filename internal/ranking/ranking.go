@@ -98,7 +98,8 @@ type Domains struct {
 }
 
 // NewDomains returns the domains of candidates. scores and minGain are as for NewList. domains maps the name of a candidate to that of its
-// domain; a candidate that is not in it can't be chosen. A domain with fewer than minClusters candidates is not used.
+// domain; a candidate that is not in it can't be chosen. The level of a domain is that of its best candidate. A domain with fewer than
+// minClusters candidates is not used.
 func NewDomains(scores map[string]int64, minGain int64, domains map[string]string, minClusters int) *Domains {
 	out := &Domains{members: map[string]List{}, minClusters: minClusters}
 	for _, c := range NewList(scores, minGain) {
@@ -166,7 +167,8 @@ func (d *Domains) maxDomains(b Bounds) int {
 	return min(len(d.usable), d.mostDomains(b))
 }
 
-// mostDomains returns the maximum number of domains that are used by the bounds alone.
+// mostDomains returns how many domains the bounds allow, whatever domains there are: the smaller of MaxDomains and of Limit divided by
+// minClusters. It is math.MaxInt if neither is set.
 func (d *Domains) mostDomains(b Bounds) int {
 	out := math.MaxInt
 	if b.MaxDomains > 0 {
@@ -178,7 +180,8 @@ func (d *Domains) mostDomains(b Bounds) int {
 	return out
 }
 
-// size returns the maximum number of candidates that can be chosen from one domain.
+// size returns the maximum number of candidates that can be chosen from one domain: all that it has, or MaxClusters if that is set and
+// less. Limit does not count.
 func (d *Domains) size(domain candidate, b Bounds) int {
 	out := len(d.members[domain.name])
 	if b.MaxClusters > 0 {
@@ -227,7 +230,7 @@ func compare(a, b ranked) int {
 	return strings.Compare(a.name, b.name)
 }
 
-// truncated sorts candidates from the best to the worst, and returns the first n. It changes the slice.
+// truncated sorts candidates from the best to the worst, and returns the first n, or all if there are fewer. It changes the slice.
 func truncated(all []ranked, n int) []ranked {
 	slices.SortFunc(all, compare)
 	return all[:min(n, len(all))]
