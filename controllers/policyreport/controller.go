@@ -56,7 +56,7 @@ type Catalog interface {
 	Subscribe(f func())
 }
 
-// Deps holds the dependencies of a Controller.
+// Deps holds the dependencies of a Controller: the format of the reports, where the violations come from, and the client that writes.
 type Deps struct {
 	// Format is the API of the reports: that of openreports.io or of wgpolicyk8s.io.
 	Format policyreport.Format
@@ -122,8 +122,8 @@ func New(d Deps) *Controller {
 	return c
 }
 
-// enqueueAfter adds a request to the workqueue after a delay. A request that waits there already keeps its time, so that continuous changes
-// do not delay an update. It does nothing before the controller is started.
+// enqueueAfter adds a request to the workqueue after a delay. If an equal request waits there already, the earlier time of the two counts,
+// so that continuous changes do not delay an update. It does nothing before the controller is started.
 func (c *Controller) enqueueAfter(r request, delay time.Duration) {
 	c.mu.Lock()
 	queue := c.queue

@@ -50,7 +50,7 @@ type Fleet struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Object is an existing object that policies match.
+// Object is an existing object that policies match, with its state, the clusters that it has, and those that policies decide for it.
 type Object struct {
 	Kind      string `json:"kind"`
 	Resource  string `json:"resource"` // such as deployments.apps
@@ -242,8 +242,9 @@ func (b *builder) intern(names []string) *list {
 	return b.lists[key]
 }
 
-// replicasOf returns the number of replicas of an object in each of its clusters, or by cluster if a policy divides them. Both are nil if
-// Berth does not know them.
+// replicasOf returns the number of replicas of an object in each of its clusters. If a policy divides them, and the object has a recorded
+// decision, it returns the numbers by cluster instead, and nil for each. Both are nil for an object without a number of replicas, and if
+// the division can't be computed.
 func replicasOf(o simulation.Object, verdicts []*placement.Verdict) (each *int64, division map[string]int64) {
 	object := delivery.ObjectOf(o.Content)
 	if object.Replicas == nil {

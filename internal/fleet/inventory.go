@@ -82,7 +82,8 @@ func added(to, more corev1.ResourceList) corev1.ResourceList {
 	return to
 }
 
-// clusters returns the clusters of all inventories whose types the API server serves.
+// clusters returns the clusters of all inventories whose types the API server serves, sorted by name. An inventory that the user may not
+// list is no error: it is left out, and a note says so.
 func (b *builder) clusters(ctx context.Context) ([]Site, error) {
 	catalog := b.simulation.Cluster().Catalog()
 	inventories := catalog.Inventories()
@@ -183,7 +184,8 @@ func nodeOf(pod *unstructured.Unstructured) string {
 	return name
 }
 
-// nodes returns the nodes. What the Pods among the objects request that have not finished counts as used.
+// nodes returns the nodes, sorted by name. What the Pods among the objects request that have not finished counts as used. It returns none,
+// and adds a note, if the user may not list nodes.
 func (b *builder) nodes(ctx context.Context, objects []simulation.Object) ([]Site, error) {
 	listed, err := b.simulation.Cluster().List(ctx, nodes, nodeFields)
 	if apierrors.IsForbidden(err) {
@@ -216,7 +218,8 @@ func (b *builder) nodes(ctx context.Context, objects []simulation.Object) ([]Sit
 	return sorted(sites), nil
 }
 
-// siteOf returns a node, of which nothing is used yet.
+// siteOf returns a node. The used amounts of CPU and memory are 0, and those of other resources unknown; all are unknown if the node states
+// no allocatable amounts.
 func siteOf(node *corev1.Node) *Site {
 	out := &Site{Name: node.Name, Region: node.Labels[corev1.LabelTopologyRegion]}
 	if zone := node.Labels[corev1.LabelTopologyZone]; zone != "" {

@@ -121,7 +121,7 @@ func ownReport(content *unstructured.Unstructured) finding {
 	return out
 }
 
-// denial says why a policy denies an object, or would if it were enforced.
+// denial returns a text that says why a policy denies an object, or would if it were enforced. The verdict must have a denial.
 func denial(v *placement.Verdict) string {
 	denies := "denies the object"
 	if v.Policy.Mode != placementv1.ModeEnforce {

@@ -42,7 +42,7 @@ const (
 // Kinds returns all kinds of places.
 func Kinds() []By { return []By{ByCluster, ByNode, ByZone, ByRegion} }
 
-// ParseBy returns the kind of places that a user names, in singular or plural.
+// ParseBy returns the kind of places that a user names, in singular or plural, in lower or upper case.
 func ParseBy(name string) (By, error) {
 	if by := By(strings.TrimSuffix(strings.ToLower(name), "s")); slices.Contains(Kinds(), by) {
 		return by, nil
@@ -69,7 +69,7 @@ type Total struct {
 	States  map[State]int `json:"states"`
 }
 
-// add adds objects by state.
+// add adds a number of objects, of which states has the number in each state. t.States must not be nil.
 func (t *Total) add(objects int, states map[State]int) {
 	t.Objects += objects
 	for state, n := range states {
@@ -292,7 +292,8 @@ type places struct {
 	known           map[string]*Place // all places, by name
 }
 
-// places returns the places of one kind of the clusters and nodes in the Fleet, without objects.
+// places returns the places of one kind without objects: those of the clusters in the Fleet, unless the kind is nodes, and those of the
+// nodes, unless the kind is clusters.
 func (f *Fleet) places(by By) *places {
 	t := &places{by: by, clusters: map[string][]string{}, nodes: map[string][]string{}, known: map[string]*Place{}}
 	if by != ByNode {
@@ -305,6 +306,7 @@ func (f *Fleet) places(by By) *places {
 }
 
 // addSites adds the places of sites, with what is known of the sites, and keeps the names of these places in of, by the name of the site.
+// The capacity of a site that has several places is added to none of them.
 func (t *places) addSites(sites []Site, of map[string][]string) {
 	for i := range sites {
 		site := &sites[i]

@@ -228,9 +228,10 @@ func (m *Monitor) loaded() map[string]placement.LoadedVersion {
 	return out
 }
 
-// behind returns an error that names a policy of which this replica does not have the version in the list live, or which it has and the
-// list does not; nil if there is none. before are the versions that were loaded when the list request began, and now those that are loaded
-// now. A version that was loaded in between may be newer than the list.
+// behind returns an error that names a policy of which this replica has not loaded the version in the list live; nil if there is none. That
+// version may be newer than the loaded one, or older, as after a restore from a backup, or the list may not have the policy. before are the
+// versions that were loaded when the list request began, and now those that are loaded now. A policy that was loaded in between may be
+// newer than the list; it counts only if its generation is still below that in the list.
 func behind(live []metav1.PartialObjectMetadata, before, now map[string]placement.LoadedVersion) error {
 	there := make(map[string]bool, len(live))
 	for _, p := range live {

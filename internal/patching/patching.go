@@ -37,7 +37,7 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// Patcher patches and evicts existing objects. It is safe for concurrent use.
+// Patcher patches and evicts existing objects by clients of the API server. It keeps nothing between calls, and is safe for concurrent use.
 type Patcher struct {
 	Client dynamic.Interface // Patches objects.
 	Core   rest.Interface    // A client of the core API group, which evicts Pods.

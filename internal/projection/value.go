@@ -216,8 +216,8 @@ func (f *FieldSet) appendArray(out []byte, array []any, space *[]string) ([]byte
 	return out, true
 }
 
-// appendObject appends the key of an object: the keys of the members that are in the set, sorted by name. It returns false if a member has
-// no Value. space is a buffer for sorting names, which may hold other names.
+// appendObject appends the key of an object: the keys of the members that are in the set, sorted by name. A named member that the object
+// lacks has a part, too. It returns false if a member has no Value. space is a buffer for sorting names, which may hold other names.
 func (f *FieldSet) appendObject(out []byte, object map[string]any, space *[]string) ([]byte, bool) {
 	out = append(out, keyObject)
 	ok := true

@@ -69,6 +69,7 @@ func (w Wait) String() string {
 }
 
 // passes reports whether an update of the object that changes what the policy reads or writes need not wait, so that it moves the object.
+// It is true of waits for an approval of the plan, for a window, and for the budget.
 func (w Wait) passes() bool {
 	return slices.Contains([]placementv1.WaitingReason{placementv1.WaitingForApproval, placementv1.WaitingForWindow, placementv1.WaitingForBudget}, w.Reason)
 }
@@ -146,9 +147,10 @@ func (w Waits) String() string {
 	return out
 }
 
-// Of returns what an existing object of a namespace waits for at the time now, before remediation of a policy changes it; nil for nothing.
-// s is the status of the policy, which tells of approvals and pauses. What only the leader knows, such as which objects are unavailable, is
-// left out.
+// Of returns what an existing object of a namespace waits for at the time now, before remediation of a policy patches it; nil for nothing.
+// In mode Manual, NewOnly, or Off, that is an update of the object alone. Otherwise it is, in this order, those that apply of the approval
+// of the plan, the end of a pause, a window, and a turn within the budget. s is the status of the policy, which tells of approvals and
+// pauses. Stages of a rollout do not count, and neither does what only the leader knows, such as which objects are unavailable.
 func Of(p *placement.Policy, s placementv1.PlacementPolicyStatus, namespace string, now time.Time) (out Waits) {
 	switch p.Remediation {
 	case placementv1.RemediationManual, placementv1.RemediationNewOnly, placementv1.RemediationOff:

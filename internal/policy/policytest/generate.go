@@ -107,7 +107,8 @@ func (g *Generator) constant() string {
 	return g.Of(`"a"`, `"b"`, "1", "true", "false", "null", "{}", "[]", `{"a": 1}`, `[1, "a"]`, "0", `"c"`)
 }
 
-// place generates a reference into a document.
+// place generates a reference into the input, the data, or the value of a variable or rule. If Judging is set, it may generate a call of a
+// predicate instead. It may bind variables.
 func (g *Generator) place() string {
 	if g.Judging && g.Pick(5) == 0 {
 		return g.judged()
@@ -367,7 +368,8 @@ func (g *Generator) statement() string {
 	}
 }
 
-// rarer generates one of the less common statements, by the choice that statement made.
+// rarer generates one of the less common statements, by the choice that statement made, from 20: one with a `with`, one with `some` and no
+// `in`, a comparison of calls or of variables, or a check of a type. It does not depend on Wide.
 func (g *Generator) rarer(choice int) string {
 	switch choice {
 	case 20, 21:
@@ -450,12 +452,12 @@ func (g *Generator) when(body string) string {
 	return " if {\n\t" + body + "\n}"
 }
 
-// name generates the name of a member that a rule defines.
+// name generates the text between the brackets in the head of a rule: "a" in quotes, or a variable in scope.
 func (g *Generator) name() string {
 	return g.bound(func() string { return g.one(func() string { return `"a"` }, g.variable) })
 }
 
-// kinds returns the number of kinds of rules from which the generator chooses.
+// kinds returns the number of kinds of rules from which the generator chooses. There are more if Wide is set, except in Rego v0.
 func (g *Generator) kinds() int {
 	if g.Wide && !g.V0 {
 		return 7
