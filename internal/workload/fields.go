@@ -49,8 +49,8 @@ const (
 	Never
 )
 
-// PresenceOf says which objects of a built-in type of workloads have the field at a path. It returns Unknown for fields of the items of
-// lists, and for other types.
+// PresenceOf says which objects of a built-in type of workloads have the field at a path: Never if the type has no such field. It returns
+// Unknown for fields of the items of lists, and for other types.
 func PresenceOf(resource schema.GroupVersionResource, path []string) Presence {
 	least, known := leastObjects()[resource]
 	if !known {

@@ -31,8 +31,8 @@ const (
 	maxVolumes = 1 << 11
 )
 
-// CheckResources returns an error if Kubernetes would take too long to add up the resources of a pod with the spec. The error begins with
-// the path of a field in the spec and names the limit.
+// CheckResources returns an error if Kubernetes would take too long to add up the resources of a pod with the spec, because it has too many
+// init containers with too many names of resources. The error begins with the path of a field in the spec and names the limit.
 func CheckResources(spec *corev1.PodSpec) error {
 	names := sets.New[corev1.ResourceName]()
 	for i := range spec.InitContainers {

@@ -116,7 +116,7 @@ func countAt(object map[string]any, name string) (n int, ok bool, err error) {
 	return 0, false, fmt.Errorf("%s is not a number of pods", name)
 }
 
-// below adds the path of an object before an error, which must not be nil, about a field in it.
+// below adds the path of an object, and a dot, before an error that begins with the path of a field in the object. err must not be nil.
 func below(path []string, err error) error {
 	if len(path) == 0 {
 		return err

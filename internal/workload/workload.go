@@ -97,8 +97,8 @@ func (t *Templates) PathOf(object map[string]any) ([]string, error) {
 	return k.podSpec(), nil
 }
 
-// kindOf returns the kind of an object. An object with neither apiVersion nor kind is a bare template. The error is an *UnknownKindError
-// for a kind that is neither built in nor declared.
+// kindOf returns the kind of an object. An object with neither apiVersion nor kind is a bare template. One with a kind alone is of the core
+// group. The error is an *UnknownKindError for a kind that is neither built in nor declared.
 func (t *Templates) kindOf(object map[string]any) (kind, error) {
 	apiVersion, err := textAt(object, "", "apiVersion")
 	if err != nil {
@@ -181,7 +181,8 @@ func (k kind) replicas(owner map[string]any) (int, error) {
 	return max(out, 1), nil
 }
 
-// own returns the selector of an object's pods, from the field selector of owner; nil if it is empty, because that would select everything.
+// own returns the selector of an object's pods, from the field selector of owner; nil if it is missing or empty, because that would select
+// everything. An invalid selector is an error, but for a declared kind, whose field may have any form: then the result is nil.
 func (k kind) own(owner map[string]any) (labels.Selector, error) {
 	value, err := OptionalObject(owner, "selector")
 	if err != nil || len(value) == 0 {
@@ -223,7 +224,8 @@ func (k kind) own(owner map[string]any) (labels.Selector, error) {
 	}
 }
 
-// fields are the fields that Templates.Of reads, as a sealed set.
+// fields are the fields that Templates.Of reads of objects of any kind, built-in or declared, as a sealed set: the type, the name, the
+// namespace, and the labels, and everything below spec and template.
 var fields = func() *projection.FieldSet {
 	f := &projection.FieldSet{}
 	f.AddName("apiVersion")
@@ -238,5 +240,5 @@ var fields = func() *projection.FieldSet {
 	return f.Seal()
 }()
 
-// Fields returns the sealed set of fields that Of reads.
+// Fields returns the sealed set of the fields that Templates.Of reads of objects of any kind, built-in or declared.
 func Fields() *projection.FieldSet { return fields }

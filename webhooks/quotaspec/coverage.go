@@ -41,7 +41,8 @@ const (
 
 // warnOfCoverage warns of quotas that seem to cover what a LimitedResource denies without a quota, and do not: a quota that is not
 // enforced, or that has only one of two names that the same objects always take. A namespace without a quota causes no warning. applied is
-// either a quota, which is compared with all LimitedResources, or a LimitedResource, which is compared with all quotas.
+// either a quota, which is compared with all LimitedResources, or a LimitedResource, which is compared with all quotas. If something can't
+// be read, the only warning says so.
 func (h *Handler) warnOfCoverage(ctx context.Context, applied client.Object) []string {
 	if h.Live == nil || h.Namespaces == nil {
 		return nil
@@ -110,7 +111,8 @@ type limit struct {
 	selector labels.Selector
 }
 
-// limits returns the applied LimitedResource or, if a quota is applied, all LimitedResources.
+// limits returns the applied LimitedResource or, if a quota is applied, all LimitedResources. It returns an error if they can't be listed,
+// or if one has an invalid namespace selector.
 func (h *Handler) limits(ctx context.Context, applied client.Object) ([]*limit, error) {
 	var all []placementv1.LimitedResource
 	if l, ok := applied.(*placementv1.LimitedResource); ok {

@@ -58,14 +58,14 @@ type Namespaces interface {
 	All(ctx context.Context) (iter.Seq2[string, map[string]string], error)
 }
 
-// Nodes reads the nodes of the served cluster.
+// Nodes reads the names of the extended resources that the nodes of the served cluster have.
 type Nodes interface {
 	// ExtendedResources returns the sorted names of the extended resources that nodes have. ok is false if there are no nodes, or too many to
 	// read.
 	ExtendedResources(ctx context.Context) (names []string, ok bool, err error)
 }
 
-// Capacity reads what pods can request of all clusters and nodes together.
+// Capacity reads how much CPU and memory pods can request of all clusters and nodes together.
 type Capacity interface {
 	// All returns the amounts of CPU and memory. One that is not known of each cluster and node is missing.
 	All(ctx context.Context) (corev1.ResourceList, error)
@@ -133,7 +133,8 @@ func (h *Handler) Handle(ctx context.Context, r admission.Request) admission.Res
 	return out
 }
 
-// newObject returns an empty ScopedQuota, ClusterScopedQuota, or LimitedResource, or nil for another kind.
+// newObject returns an empty ScopedQuota, ClusterScopedQuota, or LimitedResource, or nil for another kind, whose objects are admitted
+// unchecked.
 func newObject(kind string) client.Object {
 	switch kind {
 	case quota.KindScopedQuota:
@@ -228,7 +229,7 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 }
 
 // warnOfCapacity warns about amounts of CPU and memory that are much more than all clusters and nodes have. It reads what these have only
-// for large amounts.
+// for large amounts. If that fails, the only warning says so.
 func (h *Handler) warnOfCapacity(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	if h.Capacity == nil || len(quota.LargeRequests(spec)) == 0 {
 		return nil
@@ -263,7 +264,8 @@ func (h *Handler) warnOfType(ctx context.Context, t schema.GroupResource, field,
 }
 
 // warnOfClasses warns about priority classes and volume attributes classes in scope requirements that do not exist, and about requirements
-// that match pods without a priority class although each pod gets the default one.
+// that match pods without a priority class although each pod gets the default one. If it can't read whether a class exists, a warning says
+// so.
 func (h *Handler) warnOfClasses(ctx context.Context, requirements []placementv1.ScopeRequirement, field string) []string {
 	unknown := func(scope corev1.ResourceQuotaScope) func([]string) []string {
 		return func(known []string) []string { return quota.UnknownClasses(scope, requirements, known) }
@@ -276,14 +278,16 @@ func (h *Handler) warnOfClasses(ctx context.Context, requirements []placementv1.
 	)
 }
 
-// warnOfStorageClasses warns about storage classes in spec.hard that do not exist.
+// warnOfStorageClasses warns about storage classes that names in spec.hard contain and that do not exist. If the classes can't be read, the
+// only warning says so.
 func (h *Handler) warnOfStorageClasses(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	unknown := func(known []string) []string { return quota.UnknownStorageClasses(spec, known) }
 	return warnOfKind(ctx, h.StorageClasses, "StorageClass", "no volume of the class is provisioned until the class is created", "spec.hard", unknown)
 }
 
 // warnOfKind warns about the classes of a kind that an object names in field and that do not exist, as unknown returns them, given all that
-// do. consequence is the end of a warning. It reads classes only if the object names one.
+// do. consequence is the end of a warning. It reads classes only if the object names one. If that fails, the only warning says so; if
+// classes is nil, there is none.
 func warnOfKind(ctx context.Context, classes Classes, kind, consequence, field string, unknown func(known []string) []string) []string {
 	if classes == nil || len(unknown(nil)) == 0 {
 		return nil
@@ -303,7 +307,8 @@ func warnOfKind(ctx context.Context, classes Classes, kind, consequence, field s
 	return out
 }
 
-// warnOfSelector warns if spec.namespaceSelector selects no existing namespace, or has a key or a value that no namespace has.
+// warnOfSelector warns if spec.namespaceSelector is invalid, selects no existing namespace, or has a key or a value that no namespace has.
+// If the namespaces can't be read, the only warning says so. It returns none for a nil selector.
 func (h *Handler) warnOfSelector(ctx context.Context, s *placementv1.NamespaceSelector) []string {
 	if s == nil {
 		return nil
@@ -350,8 +355,8 @@ func (h *Handler) warnOfSelector(ctx context.Context, s *placementv1.NamespaceSe
 	return out
 }
 
-// warnOfExtended warns about extended resources in spec.hard that no node has. If the nodes are not known, it warns about those that are
-// probably a misspelt common one.
+// warnOfExtended warns about extended resources in spec.hard that no node has. If there are no nodes, or too many to read, it warns about
+// those that are probably a misspelt common one. If reading nodes fails, the only warning says so.
 func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	names := h.Evaluators.Extended(spec)
 	existing, known, err := h.extendedOfNodes(ctx, len(names) > 0)
@@ -372,8 +377,9 @@ func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpe
 	return out
 }
 
-// warnOfExtendedParts warns about names of extended resources in spec.matchContains that are part of no resource that a node has. If the
-// nodes are not known, it warns about those that are probably a misspelt common one.
+// warnOfExtendedParts warns about names of extended resources in spec.matchContains that are part of no resource that a node has. If there
+// are no nodes, or too many to read, it warns about those that are probably a misspelt common one. If reading nodes fails, the only warning
+// says so.
 func (h *Handler) warnOfExtendedParts(ctx context.Context, spec *placementv1.LimitedResourceSpec) []string {
 	parts := h.Evaluators.ExtendedParts(spec)
 	existing, known, err := h.extendedOfNodes(ctx, slices.ContainsFunc(parts, func(part string) bool { return part != "" }))
@@ -400,7 +406,8 @@ func (h *Handler) extendedOfNodes(ctx context.Context, wanted bool) (names []str
 	return h.Nodes.ExtendedResources(ctx)
 }
 
-// others returns the end of a sentence that lists the names of the resources that there are, at most maxNamed; "" if there are none.
+// others returns the end of a sentence that lists the first names of the resources that there are, such as "; there are a, b". It leaves
+// out those after maxNamed without a hint; "" if there are none.
 func others(existing []string) string {
 	if len(existing) == 0 {
 		return ""
