@@ -155,7 +155,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // +kubebuilder:rbac:groups=openreports.io,resources=reports;clusterreports,verbs=list;create;patch;delete
 // +kubebuilder:rbac:groups=wgpolicyk8s.io,resources=policyreports;clusterpolicyreports,verbs=list;create;patch;delete
 
-// Reconcile updates the report of one namespace, or, if r.all is set, finds out which reports exist.
+// Reconcile updates the report of one namespace, or, if r.all is set, finds out which reports exist. It does nothing for a namespace before
+// that is known, or while a type of the reports is not served.
 func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result, error) {
 	switch {
 	case r.all:
@@ -264,7 +265,7 @@ func (c *Controller) update(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// lookup returns the kind and the UID of an existing object; "" for what is not known.
+// lookup returns the kind of the type of an object, "" if the type is not served, and the UID of the object, "" if that is not known.
 func (c *Controller) lookup(key remediation.Key) (kind string, uid types.UID) {
 	return c.Catalog.Kind(key.Resource), c.UID(key)
 }

@@ -164,7 +164,8 @@ func (b *builder) whyUnchanged(o simulation.Object, v *placement.Verdict, c plac
 	return text
 }
 
-// waits returns a text that says what an object waits for before Berth makes the changes that a policy requires in it.
+// waits returns a text that says what an object waits for before Berth makes the changes that a policy requires in it: what the status of
+// the policy says, if all its objects wait for one thing, or else what can be told of this object.
 func (b *builder) waits(o simulation.Object, v *placement.Verdict) string {
 	if waiting := b.simulation.Policy(v.Policy.Name).Object.Status.Waiting; len(waiting) == 1 && waiting[0].Message != "" {
 		// All objects of the policy that wait do so for the same reason.

@@ -51,7 +51,7 @@ var (
 	_ manager.LeaderElectionRunnable = (*Monitor)(nil)
 )
 
-// Options configure a Monitor.
+// Options configure a Monitor: where it reads the policies of the API server and those of this replica, and how long a comparison counts.
 type Options struct {
 	// Live reads from the API server, over the same connection as the watches.
 	Live client.Reader

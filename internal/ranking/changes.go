@@ -50,9 +50,9 @@ type domainChanges struct {
 	sizes map[string]int
 }
 
-// newChanges compares all candidates or domains of two lists by name and level. changed gets those that left, joined, or have another
-// level, whether better or worse; entered gets those of them that are in after. limit is only stored: at most so many are chosen from each
-// list.
+// newChanges returns the changes from one list of candidates or domains to a later one: which of them left, joined, or have another level,
+// whether better or worse. It compares all of them. limit is the maximum number that are chosen from each list; it is only kept in the
+// result.
 func newChanges(before, after List, limit int) *Changes {
 	out := &Changes{changed: map[string]bool{}, levels: make(map[string]int64, len(after)), limit: limit}
 	for _, c := range after {
@@ -109,9 +109,10 @@ func (c *Changes) Concern(object string, chosen []string) bool {
 		slices.ContainsFunc(used, func(domain string) bool { return c.domains.concern(domain, object, chosen, len(used)) })
 }
 
-// concern reports whether the changes may lead to another choice, for an object, of candidates or of domains. chosen are those that were
-// chosen before, at most limit. It is true if none was chosen, if one of them left or has another level, or if one that entered may be
-// better than the worst of them or fill a free place. Changes within domains do not count.
+// concern reports whether the changes may lead to another choice, for an object, of candidates or of domains, of which at most limit are
+// chosen. chosen are those that were chosen before. It is true if there are none, if one of them left or has another level, and if one that
+// joined or has another level is better than the worst of them, or is there at all while fewer than limit were chosen. Changes within
+// domains do not count.
 func (c *Changes) concern(object string, chosen []string, limit int) bool {
 	switch {
 	case len(chosen) == 0 || slices.ContainsFunc(chosen, func(name string) bool { return c.changed[name] }):

@@ -219,7 +219,7 @@ type ranked struct {
 	rank [sha256.Size]byte // The SHA-256 digest of the object and the name of the candidate.
 }
 
-// compare orders candidates from the best to the worst: by level, then by rank.
+// compare orders candidates from the best to the worst: by level, then by rank, the smaller digest first. It is negative if a is better.
 func compare(a, b ranked) int {
 	if a.level != b.level {
 		return cmp.Compare(a.level, b.level)

@@ -35,7 +35,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Presence says which objects of a kind have a field.
+// Presence says which objects of a kind have a field: all, some, or none. The zero value means that this is not known.
 type Presence int
 
 const (

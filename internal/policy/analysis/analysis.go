@@ -54,7 +54,8 @@ type Dependencies struct {
 const codeRead = "berth_unresolved_read"
 
 // Analyse returns what a compiled module reads. The parameter rules names the rules that are evaluated. A reference whose resource type is
-// known only at evaluation is an error, unless listed reports that the policy lists its types. The error is an ast.Errors.
+// known only at evaluation is an error, unless listed reports that the policy lists its types. So is a reference with an invalid group or
+// version, or to an unknown name below data.berth. The error is an ast.Errors.
 func Analyse(compiler *ast.Compiler, module *ast.Module, rules []string, listed bool) (Dependencies, error) {
 	var d Dependencies
 	if err := d.analyseReads(module, listed); err != nil {

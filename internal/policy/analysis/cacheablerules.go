@@ -76,7 +76,8 @@ func (u *reader) read(n *fieldNode, deep bool) {
 	}
 }
 
-// within runs a function, attributes the reads that happen in it to a new reader, and returns the reader.
+// within runs a function, attributes the reads that happen in it to a new reader, and returns the reader. Nothing uses the new reader yet:
+// the caller adds it to the uses of another one.
 func (a *fieldAnalyser) within(happens func()) *reader {
 	outer, inner := a.reader, &reader{}
 	a.reader = inner
@@ -137,7 +138,7 @@ func (a *fieldAnalyser) closure(u, without *reader, steps *int) (depths []byte, 
 	return out, data, met
 }
 
-// helper is a rule that may be cacheable.
+// helper is a rule that may be cacheable, with how deeply it reads each field of `input`, and whether it reads data.
 type helper struct {
 	*ruleGroup
 	// reads says how deeply the rule reads each field, by the number of the field.
@@ -145,7 +146,8 @@ type helper struct {
 	data  bool // whether it reads documents in `data` other than rules
 }
 
-// helpers returns the rules that read less of the input than all rules together, and that do not use the rule of the reader without.
+// helpers returns the evaluated rules without arguments that read less of the input than all rules together, and that do not use the rule
+// of the reader without. It returns those that it has found when the work exceeds maxHelperSteps.
 func (a *fieldAnalyser) helpers(without *reader) (out []helper) {
 	steps := maxHelperSteps
 	all, _, _ := a.closure(a.reader, nil, &steps)
@@ -174,8 +176,9 @@ func (a *fieldAnalyser) helpers(without *reader) (out []helper) {
 	return out
 }
 
-// cacheableRules returns the rules that are cacheable, in the order of the text. Rules that use the path of the object are not: their
-// values differ from object to object, and the engine has to see each choice of clusters that they make.
+// cacheableRules returns the rules that are cacheable, in the order of the text; nil if there are none. Rules that use the rule
+// language.RuleObjectPath are not: their values differ from object to object, and the engine has to see each choice of clusters that they
+// make. If no contract rule uses that rule, any rule may be cacheable.
 func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
 	nodes := a.nodesByNumber()
 	helpers := a.helpers(a.pathReader(pkg))
@@ -212,7 +215,8 @@ func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
 	return out
 }
 
-// pathReader returns the reader of the rule language.RuleObjectPath; nil if no contract rule uses that rule.
+// pathReader returns the reader of the rule language.RuleObjectPath; nil if no contract rule uses that rule, or if other rules define parts
+// of the same document.
 func (a *fieldAnalyser) pathReader(pkg ast.Ref) *reader {
 	path := constantPath(pkg.Append(ast.StringTerm(language.RuleObjectPath)))
 	i := slices.IndexFunc(a.groups, func(g *ruleGroup) bool { return slices.Equal(g.path, path) })

@@ -82,13 +82,13 @@ type ruleGroup struct {
 	reader        *reader // what the rules read
 }
 
-// call is the result of evaluating a function for one list of places.
+// call is the result of evaluating a function once, for one list of arguments.
 type call struct {
 	value  places  // what the result may be
 	reader *reader // what the call reads
 }
 
-// place is a field that a value may refer to.
+// place is a field of `input` or `data` that a value may refer to.
 type place struct {
 	// at is the field in the field set of its document.
 	at *projection.FieldSet
@@ -139,7 +139,7 @@ func (d *Dependencies) analyseFields(compiler *ast.Compiler, module *ast.Module,
 	d.Input, d.Data = a.input.Seal(), a.data.Seal()
 }
 
-// addRules groups rules by the document or function that they define.
+// addRules adds rules to a.groups and functions to a.functions, those that define one document or function together.
 func (a *fieldAnalyser) addRules(rules []*ast.Rule) {
 	index := map[string]*ruleGroup{}
 	for _, rule := range rules {
@@ -177,8 +177,8 @@ func constantPath(ref ast.Ref) []string {
 	return path
 }
 
-// noteMock examines the target of a `with`. A function that replaces another one may read more of its arguments, so the
-// analysis gives up.
+// noteMock records what a `with` of the policy replaces: the input, or a part of the data, which may include rules. If it replaces a
+// function, builtin or of the policy, which may read more of its arguments, the analysis gives up.
 func (a *fieldAnalyser) noteMock(w *ast.With) {
 	a.mocked = true
 	ref, ok := w.Target.Value.(ast.Ref)
@@ -275,13 +275,15 @@ func (a *fieldAnalyser) descend(f place, o operand) places {
 	return out
 }
 
-// isIndex reports whether a name may select an array element. The store converts such names to numbers.
+// isIndex reports whether a name is an integer, such as "0", and so may select an array element. The store converts such names to numbers.
 func isIndex(name string) bool {
 	_, err := strconv.Atoi(name)
 	return err == nil
 }
 
-// dataRef returns the value of a reference that starts with `data`. It may refer to cluster data, to rules, or to both.
+// dataRef returns the value of a reference that starts with `data`: that of the one complete rule that it leads to, or the fields of the
+// data if it leads to no rule. In all other cases, such as several rules or a partial one, all that it may refer to counts as read
+// completely, and the value is unknown.
 func (a *fieldAnalyser) dataRef(s *fieldScope, ref ast.Ref) places {
 	operands := s.operands(ref[1:])
 	base := a.follow(places{fields: []place{{at: a.data}}}, operands)
@@ -398,7 +400,8 @@ func (a *fieldAnalyser) run(g *ruleGroup, arguments []places) places {
 	return out
 }
 
-// single reports whether a value is the same in all uses within one evaluation.
+// single reports whether a value refers to the same thing in all uses within one evaluation: it can be no field at all, or it can only be
+// one field, which does not stand for several, and the policy has no `with`.
 func (a *fieldAnalyser) single(p places) bool {
 	if len(p.fields) == 0 {
 		return true

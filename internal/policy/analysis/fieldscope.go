@@ -75,7 +75,7 @@ func (s *fieldScope) define(v ast.Var, definition func() places) {
 	c.definitions = append(c.definitions, definition)
 }
 
-// equate adds an equation between two variables, by merging their classes.
+// equate adds an equation between two variables, by merging their classes. It does nothing if they are in one class already.
 func (s *fieldScope) equate(v, w ast.Var) {
 	c, d := s.class(v), s.class(w)
 	if c == d {
@@ -94,7 +94,8 @@ func local(t *ast.Term) (ast.Var, bool) {
 	return v, ok && v != ast.InputRootDocument.Value && v != ast.DefaultRootDocument.Value
 }
 
-// collect finds the equations of a rule, and those of its parameters with the arguments.
+// collect finds the equations of a rule, and those of its parameters with the arguments. An argument whose parameter is not a variable
+// counts as read completely.
 func (s *fieldScope) collect(r *ast.Rule, arguments []places) {
 	for i, argument := range arguments {
 		if i >= len(r.Head.Args) {
@@ -115,7 +116,8 @@ func (s *fieldScope) collect(r *ast.Rule, arguments []places) {
 	ast.WalkExprs(r.Head, equations)
 }
 
-// equations adds the equations of an expression to the classes of its variables.
+// equations adds what an expression defines or equates to the classes of its variables: a whole side of = or := that is a variable, an
+// output operand of a call, and the key and value of `every`. It does not look into patterns such as [x, y].
 func (s *fieldScope) equations(e *ast.Expr) {
 	if every, ok := e.Terms.(*ast.Every); ok {
 		if every.Key != nil {
@@ -288,7 +290,8 @@ func (s *fieldScope) callOrEquation(terms []*ast.Term) {
 	s.deep(output)
 }
 
-// members returns what the members of a collection may be.
+// members returns what the members of a collection may be: the members of the fields that it may be, and an unknown value for any other
+// collection, such as a literal.
 func (s *fieldScope) members(t *ast.Term) places {
 	return s.a.follow(s.value(t), []operand{{many: true}})
 }

@@ -49,8 +49,9 @@ type Read struct {
 	Note string
 }
 
-// String returns the reference as it is written in Rego. For a type that spec.replicate lists, it returns the name of the
-// type, such as deployments.apps.
+// String returns the read as it may be written in Rego, without keys: data.kubernetes.<plural>,
+// data.resources["<group>/<version>"].<plural>, data.clusters, data.berth.quotas, or data.berth.clusterquotas. For a type that
+// spec.replicate lists, it returns the name of the type, such as deployments.apps.
 func (r Read) String() string {
 	switch {
 	case r.Listed:
@@ -66,7 +67,8 @@ func (r Read) String() string {
 	}
 }
 
-// Path returns the path below `data` at which the objects are.
+// Path returns the names that lead from `data` to the objects of the read. Below them, the objects are keyed by namespace, if they have
+// one, and by name.
 func (r Read) Path() []string {
 	switch {
 	case r.Clusters:
@@ -80,7 +82,7 @@ func (r Read) Path() []string {
 	}
 }
 
-// Explained returns the reference as it is written in Rego, followed by a comma and its note if there is one.
+// Explained returns the text of String, followed by a comma and the note if there is one.
 func (r Read) Explained() string {
 	if r.Note == "" {
 		return r.String()
@@ -96,7 +98,7 @@ type KeyedRead struct {
 	First, Second string
 }
 
-// String returns the reference with its keys, as it may be written in Rego.
+// String returns the reference with its keys, as it may be written in Rego, such as data.kubernetes.pods["a"]["b"].
 func (k KeyedRead) String() string {
 	if k.Second == "" {
 		return fmt.Sprintf("%s[%q]", k.Read, k.First)
@@ -104,7 +106,8 @@ func (k KeyedRead) String() string {
 	return fmt.Sprintf("%s[%q][%q]", k.Read, k.First, k.Second)
 }
 
-// ByPluralAlone reports whether the reference names a type by its plural name alone. Several groups may serve types with that name.
+// ByPluralAlone reports whether the read names a type by its plural name alone, as data.kubernetes.<plural> does. Several groups may serve
+// types with that name.
 func (r Read) ByPluralAlone() bool {
 	return !r.Clusters && r.Quotas == "" && r.GroupVersion == ""
 }
@@ -130,8 +133,9 @@ type analyser struct {
 	errs      ast.Errors
 }
 
-// analyseReads sets Reads, Keyed, and Documents: the resource types that the module reads, and its references to other documents. If listed
-// is true, it accepts references to unknown resource types. An error is an ast.Errors.
+// analyseReads sets Reads, Keyed, and Documents: the resource types that the module reads, and its references to other documents. A
+// reference to a resource type that is unknown before evaluation is an error, unless listed is true. An invalid group or version, or an
+// unknown name below data.berth, always is one. An error is an ast.Errors.
 func (d *Dependencies) analyseReads(module *ast.Module, listed bool) error {
 	a := &analyser{
 		pkg: module.Package.Path, rules: language.RuleNames(module), dynamic: listed,
@@ -229,7 +233,8 @@ func (a *analyser) readResource(ref ast.Ref, groupVersion string, at int) {
 	a.addKeyed(ref, read, at+1)
 }
 
-// addKeyed records the constant keys of a reference. The parameter at is the index of the first key.
+// addKeyed records the constant keys of a reference: the one at the index at, and the next one if that is constant, too. It records nothing
+// if the first one is not.
 func (a *analyser) addKeyed(ref ast.Ref, read Read, at int) {
 	first, ok := language.Part(ref, at)
 	if !ok {
@@ -259,7 +264,8 @@ func (a *analyser) add(ref ast.Ref, read Read) {
 	a.reads[read] = located
 }
 
-// unresolved handles a reference that may read everything below prefix. It is an error unless spec.replicate lists the types.
+// unresolved handles a reference that may read everything below prefix. It adds an error, unless the policy lists the types that it reads:
+// then it does nothing.
 func (a *analyser) unresolved(ref ast.Ref, prefix string) {
 	if a.dynamic {
 		return

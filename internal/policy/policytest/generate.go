@@ -64,7 +64,8 @@ func (g *Generator) Of(choices ...string) string { return choices[g.Pick(len(cho
 // one returns the result of one of the functions. It calls only that one, because each of them may bring variables into scope.
 func (g *Generator) one(choices ...func() string) string { return choices[g.Pick(len(choices))]() }
 
-// bound returns what write generates, which then binds no variable, for positions in which Rego allows no binding.
+// bound returns what write generates, which then binds no variable outside of comprehensions, for positions in which Rego allows no
+// binding.
 func (g *Generator) bound(write func() string) string {
 	g.closed++
 	defer func() { g.closed-- }()
@@ -369,7 +370,7 @@ func (g *Generator) statement() string {
 }
 
 // rarer generates one of the less common statements, by the choice that statement made, from 20: one with a `with`, one with `some` and no
-// `in`, a comparison of calls or of variables, or a check of a type. It does not depend on Wide.
+// `in`, a comparison of calls or of variables, or a check of a type.
 func (g *Generator) rarer(choice int) string {
 	switch choice {
 	case 20, 21:
@@ -465,7 +466,8 @@ func (g *Generator) kinds() int {
 	return 5
 }
 
-// rule generates a rule with a name. kind is the number of its kind, below the result of kinds.
+// rule generates a rule with a name. kind is the number of its kind, below the result of kinds: 0 for a complete rule, which may have an
+// `else`, 1 for a partial set, 2 and 3 for a partial object, 4 for a complete rule without a body, and more for members of members.
 func (g *Generator) rule(name string, kind int) string {
 	if kind == 4 {
 		return name + g.Of(" := ", " = ") + g.bound(func() string { return g.one(g.place, g.term) })
@@ -534,7 +536,7 @@ func (g *Generator) function(name string, arity int) string {
 	})
 }
 
-// Policy generates a whole policy.
+// Policy generates a whole policy, in Rego v0 or v1: a package, imports, functions, and rules.
 func (g *Generator) Policy() string {
 	g.V0 = g.Pick(5) == 0
 	g.functions = map[string]int{}
