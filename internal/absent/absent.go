@@ -75,8 +75,9 @@ func Subject(subject, values string) string {
 	return fmt.Sprintf("the value %s of %s", values, subject)
 }
 
-// Others returns the end of a sentence which says that no object has a value. It lists the values that objects have (known) if there are at
-// most maxListed. Otherwise it names the one that is most like value, or the first ones and the number of the others.
+// Others returns the end of a sentence which says that no object has a value. It lists the values that objects have (known), of which there
+// must be at least one, if there are at most maxListed. Otherwise it names the one that is most like value, or the first ones and the
+// number of the others.
 func Others(value string, known []string) string {
 	if len(known) <= maxListed {
 		return "; there are " + Quoted(known, ", ")
@@ -119,13 +120,15 @@ func LabelsOf(kind string, objects func(yield func(name string, labels map[strin
 // Empty reports whether no object has a label. Since each namespace has one, it reports for namespaces whether there are none.
 func (l *Labels) Empty() bool { return len(l.values) == 0 }
 
-// Problem is a part of a label selector that names a label or a value that no object has.
+// Problem is a requirement of a label selector for a label or a value that no object has: its path, and a message.
 type Problem struct {
 	Field *field.Path // The path of that part in the object with the label selector.
 	Text  string      // The message to the user.
 }
 
-// Selector returns the problems of a label selector, whose path is given: the labels and values in it that no object has.
+// Selector returns the problems of a label selector, whose path is given; nil for a nil selector. A problem is a value in matchLabels, In,
+// or NotIn that no object has, or a label in Exists that none has. DoesNotExist has none. Of the names in NotIn for
+// kubernetes.io/metadata.name, only those that are similar to an existing one count.
 func (l *Labels) Selector(s *metav1.LabelSelector, path *field.Path) (out []Problem) {
 	if s == nil {
 		return nil
@@ -167,8 +170,9 @@ func (l *Labels) Selector(s *metav1.LabelSelector, path *field.Path) (out []Prob
 // two names.
 const minSimilar = 4
 
-// meantKey returns a question, for appending to a message, that suggests a label that objects have in place of one that none has, such as
-// "; did you mean region?"; "" for no suggestion. values are those that the selector lists for the label.
+// meantKey returns a question, for appending to a message, that suggests a label that objects have in place of a label (key) that none has,
+// such as "; did you mean region?": kubernetes.io/metadata.name if one of the values is the name of an object, or a label of the same
+// prefix with a similar name. It returns "" for no suggestion. values are those that the selector lists for the label.
 func (l *Labels) meantKey(key string, values []string) string {
 	if l.values[corev1.LabelMetadataName].HasAny(values...) {
 		return fmt.Sprintf("; did you mean %s?", corev1.LabelMetadataName)

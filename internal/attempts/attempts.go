@@ -66,7 +66,8 @@ const (
 	Contested                    // Other clients, or an admission webhook, change the object back after each patch.
 )
 
-// Judgment is the result of Judge.
+// Judgment says whether patches of an object last, whether it was patched too often, whether another patch was found not to last just now,
+// and when to judge again.
 type Judgment struct {
 	Stability Stability
 	// TooOften reports whether the object was patched too often within a minute, and must not be patched even if Stability is Settling.
@@ -101,7 +102,7 @@ type history struct {
 	rounds                  []round   // The patches of which it was found within roundWindow that they did not last.
 }
 
-// patched is a patch that Berth has made to an object.
+// patched is a patch that Berth has made to an object: which changes it made, on which data they were decided, and when.
 type patched struct {
 	changes unique.Handle[string] // The changes that the patch made, as moveset.Encode returns them.
 	data    uint64                // A hash of the data on which the changes were decided; 0 if data was missing.
@@ -173,7 +174,7 @@ func (a *Attempts[K]) ForgetPatches(forgotten func(K) bool) {
 //   - The same change is required again, although a client has written since, or although nothing has changed.
 //   - Another change is required although nothing has changed.
 //
-// Changes that are required because of other data do not count.
+// If only other changes are required, and because of other data, Judge forgets the patches that did not last.
 func (a *Attempts[K]) Judge(now time.Time, key K, obj *unstructured.Unstructured, required, automatic []placement.Change, data uint64) (out Judgment) {
 	h := a.histories[key]
 	if h == nil {
@@ -207,8 +208,9 @@ func (a *Attempts[K]) Judge(now time.Time, key K, obj *unstructured.Unstructured
 	return out
 }
 
-// count adds a round if the last patch, or an earlier one, did not last. The arguments from obj to data are those of Judge. written reports
-// whether a client has written the object since the last patch.
+// count adds a round if the last patch, or an earlier one, did not last: if a value is required again that it set, or another one although
+// neither the object nor the data have changed. If none is required again, and the data have changed, count forgets the rounds so far. The
+// arguments from obj to data are those of Judge. written reports whether a client has written the object since the last patch.
 func (h *history) count(now time.Time, obj *unstructured.Unstructured, required, automatic []placement.Change, data uint64, written bool) {
 	sameData := h.last.data == data && data != 0
 	again := h.last.common(required)
@@ -282,7 +284,8 @@ func (a *Attempts[K]) Protected(now time.Time, key K, policies []string) time.Du
 }
 
 // Decided records, for a Pod whose last eviction a PodDisruptionBudget did not allow, which policies require its eviction by the newest
-// decision. If evicts is false, none does: the object need not be evicted, and no longer counts in ProtectedFor.
+// decision. If evicts is false, none does: the Pod is forgotten, so that ProtectedFor no longer counts it, and its next eviction waits for
+// no delay.
 func (a *Attempts[K]) Decided(key K, policies []string, evicts bool) {
 	if p, protected := a.protected[key]; !evicts {
 		delete(a.protected, key)
@@ -313,8 +316,9 @@ type repeat struct {
 // over reports whether the last eviction is so long ago that the repeat no longer counts.
 func (r repeat) over(now time.Time) bool { return now.Sub(r.last) > repeatMemory }
 
-// concerns reports whether a Pod was created after the first eviction, and requires the same changes again: the webhook did not place the
-// new Pod. The API server stores the time of creation in whole seconds, so a Pod that was created in the same second counts as older.
+// concerns reports whether a Pod was created after the first eviction, and at least one of the changes that it requires sets the same value
+// as one for which Pods were evicted: the webhook did not place the new Pod. The API server stores the time of creation in whole seconds,
+// so a Pod that was created in the same second counts as older.
 func (r repeat) concerns(pod *unstructured.Unstructured, changes []placement.Change) bool {
 	return pod.GetCreationTimestamp().After(r.since.Truncate(time.Second)) && len(moveset.Common(r.changes, changes)) > 0
 }

@@ -40,7 +40,8 @@ func (s Scope) All() bool { return len(s) == 0 }
 // Includes reports whether the activity is stopped in a namespace, "" for cluster-scoped objects.
 func (s Scope) Includes(namespace string) bool { return s.All() || slices.Contains(s, namespace) }
 
-// String says where the activity is stopped: "in all namespaces", or for example "in namespaces a and b".
+// String says where the activity is stopped: "in all namespaces", or for example "in namespaces a and b", followed by "and without a
+// namespace" if cluster-scoped objects are among them.
 func (s Scope) String() string {
 	named := slices.DeleteFunc(slices.Clone(s), func(namespace string) bool { return namespace == "" })
 	switch {

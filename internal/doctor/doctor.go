@@ -47,7 +47,8 @@ const (
 	Warning Severity = "warning"
 )
 
-// Finding is something that is wrong, or that could not be checked.
+// Finding is something that is wrong with an object of an installation, or that could not be checked: how bad it is, which object it is on,
+// a message that says what is wrong and what to do, and a section of the runbook.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	// Object is the kind and name of what the finding is on, as in ScopedQuota team-a/gpus; ObjectClock for the clock.
@@ -96,7 +97,7 @@ type Object struct {
 	Plan *placementv1.RemediationPlan
 }
 
-// Denied is a type that a policy reads, and the verb, list or watch, that Berth may not use on it.
+// Denied says that a policy reads a type of objects on which Berth may not use a verb, list or watch.
 type Denied struct {
 	Policy, Verb, Resource string
 }
@@ -179,7 +180,7 @@ func (i *Installation) checkDeployment() []Finding {
 // leaseGrace is how long after its expiry a lease still counts as held.
 const leaseGrace = 15 * time.Second
 
-// held reports whether the lease names a replica as its holder, even if the lease has expired.
+// held reports whether the lease names a replica as its holder, and has a time of renewal and a duration, even if it has expired.
 func (i *Installation) held() bool {
 	l := i.Lease
 	return l != nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" && l.Spec.RenewTime != nil && l.Spec.LeaseDurationSeconds != nil
@@ -312,8 +313,8 @@ func (i *Installation) checkObjects() []Finding {
 	return out
 }
 
-// waits returns a message for the plan and for the rollout of a policy, as far as the plan waits for an approval, and the rollout waits for
-// the user or is paused: why, and the command to go on.
+// waits returns at most two messages for a policy: that its plan waits for an approval, with the command that approves it, and what its
+// rollout waits for, or why it is paused.
 func waits(o Object) (out []string) {
 	if p := o.Plan; p != nil && p.State == placementv1.PlanWaitingForApproval {
 		wait := waiting.Wait{Reason: placementv1.WaitingForApproval, Policy: o.Name}
@@ -329,7 +330,8 @@ func waits(o Object) (out []string) {
 	return out
 }
 
-// rolloutWaits returns why the rollout of a policy waits for the user or is paused, and the command to go on; "" if neither.
+// rolloutWaits returns why the rollout of a policy waits for an approval, with the command that approves it, or why it is paused, with the
+// command that rolls back if there is a previous revision; "" if it does neither.
 func rolloutWaits(o Object) string {
 	if o.Rollout == nil {
 		return ""

@@ -51,7 +51,8 @@ const (
 	shutdownTimeout = 12 * time.Second
 )
 
-// Server configures an HTTP server.
+// Server configures an HTTP server: its name in logs, its address, TLS, its handler, and how many connections unknown clients may have;
+// with 0, each connection is closed at once.
 type Server struct {
 	// Name is the name of the server in logs.
 	Name string
@@ -168,7 +169,7 @@ type strangers struct {
 	of     map[string]int             // the number of connections by address of the client
 }
 
-// stranger is an open connection of an unknown client.
+// stranger is an open connection of an unknown client, and the address of that client.
 type stranger struct {
 	connection net.Conn
 	// address is that of the client, without the port.

@@ -106,8 +106,8 @@ func (p *configuredPredicate) configure(path *field.Path, raw []byte) error {
 	return nil
 }
 
-// validate runs the scheduler's own validation of a plugin's arguments. Plugins validate again when they are created, but that is too late
-// to report errors to the user.
+// validate runs the scheduler's own validation of a plugin's arguments. Arguments of a type that it does not know are an error. Plugins
+// validate again when they are created, but that is too late to report errors to the user.
 func validate(path *field.Path, obj runtime.Object) error {
 	switch args := obj.(type) {
 	case *config.InterPodAffinityArgs:

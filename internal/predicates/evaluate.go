@@ -191,7 +191,7 @@ func unexpected(name string, status *fwk.Status) error {
 }
 
 // prepare runs PreFilter of each plugin that implements it, and sets state, skipped, rejected, named, narrowing, and podCopy. It returns an
-// error if a plugin fails, and none if one rejects.
+// error if a plugin fails, or if the pod has volume claims and a plugin for volumes applies to it, and none if a plugin rejects.
 func (j *evaluation) prepare(ctx context.Context) error {
 	j.state = framework.NewCycleState()
 	j.skipped = make([]bool, len(j.plugins))
@@ -321,7 +321,7 @@ func (j *evaluation) candidates(q Query, before *priorReport) (verdicts []Verdic
 	return verdicts, open
 }
 
-// candidate is a node or a cluster that still must be evaluated.
+// candidate is a node or a cluster that still must be evaluated, with the index of its verdict.
 type candidate struct {
 	at   int // The index of its verdict in the list of verdicts.
 	info fwk.NodeInfo

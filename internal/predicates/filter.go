@@ -45,7 +45,7 @@ const (
 // one attempt is usually enough.
 const stride = 16
 
-// worker evaluates one candidate of an evaluation after the other.
+// worker evaluates one candidate of an evaluation after the other. The workers of an evaluation share its plugins.
 type worker struct {
 	*evaluation
 
@@ -58,10 +58,12 @@ type worker struct {
 	outcomes []*Outcome
 }
 
-// maxOutcomes bounds the number of outcomes that are compared. Most candidates share a few outcomes.
+// maxOutcomes bounds the number of outcomes that a worker compares. When it has as many, it forgets all of them for the next one. Most
+// candidates share a few outcomes.
 const maxOutcomes = 16
 
-// share returns an outcome equal to o, which other candidates may share.
+// share returns an outcome equal to o that other candidates may share: one of the worker's outcomes, or a new one, which it keeps. If it
+// has maxOutcomes already, it forgets these first.
 func (w *worker) share(o Outcome) *Outcome {
 	for _, known := range w.outcomes {
 		if known.equal(&o) {
@@ -165,8 +167,9 @@ func (j *evaluation) filter(
 	return "", nil, nil
 }
 
-// replicas returns how many of the workload's pods fit on a candidate on which one fits: all of them if no predicate reads the pods there,
-// otherwise maxReplicas at most. It doubles the increment until the predicates reject, and then bisects.
+// replicas returns how many of the workload's pods fit on a candidate on which one fits: if no predicate reads the pods there, all of the
+// workload's replicas, without a bound, and otherwise maxReplicas at most. It doubles the increment until the predicates reject, and then
+// bisects.
 func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
 	if w.Replicas <= 1 || w.ignoresPods(info) {
 		return max(1, w.Replicas), nil

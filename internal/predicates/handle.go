@@ -94,7 +94,8 @@ func hasClaims(pod *corev1.Pod) bool {
 // registered.
 var initMetrics = sync.OnceFunc(schedulermetrics.InitMetrics)
 
-// lister is the SharedLister of the current evaluation's snapshot. Plugins keep the lister and what its methods return.
+// lister is the SharedLister of the current evaluation's snapshot, which is replaced for the next evaluation. Plugins keep the lister and
+// what its methods return.
 type lister struct{ *Snapshot }
 
 func (l *lister) NodeInfos() fwk.NodeInfoLister { return l }

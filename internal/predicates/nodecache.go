@@ -233,7 +233,7 @@ func (w *NodeCache) Snapshot() (*Snapshot, error) {
 	return s, nil
 }
 
-// snapshotAll makes a new snapshot of all known nodes.
+// snapshotAll makes a new snapshot of all known nodes. Its revision, pods, and namespaces are not set yet.
 func (w *NodeCache) snapshotAll() *Snapshot {
 	var s Snapshot
 	for name, h := range w.hosts {
@@ -301,7 +301,7 @@ func (w *NodeCache) names(resource schema.GroupVersionResource) []types.Namespac
 	return out
 }
 
-// remove removes an object, and reports whether a predicate can see the change.
+// remove removes an object, and reports whether a predicate can see the change. It does not update the revision. The caller holds mu.
 func (w *NodeCache) remove(resource schema.GroupVersionResource, name types.NamespacedName) bool {
 	switch resource {
 	case nodeResource:
@@ -365,7 +365,8 @@ func (w *NodeCache) storedDigest(resource schema.GroupVersionResource, name stri
 	return n.key, ok
 }
 
-// setPod adds or replaces a pod, and reports whether a predicate can see the change.
+// setPod adds or replaces a pod, and reports whether a predicate can see the change: whether the pod differs, and its node, or the one that
+// it was on before, is known.
 func (w *NodeCache) setPod(p *pod) bool {
 	place := at(p.object.Namespace, p.object.Name)
 	old, replaced := w.pods.Get(place)

@@ -32,7 +32,8 @@ import (
 	"github.com/berth-dev/berth/internal/weakcache"
 )
 
-// pod is a pod on a node, reduced to the fields that predicates read. It is immutable.
+// pod is a pod on a node, reduced to the fields that predicates read, with what the scheduler derives from them. It has
+// metadata.deletionTimestamp, but not the phase. It is immutable.
 type pod struct {
 	object corev1.Pod
 	info   framework.PodInfo // What the scheduler derives from object.
@@ -41,8 +42,8 @@ type pod struct {
 	labels *map[string]string // Pods with equal labels share one map.
 }
 
-// shape is what replicas of a workload have in common: a pod without its metadata, node, and phase. Sharing it saves
-// most of the memory of a typed pod, which its resource lists take.
+// shape is what replicas of a workload have in common: the spec of a pod without the node's name, and its status without the phase. Sharing
+// it saves most of the memory of a typed pod, which its resource lists take.
 type shape struct {
 	object corev1.Pod
 	info   framework.PodInfo

@@ -62,7 +62,7 @@ func (c Candidates) noun() string {
 	return "node"
 }
 
-// Predicate is a filter plugin with its properties.
+// Predicate is a filter plugin with its name, how to create it, the kinds of candidates that it evaluates, and whether its verdicts are local.
 //
 // The plugin's handle only offers the nodes and the pods on them (SnapshotSharedLister), the namespaces (the Namespaces
 // lister of SharedInformerFactory), and the Parallelizer. They show the snapshot of the current evaluation. As in the

@@ -31,7 +31,7 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// Query selects the candidates on which a workload is evaluated.
+// Query selects the candidates on which a workload is evaluated, by their kind, names, and labels.
 type Query struct {
 	// Names are the names of the candidates; nil stands for all, and an empty list for none.
 	Names []string
@@ -97,7 +97,7 @@ type Report struct {
 	validFor atomic.Pointer[validity]
 }
 
-// validity is a snapshot for which the verdicts of a report are valid.
+// validity is a snapshot for which the verdicts of a report are valid, and whether each of them depended on no other candidate.
 type validity struct {
 	snapshot *Snapshot
 	// local reports whether the verdict on each candidate depended on no other candidate (evaluation.local).

@@ -62,7 +62,8 @@ type ChoiceFacts struct {
 	load Ref // The first version that Choose needed and Versions does not have; None if there is none.
 }
 
-// KeptFacts describes what a replica has in force of a policy. The zero value stands for nothing.
+// KeptFacts says whether a replica has a version of a policy in force, which one in how many stages, and whether one of its versions is
+// lost. The zero value means that it has none.
 type KeptFacts struct {
 	Exists  bool    // Whether a version is in force that can decide.
 	InForce InForce // Which version is in force, and in how many stages.
@@ -77,8 +78,8 @@ type VersionFacts struct {
 	Version    string // The digest of the version, as VersionDigest returns it.
 }
 
-// DataFacts is what Choose needs to know to set Choice.Waits: whether the chosen versions wait for the data that they read. With the zero
-// value, they do not wait.
+// DataFacts is what Choose needs to know to set Choice.Waits: whether what is in force can decide meanwhile, whether the chosen versions
+// have all the data that they read, and until when they wait for it at most. With the zero value, they do not wait.
 type DataFacts struct {
 	Held     bool      // Whether other versions than the chosen ones are in force, and can decide meanwhile: they have all of their data.
 	Complete bool      // Whether the chosen versions have all of their data.
@@ -125,8 +126,8 @@ func (f *ChoiceFacts) version(ref Ref) VersionFacts {
 	return v
 }
 
-// everywhere chooses a version for all namespaces; or, if ref is Kept, all that the replica has in force, each version where it is. err
-// becomes Choice.Err.
+// everywhere returns the choice of a version for all namespaces: Target is ref, InForce is complete, and Before is not set. If ref is Kept,
+// InForce is that of the replica, so that each version stays where it is. err becomes Choice.Err.
 func (f *ChoiceFacts) everywhere(ref Ref, err error) Choice {
 	out := Choice{Target: ref, InForce: InForce{Complete: true}, Err: err}
 	switch {
@@ -147,7 +148,8 @@ func both(a, b error) error {
 }
 
 // unstaged chooses one version for all namespaces, for a policy without spec.rollout. It prefers versions of which all types are served,
-// and then Newest to Earlier, or LastInForce if there is no Earlier, and these to Kept.
+// and then Newest to Earlier, or LastInForce if there is no Earlier, and these to Kept, with which each version stays where it is. If none
+// of them can decide, it chooses Lost.
 func (f *ChoiceFacts) unstaged() Choice {
 	newest := f.version(Newest)
 	if newest.Err == nil {

@@ -48,7 +48,8 @@ type Revision struct {
 	Version string // What VersionDigest returns for the version.
 }
 
-// InForce is what a replica has in force of a policy with a rollout.
+// InForce says which version of a policy with a rollout a replica has in force, and in how many stages. It does not say which version
+// decides in the other stages.
 type InForce struct {
 	Digest   string // Of a rollout in stages, what Digest returns; of a version that was chosen for all namespaces, what VersionDigest returns.
 	Reached  int    // The number of stages in which the version of the rollout decides.
@@ -338,7 +339,8 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	return time.Time{}
 }
 
-// approvalID matches the identity of a wait for an approval, as advance makes it.
+// approvalID matches the identity of a wait for an approval: the number of the revision, the name of the stage, or _rest, and the time when
+// the wait began, joined by hyphens.
 var approvalID = regexp.MustCompile(`^[0-9]+-[-_a-z0-9]+-[a-z0-9]+$`)
 
 // IsApproval reports whether a value of the annotation placement.berth.dev/approve-stage can approve some stage: whether it has the form of
@@ -358,7 +360,8 @@ func DescribeRest(namespaces int, example string, clusterScoped bool) string {
 	return strings.Join(parts, " and ")
 }
 
-// step is what a rollout reaches at once: a stage, or, after the last stage, what no stage has.
+// step is a step of a rollout: its next stage, or, after the last stage, all that the policy matches and no stage has. It has the name, the
+// beginnings of messages, and whether it needs an approval.
 type step struct {
 	name           string // The name of the stage, or "_rest".
 	waits, follows string // The beginnings of messages, such as "stage prod waits for its approval" and "stage prod follows".
@@ -378,8 +381,8 @@ func (f *Facts) step(reached int) step {
 	return step{}
 }
 
-// after returns what follows the step with an index, for appending to a message, such as "; after it, stage prod follows without an
-// approval"; "" for nothing.
+// after returns what follows the step with an index and whether that needs an approval, for appending to a message, such as "; after it,
+// stage prod follows without an approval"; "" if nothing follows.
 func (f *Facts) after(reached int) string {
 	next, how := f.step(reached+1), "without an approval"
 	if next.name == "" {
@@ -390,8 +393,9 @@ func (f *Facts) after(reached int) string {
 	return fmt.Sprintf("; after it, %s %s", next.follows, how)
 }
 
-// holds returns the state and the message of a rollout that can't go on for a reason that comes before soak and approval: objects that are
-// not decided or moved yet, failures, or Paused. The state is "" if it can. reached is the number of reached stages.
+// holds returns the state and the message of a rollout that can't go on for a reason that comes before soak and approval: Progressing while
+// objects are not decided or moved yet, and Paused if failures stop it or Facts.Paused is set. Both are "" if it can go on. reached is the
+// number of reached stages.
 func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.RolloutState, string) {
 	switch {
 	case reached == 0 && f.Busy:
@@ -528,7 +532,8 @@ func Digest(spec placementv1.PlacementPolicySpec) string {
 	return VersionDigest(spec) + "-" + digest(namespaces)
 }
 
-// digest returns the first 8 bytes of the SHA-256 digest of a value's JSON, in 16 hexadecimal digits.
+// digest returns the first 8 bytes of the SHA-256 digest of a value's JSON, in 16 hexadecimal digits. For a value that has no JSON, it is
+// the digest of the error.
 func digest(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -44,7 +44,7 @@ type Secrets interface {
 	Secret(ctx context.Context, name string) (map[string][]byte, error)
 }
 
-// Options configure a Pool.
+// Options configure a Pool: what reads the Secrets with credentials, the header User-Agent of requests, and how to connect.
 type Options struct {
 	// Secrets reads the Secrets with the credentials. If it is nil, requests for a policy that refers to a Secret fail.
 	Secrets Secrets
@@ -191,8 +191,8 @@ func (c *Client) tls(m tlsMaterial) (*tls.Config, error) {
 	return config, nil
 }
 
-// token returns the bearer token that the Secret contains now; empty if the policy sets none. A Secret that is missing or has no valid
-// token is an error. The error is an *engine.RemoteError.
+// token returns the bearer token that the Secret contains now, without space around it; empty if the policy sets none. If the Secret is
+// missing or has no valid token, the error is an *engine.RemoteError with FaultCredentials.
 func (c *Client) token(ctx context.Context) (string, error) {
 	ref := c.spec.TokenSecretRef
 	if ref == nil {
@@ -213,7 +213,7 @@ func (c *Client) token(ctx context.Context) (string, error) {
 }
 
 // secret returns the value of a key of a Secret, to which a field of spec.remote refers. It is an error if the Secret or the key is
-// missing, or the value is empty.
+// missing, or the value is empty or only white space.
 func (c *Client) secret(ctx context.Context, field, name, key string) (string, error) {
 	if c.options.Secrets == nil {
 		return "", fmt.Errorf("spec.remote.%s: Secret %s: this program does not read Secrets", field, name)
@@ -260,7 +260,7 @@ const (
 	connectTimeout = 10 * time.Second
 )
 
-// connections holds the transport of a client. Idle connections are closed once nothing refers to it.
+// connections holds the http.Transport of a client and nothing else. Idle connections are closed once nothing refers to it.
 type connections struct {
 	transport *http.Transport
 }

@@ -48,7 +48,8 @@ const (
 // typeJSON is the media type of requests and responses.
 const typeJSON = "application/json"
 
-// Request is a request to an engine.
+// Request is a request to an engine: method, URL, body and its type, whether to write only if the document is missing, and how large the
+// response may be.
 type Request struct {
 	Method string
 	URL    *url.URL
@@ -61,8 +62,8 @@ type Request struct {
 	Limit int64
 }
 
-// Rejection is a response of an engine with another status than 2xx, with the fields of OPA's errors. It is in the chain of the error of
-// such a response.
+// Rejection is a response of an engine with another status than 2xx: the status, the codes of OPA's errors, if it has them, and what the
+// message says besides them. It is in the chain of the error of such a response.
 type Rejection struct {
 	Status int    `json:"-"`    // the HTTP status
 	Code   string `json:"code"` // empty if the engine reports errors in another form
@@ -253,7 +254,8 @@ func (c *Client) certificateHint() string {
 	return ""
 }
 
-// Untrusted reports whether an error of a connection means that one side does not trust the other's certificate.
+// Untrusted reports whether an error of a connection means that one side does not trust the other's certificate: a certificate of the
+// engine that could not be verified, or a TLS alert that the engine sent.
 func Untrusted(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var op *net.OpError

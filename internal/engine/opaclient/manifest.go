@@ -46,7 +46,7 @@ type Manifest struct {
 	FencingToken map[string]bool `json:"turn,omitempty"`
 }
 
-// ManifestModules identifies the modules of one policy that an engine has, by a digest.
+// ManifestModules identifies the modules of one policy that an engine has, by a digest, and earlier modules that they replaced, by theirs.
 type ManifestModules struct {
 	// Digest is the Remote.ModulesDigest of the modules that the engine has.
 	Digest string `json:"digest"`
