@@ -88,7 +88,7 @@ func Others(value string, known []string) string {
 	return fmt.Sprintf("; there are %s and %d more", Quoted(known[:maxListed], ", "), len(known)-maxListed)
 }
 
-// Quoted returns the first maxListed texts, each in quotes, with the separator between them.
+// Quoted returns the first maxListed texts, each in quotes, with the separator between them, and nothing for the others; "" for no texts.
 func Quoted(texts []string, separator string) string {
 	out := make([]string, 0, min(len(texts), maxListed))
 	for _, text := range texts[:cap(out)] {

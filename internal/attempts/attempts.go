@@ -56,7 +56,7 @@ const (
 	repeatMemory   = 2 * repeatDelayMax
 )
 
-// Stability is whether patches of an object last.
+// Stability tells whether patches of an object last. The zero value means that they do, or that this is not known yet.
 type Stability uint8
 
 // The kinds of stability.
@@ -66,8 +66,8 @@ const (
 	Contested                    // Other clients, or an admission webhook, change the object back after each patch.
 )
 
-// Judgment says whether patches of an object last, whether it was patched too often, whether another patch was found not to last just now,
-// and when to judge again.
+// Judgment is the result of judging the patches of an object: whether they last, whether there were too many, whether one was just found
+// not to last, and when to judge again.
 type Judgment struct {
 	Stability Stability
 	// TooOften reports whether the object was patched too often within a minute, and must not be patched even if Stability is Settling.
@@ -92,7 +92,7 @@ func New[K comparable]() *Attempts[K] {
 	}
 }
 
-// history holds the recent patches of one object.
+// history holds the recent patches of one object, and which of them did not last.
 type history struct {
 	times []time.Time // The times of the patches within patchWindow.
 	// object is a hash of the object's UID. before and version are hashes of its resource versions before and after the last patch.
@@ -110,7 +110,7 @@ type patched struct {
 	judged  bool                  // Whether it needs no judging any more: it is known that it did not last, or other data replaced it.
 }
 
-// round is a patch that did not last.
+// round is a patch that did not last: when that was found, why it did not, and which changes are required now.
 type round struct {
 	at        time.Time             // When it was found that the patch did not last.
 	changes   unique.Handle[string] // The changes that are required again, or instead, as moveset.Encode returns them.
@@ -269,7 +269,8 @@ func (a *Attempts[K]) Refused(key K) time.Duration {
 // Backoff returns the delay that follows the delay before: twice as long, at least first, and at most most.
 func Backoff(before, first, most time.Duration) time.Duration { return min(max(2*before, first), most) }
 
-// protectedPod is a Pod whose eviction a PodDisruptionBudget did not allow.
+// protectedPod is a Pod whose eviction a PodDisruptionBudget did not allow: which policies require it, when it was tried last, and how long
+// the next one waits.
 type protectedPod struct {
 	policies []string      // The names of the policies that require the eviction.
 	at       time.Time     // When the eviction was tried last.
@@ -284,8 +285,8 @@ func (a *Attempts[K]) Protected(now time.Time, key K, policies []string) time.Du
 }
 
 // Decided records, for a Pod whose last eviction a PodDisruptionBudget did not allow, which policies require its eviction by the newest
-// decision. If evicts is false, none does: the Pod is forgotten, so that ProtectedFor no longer counts it, and its next eviction waits for
-// no delay.
+// decision. If evicts is false, none does: the Pod is forgotten, so that ProtectedFor no longer counts it, and its delay ends. It has no
+// effect on other Pods.
 func (a *Attempts[K]) Decided(key K, policies []string, evicts bool) {
 	if p, protected := a.protected[key]; !evicts {
 		delete(a.protected, key)
@@ -305,7 +306,8 @@ func (a *Attempts[K]) ProtectedFor(policy string) (n int) {
 	return n
 }
 
-// repeat describes the evictions of Pods of one controller whose new Pods may require the same changes again.
+// repeat describes the evictions of Pods of one controller whose new Pods may require the same changes again: for which changes and when
+// they were evicted, and how old new Pods must be before they are.
 type repeat struct {
 	age time.Duration // How old a Pod that was created after the first eviction must be before it is evicted.
 	// since is the time of the first eviction, and last that of the newest one.

@@ -38,7 +38,8 @@ const (
 // maxValue bounds the value of an audit annotation, in bytes.
 const maxValue = 4096
 
-// Value joins texts by a separator to the value of an audit annotation. A longer value than maxValue bytes is cut, and ends with "...".
+// Value joins texts by a separator to the value of an audit annotation. A longer value than maxValue bytes is cut between characters, so
+// that it has at most as many bytes with the "..." at its end.
 func Value(texts []string, separator string) string {
 	return printable.Truncate(strings.Join(texts, separator), maxValue)
 }

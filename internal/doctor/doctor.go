@@ -37,7 +37,7 @@ import (
 	"github.com/berth-dev/berth/internal/waiting"
 )
 
-// Severity says how bad a finding is.
+// Severity is how bad a finding is: Error or Warning.
 type Severity string
 
 const (
@@ -83,7 +83,8 @@ type Installation struct {
 	ServerTime, LocalTime time.Time
 }
 
-// Object is a policy, a quota, or a LimitedResource.
+// Object is what Check reads of a policy, a quota, or a LimitedResource: its names, generations, conditions, and mode, and of a policy its
+// rollout and plan.
 type Object struct {
 	Kind, Namespace, Name string
 	Generation            int64
@@ -211,7 +212,7 @@ func (i *Installation) checkLease() []Finding {
 	return nil
 }
 
-// expiryWarning is how long before its expiry a certificate should have been renewed at the latest.
+// expiryWarning is how long before its expiry a certificate should have been renewed at the latest. Later, that is a warning.
 const expiryWarning = 7 * 24 * time.Hour
 
 func (i *Installation) checkCertificate() []Finding {
@@ -260,8 +261,8 @@ func (i *Installation) checkAuthorities(certificate *x509.Certificate) []Finding
 	return out
 }
 
-// checkWebhooks checks that Berth has a MutatingWebhookConfiguration if a policy is enforced, and a ValidatingWebhookConfiguration if there
-// is any policy, quota, or LimitedResource.
+// checkWebhooks checks that Berth has a MutatingWebhookConfiguration if the mode of a policy is Enforce, which is the default, and a
+// ValidatingWebhookConfiguration if there is any policy, quota, or LimitedResource. What could not be read is not checked.
 func (i *Installation) checkWebhooks() []Finding {
 	enforced := func(kinds ...string) bool {
 		return slices.ContainsFunc(i.Objects, func(o Object) bool { return o.Enforced && slices.Contains(kinds, o.Kind) })
@@ -359,7 +360,7 @@ func (i *Installation) checkRights() []Finding {
 	return out
 }
 
-// maxSkew is how much the clocks of this machine and of the API server may differ.
+// maxSkew is how much the clocks of this machine and of the API server may differ before that is a finding.
 const maxSkew = 30 * time.Second
 
 func (i *Installation) checkClock() []Finding {

@@ -173,7 +173,7 @@ func clusterResources(cluster map[string]any) (left corev1.ResourceList, known b
 // enough is more than any pod requests. It is the largest amount that can be counted in thousandths.
 var enough = *apiresource.NewQuantity(math.MaxInt64/1000, apiresource.DecimalSI)
 
-// quantities parses a resource list. It omits invalid and negative entries.
+// quantities parses a resource list. It omits entries with an invalid name, and those with an invalid or negative amount.
 func quantities(values map[string]any) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name, value := range values {

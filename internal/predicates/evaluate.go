@@ -103,7 +103,8 @@ func (b *priorReport) aligned(now *Snapshot, q Query) bool {
 		len(now.names) > 0 && len(now.names) == len(b.snapshot.names) && &now.names[0] == &b.snapshot.names[0]
 }
 
-// evaluate makes a report. If before is not nil, it reuses that report's verdicts where possible.
+// evaluate makes a report. On nodes, it leaves out the workload's own pods. If before is not nil, it reuses that report's verdicts where
+// possible. The error is a *PluginError, or the context's error.
 func (s *Set) evaluate(ctx context.Context, snapshot *Snapshot, w workload.Workload, q Query, before *priorReport) (*Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -132,7 +133,8 @@ func (s *Set) evaluate(ctx context.Context, snapshot *Snapshot, w workload.Workl
 	return report, nil
 }
 
-// evaluation is the evaluation of one workload on all candidates.
+// evaluation is the evaluation of one workload on all candidates of one kind. Several workers use it at the same time, once prepare has set
+// its state.
 type evaluation struct {
 	workload.Workload
 	// kind is the kind of the candidates.
@@ -256,7 +258,8 @@ func (j *evaluation) prepare(ctx context.Context) error {
 	return nil
 }
 
-// nowhere returns the scheduler's message for the case that the plugins' restrictions leave no node.
+// nowhere returns the scheduler's message for the case that the nodes to which PreFilter of the plugins restricts the search have none in
+// common. It names these plugins.
 func (j *evaluation) nowhere() string {
 	names := sets.List(j.narrowing)
 	if len(names) == 1 {

@@ -124,8 +124,8 @@ func repelsPods(taint *corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 }
 
-// sorted returns the reasons in sorted order, so that equal worlds give equal verdicts. NodeResourcesFit lists the
-// reasons for extended resources in the random order of a map.
+// sorted returns the reasons in sorted order, so that equal worlds give equal verdicts. It does not change its argument. NodeResourcesFit
+// lists the reasons for extended resources in the random order of a map.
 func sorted(reasons []string) []string {
 	if len(reasons) < 2 {
 		return reasons
@@ -233,7 +233,8 @@ func (j *evaluation) ignoresPods(info fwk.NodeInfo) bool {
 	return true
 }
 
-// extends reports whether a plugin prepared state that depends on existing pods.
+// extends reports whether a plugin that applies to the pod prepared state that depends on existing pods, so that the state must be told of
+// each copy of the pod that is added.
 func (j *evaluation) extends() bool {
 	for i, p := range j.plugins {
 		if p.extensions != nil && !j.skipped[i] {

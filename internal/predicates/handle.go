@@ -127,7 +127,7 @@ func (n namespaces) Namespaces() corev1informers.NamespaceInformer { return n }
 
 func (n namespaces) Lister() corev1listers.NamespaceLister { return n }
 
-// List returns the namespaces of the current snapshot that a selector selects.
+// List returns the namespaces of the current snapshot that a selector selects, sorted by name. The error is always nil.
 func (n namespaces) List(selector labels.Selector) ([]*corev1.Namespace, error) {
 	var out []*corev1.Namespace
 	for _, namespace := range n.world.namespaces {

@@ -49,7 +49,7 @@ type shape struct {
 	info   framework.PodInfo
 }
 
-// shapes shares the common parts of pods.
+// shapes shares the common parts of pods as long as a pod has them.
 type shapes struct {
 	shapes weakcache.Cache[shape]             // By the digest of the parts of a pod that are in its shape.
 	labels weakcache.Cache[map[string]string] // By the digest of the labels.

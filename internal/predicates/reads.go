@@ -102,8 +102,8 @@ var podFields = []string{
 	"status.initContainerStatuses.*.resources.requests.**",
 }
 
-// digest identifies an object's projection: it is the first half of the SHA-256 of its key. Collisions are not
-// expected. The key itself would be as large as the projection.
+// digest identifies an object's projection: it is the first half of the SHA-256 of a text that encodes the projection. Collisions are not
+// expected. The text itself would be as large as the projection.
 type digest [sha256.Size / 2]byte
 
 // cut returns a copy of a node or a namespace with only the fields that predicates read, and its digest.

@@ -41,8 +41,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// Factory creates a plugin of the scheduler's framework from its arguments and a handle. The plugin must implement
-// FilterPlugin, and may implement PreFilterPlugin.
+// Factory creates a plugin of the scheduler's framework from its arguments and a handle. The plugin must implement FilterPlugin, or else
+// every evaluation that needs it fails. It may implement PreFilterPlugin.
 type Factory = frameworkruntime.PluginFactory
 
 // Candidates is a set of the kinds of candidates that a predicate can evaluate.
@@ -62,7 +62,7 @@ func (c Candidates) noun() string {
 	return "node"
 }
 
-// Predicate is a filter plugin with its name, how to create it, the kinds of candidates that it evaluates, and whether its verdicts are local.
+// Predicate is a filter plugin with its name, how to create it, which kinds of candidates it evaluates, and whether its verdicts are local.
 //
 // The plugin's handle only offers the nodes and the pods on them (SnapshotSharedLister), the namespaces (the Namespaces
 // lister of SharedInformerFactory), and the Parallelizer. They show the snapshot of the current evaluation. As in the
@@ -145,9 +145,8 @@ func scheduler() []knownPredicate {
 	}
 }
 
-// NewRegistry returns a registry with the scheduler's predicates and others. It returns an error if a name is a
-// duplicate or cannot be part of a list. It also returns an error if a predicate has no factory or evaluates no kind of
-// candidates.
+// NewRegistry returns a registry with the scheduler's predicates and others. It returns an error if a name is a duplicate, is empty, or has
+// a comma or white space, and if a predicate has no factory or evaluates no kind of candidates.
 func NewRegistry(others ...Predicate) (*Registry, error) {
 	r := &Registry{predicates: scheduler()}
 	for _, p := range others {

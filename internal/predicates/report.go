@@ -50,7 +50,8 @@ type Verdict struct {
 	*Outcome
 }
 
-// Outcome is the result for a candidate without its name. It is immutable.
+// Outcome is the result for a candidate without its name: whether it is feasible and for how many replicas, or else which predicate rejects
+// it and why. It is immutable.
 type Outcome struct {
 	// Feasible reports whether every predicate accepts the candidate.
 	Feasible bool
@@ -78,7 +79,8 @@ func (o *Outcome) equal(other *Outcome) bool {
 		o.Taint == other.Taint && o.Preemption == other.Preemption && o.Replicas == other.Replicas && slices.Equal(o.Reasons, other.Reasons)
 }
 
-// Report holds the verdicts on all candidates of a query. It is immutable.
+// Report holds the verdicts on all candidates of a query, sorted by name, and what Reevaluate needs to evaluate the same workload again.
+// The verdicts are immutable.
 type Report struct {
 	// Kind is the kind of the candidates.
 	Kind Candidates
@@ -175,7 +177,7 @@ func (r *Report) Summary() string {
 	return fmt.Sprintf("%d/%d %ss fit%s", feasible, len(r.Verdicts), r.Kind.noun(), why)
 }
 
-// maxTaints bounds the number of clusters whose taints a summary names.
+// maxTaints bounds the number of clusters whose taints a summary names. It gives the number of the others.
 const maxTaints = 5
 
 // taints returns a text that begins with a blank and lists up to maxTaints clusters, each with the first taint that the workload does not

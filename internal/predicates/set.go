@@ -154,8 +154,8 @@ func (p *pool) take(world *Snapshot) (*plugins, error) {
 	return taken, nil
 }
 
-// give returns plugins to the pool after an evaluation that ended with err. If a plugin failed, it drops them, because
-// their state is unknown.
+// give returns plugins to the pool after an evaluation that ended with err. If err is a *PluginError, it drops them, because their state is
+// unknown. After other errors, such as a canceled context, they are used again.
 func (p *pool) give(taken *plugins, err error) {
 	if failed := (*PluginError)(nil); errors.As(err, &failed) {
 		return

@@ -229,7 +229,7 @@ func (s *Snapshot) without(namespace string, own labels.Selector, name string) *
 	return s.with(others)
 }
 
-// withoutPods returns a copy of a NodeInfo without the given pods.
+// withoutPods returns a copy of a NodeInfo without the given pods. It keeps the host ports that the remaining pods use.
 func withoutPods(info fwk.NodeInfo, pods []*corev1.Pod) fwk.NodeInfo {
 	out := info.Snapshot()
 	for _, p := range pods {

@@ -44,10 +44,11 @@ const (
 	Lost                    // A version that can't be loaded. It fails whenever it has to decide.
 )
 
-// ErrNotStored means that a version is not stored, or not in the cache yet.
+// ErrNotStored means that a version is not stored, or not in the cache yet, so that a later attempt may load it.
 var ErrNotStored = errors.New("the revision is not stored")
 
-// ChoiceFacts is what Choose needs to know of a policy.
+// ChoiceFacts is what Choose needs to know of a policy: what its spec and its status say of the rollout, what the replica has in force,
+// which versions it has loaded, and whether they must wait for data.
 type ChoiceFacts struct {
 	Staged   bool      // Whether the policy has spec.rollout. Only then, Digest, Revision, and Position are used.
 	Digest   string    // What Digest returns for the spec.
@@ -62,15 +63,16 @@ type ChoiceFacts struct {
 	load Ref // The first version that Choose needed and Versions does not have; None if there is none.
 }
 
-// KeptFacts says whether a replica has a version of a policy in force, which one in how many stages, and whether one of its versions is
-// lost. The zero value means that it has none.
+// KeptFacts tells what a replica has in force of a policy: whether a version can decide, which one in how many stages, and whether one of
+// the versions is lost. The zero value means that it has none.
 type KeptFacts struct {
 	Exists  bool    // Whether a version is in force that can decide.
 	InForce InForce // Which version is in force, and in how many stages.
 	Lost    bool    // Whether one of the versions in force is Lost: it can't be loaded, and fails.
 }
 
-// VersionFacts is the result of loading a version.
+// VersionFacts is the result of loading a version: its number and digest, why it can't decide, and whether types that it reads are not
+// served.
 type VersionFacts struct {
 	Err        error  // Why the version can't decide; nil if it can. For Newest, also why it is Incomplete.
 	Incomplete bool   // Whether the version reads types that are not served. It can decide if no other version can.

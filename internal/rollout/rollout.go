@@ -51,7 +51,7 @@ type Revision struct {
 // InForce says which version of a policy with a rollout a replica has in force, and in how many stages. It does not say which version
 // decides in the other stages.
 type InForce struct {
-	Digest   string // Of a rollout in stages, what Digest returns; of a version that was chosen for all namespaces, what VersionDigest returns.
+	Digest   string // Of a rollout in stages, what Digest returns; of a version chosen for all namespaces, what VersionDigest returns.
 	Reached  int    // The number of stages in which the version of the rollout decides.
 	Complete bool   // Whether the version decides everywhere.
 	Revision int64  // The revision in spec.rollout.revision; 0 for none.
@@ -123,7 +123,8 @@ func byNamespace(objects map[string]int) []placementv1.NamespaceObjects {
 	return append(out, placementv1.NamespaceObjects{Namespace: otherNamespaces, Objects: new(int32(others))})
 }
 
-// Facts is what Next needs to know of a policy.
+// Facts is what Next needs to know of a policy: its rollout, which versions are stored and in force, numbers of objects for each stage, and
+// which stage is approved.
 type Facts struct {
 	Now  time.Time
 	Spec *placementv1.PolicyRollout // The newest spec.rollout; nil if the policy has none.
@@ -274,7 +275,8 @@ func (f *Facts) before(s *placementv1.RolloutStatus) (before Revision, known boo
 	}
 }
 
-// find returns the newest stored revision that has the number of like or its version, as far as these are set, and whether there is one.
+// find returns the newest stored revision that has the number or the version of like, and whether there is one. A number of 0 and an empty
+// version match none.
 func (f *Facts) find(like Revision) (Revision, bool) {
 	for _, r := range f.Stored {
 		if like.Number != 0 && r.Number == like.Number || like.Version != "" && r.Version == like.Version {
@@ -430,7 +432,8 @@ func complete(s *placementv1.RolloutStatus) {
 	s.State, s.PreviousRevision, s.Message, s.ApprovalID, s.Reached = placementv1.RolloutComplete, 0, "", "", new(int32(len(s.Stages)))
 }
 
-// summarize sets s.Stage, the summary for display, such as "prod 2/3".
+// summarize sets s.Stage, the summary for display: the last reached stage and the number of reached stages, as in "prod 2/3", only the
+// number while none is reached, "Complete", or the revision after a rollback, as in "Revision 4".
 func (f *Facts) summarize(s *placementv1.RolloutStatus) {
 	reached := int(ptr.Deref(s.Reached, 0))
 	s.Stage = fmt.Sprintf("%d/%d", reached, len(s.Stages))
@@ -487,7 +490,7 @@ func (s *Stages) Of(namespace string, l map[string]string) int {
 }
 
 // Selects reports whether the stage with an index selects a namespace of a name and labels, even if the namespace belongs to an earlier
-// stage.
+// stage. It is false for objects without a namespace, whose name is empty.
 func (s *Stages) Selects(stage int, namespace string, l map[string]string) bool {
 	at := s.list[stage]
 	return namespace != "" && (at.percent > 0 && share(s.policy, namespace) < at.percent || at.namespaces.Matches(labels.Set(l)))

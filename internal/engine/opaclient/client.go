@@ -87,14 +87,14 @@ func (p *Pool) Client(r *policy.Remote) (*Client, error) {
 	return p.clients.Get(key, func() (*Client, error) { return c, nil })
 }
 
-// EndpointOf returns the scheme, host, and port of a policy's engine, as in https://opa.example:8181, without the path, and without a
-// default port.
+// EndpointOf returns the scheme, host, and port of a policy's engine, as in https://opa.example:8181, without the path, and without the
+// port if that is 443 for https or 80 for http.
 func EndpointOf(r *policy.Remote) string {
 	return r.Document.Scheme + "://" + strings.ToLower(r.Document.Host)
 }
 
-// Client sends requests to one engine, with the credentials that the Secrets contain at the time of the request. It is safe for concurrent
-// use.
+// Client sends requests to one engine, with the credentials that the Secrets contain at the time of the request. Its connections are made
+// again when the certificates change. It is safe for concurrent use.
 type Client struct {
 	options  Options
 	endpoint string // the address of the engine, as in https://opa.example:8181
@@ -117,7 +117,7 @@ type tlsMaterial struct {
 }
 
 // connections returns connections for the certificates and the key that the Secrets contain now: the current ones, or new ones if these
-// have changed. The error is an *engine.RemoteError.
+// have changed. The error is an *engine.RemoteError with FaultCredentials.
 func (c *Client) connections(ctx context.Context) (*connections, error) {
 	m, err := c.read(ctx)
 	if err != nil {
@@ -139,7 +139,8 @@ func (c *Client) connections(ctx context.Context) (*connections, error) {
 	return c.current, nil
 }
 
-// CloseIdleConnections closes idle connections at once, and the others when they become idle.
+// CloseIdleConnections closes idle connections at once, and the others when they become idle. The client can be used afterwards: it
+// connects again.
 func (c *Client) CloseIdleConnections() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +149,8 @@ func (c *Client) CloseIdleConnections() {
 	}
 }
 
-// read reads the current certificates and the key from the policy and the Secrets. A Secret with authorities counts in place of caBundle.
+// read reads the current certificates and the key, in PEM, from the policy and the Secrets. A Secret with authorities counts in place of
+// caBundle. What the policy does not set stays empty. It is an error if a Secret or its key is missing or empty.
 func (c *Client) read(ctx context.Context) (tlsMaterial, error) {
 	m := tlsMaterial{authorities: string(c.spec.CABundle)}
 	var err error

@@ -105,7 +105,8 @@ func (h *Manifest) Missing(b *policy.Binding) (missing string, superseded bool) 
 	return "does not have everything yet that Berth pushes for the policy: " + strings.Join(missingParts, ", "), false
 }
 
-// ParseManifest decodes the body of the response to a request for the manifest; nil, without an error, if the engine has no manifest.
+// ParseManifest decodes the body of the response to a request for the manifest; nil, without an error, if the engine has no manifest. It is
+// an error if the body is not JSON, or the document has another form.
 func ParseManifest(answer []byte) (*Manifest, error) {
 	var out struct {
 		Result *Manifest `json:"result"`

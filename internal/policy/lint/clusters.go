@@ -62,7 +62,8 @@ type constantSearch struct {
 	each map[ast.Var]bool
 }
 
-// newConstantSearch returns a search in a module whose scopes have different variables. It knows what the variables denote.
+// newConstantSearch returns a search in a module in which the variables of different scopes already have different names. It has recorded
+// what the variables denote, and has found no constant yet. It does not change the module.
 func newConstantSearch(module *ast.Module) *constantSearch {
 	s := &constantSearch{assigned: map[ast.Var]ast.Ref{}, each: map[ast.Var]bool{}}
 	s.assignments(module)
@@ -115,7 +116,7 @@ func (s *constantSearch) members(t *ast.Term, at *ast.Location, given bool, fiel
 	}
 }
 
-// assignments records the variables to which references are assigned.
+// assignments records the variables on the left of `:=` or `=` with a reference on the right, each with that reference.
 func (s *constantSearch) assignments(module *ast.Module) {
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
 		if !e.IsEquality() {
@@ -318,8 +319,9 @@ func (s *constantSearch) arguments(module *ast.Module) {
 	}
 }
 
-// argument returns the reference that represents the i-th argument of all calls; nil if there is none. names reports whether all calls
-// pass a name of a cluster.
+// argument returns a reference that stands for the i-th argument of all calls: to data.clusters[name], or to one of labels, annotations,
+// and properties in it, the same in all calls, even if the calls pass different clusters. It returns nil if there is none. names reports
+// whether all calls pass a variable for the name of a cluster; out is then nil.
 func (s *constantSearch) argument(calls []*ast.Expr, i int) (out ast.Ref, names bool) {
 	for n, call := range calls {
 		if i >= len(call.Operands()) {

@@ -143,9 +143,9 @@ func findEachEntry(rule *ast.Rule, n *names) []eachEntry {
 	return out
 }
 
-// entriesOf returns the collection that a term iterates over, if nothing else in the body depends on the entry;
-// otherwise nil. The parameter expr is the expression that contains the term. The parameter mentioned maps each
-// variable of the body to the expressions that contain it.
+// entriesOf returns the collection that a term iterates over, as `collection[_]` or as a variable, if it is constant or a document of the
+// policy's own, and if nothing else in the body depends on the entry; otherwise nil. The parameter expr is the expression that contains the
+// term. The parameter mentioned maps each variable of the body to the expressions that contain it.
 func (n *names) entriesOf(term *ast.Term, expr *ast.Expr, mentioned map[ast.Var][]*ast.Expr) *ast.Term {
 	v, ok := term.Value.(ast.Var)
 	if !ok {
@@ -291,7 +291,7 @@ func globEnds(pattern string) (start, end string) {
 	return pattern[:first], pattern[strings.LastIndexAny(pattern, globWildcards)+1:]
 }
 
-// regexSyntax are the special characters in regular expressions.
+// regexSyntax are the special characters in regular expressions: before the first one, an expression matches literally.
 const regexSyntax = `\.+*?()|[]{}^$`
 
 // regexStart returns the prefix of every text that matches a regular expression. It returns "" if the expression may

@@ -25,7 +25,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Position is a position in a policy's Rego. Both numbers count from 1.
+// Position is a position in a policy's Rego: a row and a column, which both count from 1.
 type Position struct{ Row, Col int }
 
 // PositionOf returns the position of a location.

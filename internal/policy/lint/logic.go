@@ -101,8 +101,8 @@ func (n *names) comparison(expr *ast.Expr) (c comparison, ok bool) {
 	return c, c.subject != ""
 }
 
-// subject returns a text that identifies the value of a term in a body. It returns "" for constants, and for terms that
-// may have several values in one solution of a body.
+// subject returns the text of a term, which identifies its value in a body. It returns "" for constants, and for terms that may have
+// several values in one solution of a body, as those with wildcards do. It does not replace names by what they denote.
 func (n *names) subject(term *ast.Term) string {
 	text, known := n.subjects[term]
 	if !known {
@@ -138,7 +138,9 @@ func members(collection *ast.Term) (out []*ast.Term) {
 	return out
 }
 
-// single reports whether a term has only one value in each solution of a body, even if it is written several times.
+// single reports whether a term has only one value in each solution of a body, even if it is written several times. Terms with named
+// variables have, since these are bound in a solution. It is false for terms with wildcards, comprehensions, calls of the policy's
+// functions, or calls of builtin functions that are relations.
 func single(term *ast.Term) bool {
 	ok := true
 	ast.NewGenericVisitor(func(x any) bool {
@@ -156,7 +158,8 @@ func single(term *ast.Term) bool {
 	return ok
 }
 
-// contradicts reports whether no value satisfies both comparisons, which must have the same subject.
+// contradicts reports whether no value satisfies both comparisons, which must have the same subject: for example x == 1 and x in {2, 3}, x
+// == 1 and x != 1, or x > 2 and x < 1.
 func (c comparison) contradicts(other comparison) bool {
 	for _, pair := range [][2]comparison{{c, other}, {other, c}} {
 		x, y := pair[0], pair[1]
@@ -367,7 +370,8 @@ func ofNames(c funcCall, subject, constant *ast.Term) string {
 	return ""
 }
 
-// withoutWildcard returns the expression that replaces a comparison with a wildcard.
+// withoutWildcard returns the expression that replaces a comparison of a reference with a pattern that has wildcards: startswith if the
+// only ones end it, endswith if the only one begins it, or glob.match.
 func withoutWildcard(ref ast.Ref, pattern string) string {
 	if prefix := strings.TrimSuffix(pattern, "*"); prefix != "" && !strings.Contains(prefix, "*") {
 		return fmt.Sprintf("startswith(%s, %q)", ref, prefix)

@@ -166,8 +166,8 @@ func documents(static ast.Object) []string {
 	return out
 }
 
-// missingData returns a message that spec.data lacks the missing documents. It lists some of the documents that are present, and those of
-// the candidates that are probably meant.
+// missingData returns a message that the policy reads documents which spec.data lacks. It lists at most maxNamed of the documents that are
+// present, and those of the candidates that are probably meant.
 func missingData(missing, present, candidates []string) string {
 	layout := oldLayout(missing)
 	message := fmt.Sprintf("the policy reads data.%s, which spec.data does not have%s", strings.Join(missing, ", data."), layout)
@@ -192,8 +192,8 @@ func missingData(missing, present, candidates []string) string {
 	return message
 }
 
-// oldLayout explains where Berth keeps the data that OPA for Kubernetes federation kept at data.io. It returns "" if
-// "io" is not among the names.
+// oldLayout returns the end of a sentence on where Berth keeps the data that OPA for Kubernetes federation kept at data.io. It returns ""
+// if "io" is not among the names.
 func oldLayout(names []string) string {
 	if !slices.Contains(names, "io") {
 		return ""

@@ -40,8 +40,8 @@ func scopedModuleOf(compiler *ast.Compiler) *ast.Module {
 // scopes numbers the scopes of a module.
 type scopes struct{ number int }
 
-// rename gives new names to the variables in the parts of a scope, and of the scopes inside it. outer maps the variables of the surrounding
-// scopes to their new names.
+// rename gives new names to the variables in the parts of a scope, and of the scopes inside it, in place. outer maps the variables of the
+// surrounding scopes to their new names; nil for the outermost scope. input and data keep their names.
 func (s *scopes) rename(outer map[ast.Var]ast.Var, parts ...any) {
 	s.number++
 	renamed := map[ast.Var]ast.Var{}
