@@ -199,7 +199,7 @@ func (w *packing) repeats(text string) bool {
 	return before.text == now.text && before.object != now.object
 }
 
-// add adds a shared text, and returns its index.
+// add adds a shared text, and returns its index. It counts no use of the text.
 func (p *Packer) add(text string) int {
 	// A copy, because the text may be a part of a longer one.
 	text = strings.Clone(text)

@@ -54,7 +54,8 @@ type Store struct {
 	stored sets.Set[string] // The names of the policies that may have a stored plan. Load creates it.
 }
 
-// Plan is the approved plan of a policy, or the part of it that is the data of one ControllerRevision.
+// Plan is the approved plan of a policy: the name and UID of the policy, the plan's digest, and its moves. The data of a ControllerRevision
+// is a Plan with at most maxPartMoves of the moves; its other fields are those of the complete plan.
 type Plan struct {
 	Policy string    `json:"policy"` // The name of the policy.
 	UID    types.UID `json:"uid"`    // The UID of the policy.

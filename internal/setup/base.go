@@ -115,7 +115,8 @@ func newDecisionLog(ctx context.Context, mgr manager.Manager, o Options) (*decis
 	return decisionlog.New(logs.Handler()), mgr.Add(logs)
 }
 
-// servedCluster has the clients of the cluster whose API server Berth serves.
+// servedCluster has the REST configuration and the clients of the cluster whose API server Berth serves, none of which has a cache, and
+// Berth's own user there.
 type servedCluster struct {
 	config *rest.Config
 	// live reads and writes without a cache.
@@ -148,7 +149,8 @@ func connect(ctx context.Context, cfg *rest.Config) (*servedCluster, error) {
 	return &servedCluster{config: cfg, live: live, dynamic: dynamicClient, core: coreClient.RESTClient(), identity: whoami.Status.UserInfo}, nil
 }
 
-// newManager returns a manager of the served cluster, which also runs the connection to the host cluster (own.host), if there is one.
+// newManager returns a manager of the served cluster, without the servers of webhooks, metrics, and probes. It also runs the connection to
+// the host cluster (own.host), if there is one, and the check for an abandoned lease. It returns an error for invalid options.
 func newManager(o Options, served *servedCluster, own *state) (manager.Manager, error) {
 	if err := cmp.Or(o.checkElection(), o.checkBounds()); err != nil {
 		return nil, err

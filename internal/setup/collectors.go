@@ -99,8 +99,8 @@ func (m remoteMetrics) Requested(endpoint string, fault engine.Fault, took time.
 	m.Remote.Requested(endpoint, string(fault), took)
 }
 
-// Pushed counts a request that writes data or a module to the remote engine at an endpoint. fault is "" if it succeeded. It implements
-// push.Observer.
+// Pushed counts a request that writes data or a module to the remote engine at an endpoint, unless no policy in force uses the endpoint.
+// fault is "" if the request succeeded. It implements push.Observer.
 func (m remoteMetrics) Pushed(endpoint string, fault engine.Fault) {
 	m.Remote.Pushed(endpoint, string(fault))
 }

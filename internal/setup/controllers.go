@@ -51,7 +51,8 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// controllers has those controllers that the webhooks and probes use.
+// controllers has what the webhooks and probes use of the controllers: those that load policies and their data, the controller and the
+// charger of quotas, and the check of readiness.
 type controllers struct {
 	*loading
 	*quotas
@@ -170,7 +171,8 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 	return &quotas{usage: usage, charger: charger, synced: func() bool { return synced() && evaluation.deviceClasses.Settled() }}, nil
 }
 
-// newRemediation returns the controller that remediates existing objects, as scheduler lets it, and records their violations in ledger.
+// newRemediation returns the controller that remediates existing objects, as scheduler lets it, and records their violations in ledger. It
+// does not add the controller to the manager.
 func newRemediation(base *base, evaluation *evaluation, loading *loading, deliveries *deliverer.Controller, ledger *remediation.Ledger,
 	scheduler *remediation.Scheduler, ready *review.Readiness) *remediator.Controller {
 	c := remediator.New(remediator.Deps{

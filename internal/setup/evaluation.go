@@ -115,7 +115,8 @@ func newDevices(live client.Reader, classes *watches.DeviceClasses) quota.Device
 // claimPage is how many ResourceClaims are read at once. Users choose how many a namespace has, and their size.
 const claimPage = 100
 
-// listClaims returns the ResourceClaims that the scheduler created for the pod with the UID owner. They have only names and creation times.
+// listClaims returns the ResourceClaims that the scheduler created for extended resources of the pod with the UID owner, and none that were
+// created from the pod's claim templates. Of each, only the name and the creation time are set.
 func listClaims(ctx context.Context, live client.Reader, namespace string, owner types.UID) ([]*resourcev1.ResourceClaim, error) {
 	var out []*resourcev1.ResourceClaim
 	page := &metav1.PartialObjectMetadataList{}

@@ -114,8 +114,9 @@ func (l *abandonedLease) Start(ctx context.Context) error {
 	return nil
 }
 
-// check releases the lease if it is abandoned. done reports whether no further check is needed: it was released, it does not exist, its
-// holder is this replica or may not be a pod, or Berth may not read pods.
+// check releases the lease if it is abandoned. done reports whether no further check is needed: the lease was released, it does not exist,
+// its holder is this replica or may not be a pod, or Berth may not read the holder's pod, which is also an error. After any other error,
+// done is false.
 func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 	lease := &coordinationv1.Lease{}
 	if err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: leaseName}, lease); err != nil {

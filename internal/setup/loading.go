@@ -31,7 +31,8 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// loading has the controllers that load policies and their data, and the decider that decides by them.
+// loading has the controllers that load policies, store versions of them, replicate their data, and push to remote engines, the monitor of
+// whether the policies are current, and the decider, which decides objects for admission and for remediation.
 type loading struct {
 	replication *replicator.Controller      // replicates the objects that policies read
 	policies    *policyloader.Controller    // loads policies into the registry
@@ -42,7 +43,8 @@ type loading struct {
 	decider   *placement.Decider // decides objects by the policies in force
 }
 
-// newLoading creates the controllers that load policies and their data, and the decider.
+// newLoading reads the Secret with the keyring, and creates the controllers that load policies and their data, and the decider. It does not
+// add the controllers to the manager.
 func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loading, error) {
 	keyring, err := certs.LoadKeyring(ctx, base.state.live, base.options.Namespace)
 	if err != nil {

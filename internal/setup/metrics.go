@@ -66,8 +66,8 @@ func selfSigned() (tls.Certificate, error) {
 	return tls.X509KeyPair(certificate, key)
 }
 
-// authenticateScrapers returns a handler that authenticates and authorizes clients that read metrics. It asks the API server of the host
-// cluster if there is one, because the clients run there, and of the served cluster otherwise.
+// authenticateScrapers returns a handler that authenticates and authorizes clients that read metrics, one request per scrapeInterval. It
+// asks the API server of the host cluster if there is one, because the clients run there, and of the served cluster otherwise.
 func (s *state) authenticateScrapers(base *base, next http.Handler) (http.Handler, error) {
 	cfg, c := base.mgr.GetConfig(), base.mgr.GetHTTPClient()
 	if s.host != nil {

@@ -117,8 +117,8 @@ type Options struct {
 	// LeaderElection enables leader election. Without it, only one replica may run.
 	LeaderElection bool
 	// LeaseDuration is how long other replicas wait for a leader that does not renew its lease before one of them becomes the leader. The
-	// leader itself gives up after RenewDeadline. All replicas try to acquire or renew the lease every RetryPeriod. 0 means
-	// controller-runtime's defaults of 15, 10, and 2 seconds.
+	// leader itself gives up after RenewDeadline. All replicas try to acquire or renew the lease every RetryPeriod. If all
+	// three are 0, they are 15, 10, and 2 seconds, the defaults of controller-runtime. If only some are 0, New returns an error.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	// ShutdownDelay is how long a manager keeps running after it is told to stop. Meanwhile its clients connect to other replicas.
 	ShutdownDelay time.Duration
@@ -227,7 +227,8 @@ func (o *Options) registerer() prometheus.Registerer {
 	return ctrlmetrics.Registry
 }
 
-// checkElection returns an error, with the name of the flag, for durations with which a leader would lose its lease.
+// checkElection returns an error, with the name of the flag, for durations of leader election with which a leader would lose its lease. It
+// returns nil if all three are 0, which selects the defaults, and an error if only some are.
 func (o *Options) checkElection() error {
 	if o.LeaseDuration == 0 && o.RenewDeadline == 0 && o.RetryPeriod == 0 {
 		return nil
@@ -264,7 +265,7 @@ func (t *reservationTTL) Set(text string) error {
 	return nil
 }
 
-// checkBounds returns an error, with the name of the flag, for a negative maximum.
+// checkBounds returns an error, with the name of the flag, if RemediationMaxConcurrent or RemediationMaxPerMinute is negative.
 func (o *Options) checkBounds() error {
 	switch {
 	case o.RemediationMaxConcurrent < 0:
@@ -275,7 +276,8 @@ func (o *Options) checkBounds() error {
 	return nil
 }
 
-// owners returns which ClusterRoles own the webhook configurations: by name, or by the labels that OLM sets; none if neither option is set.
+// owners returns which ClusterRoles own the webhook configurations: those with OLM's labels if OwnerClusterServiceVersion is set, else the
+// one named OwnerClusterRole; none if both are empty.
 func (o *Options) owners() webhookconfiguration.Owners {
 	out := webhookconfiguration.Owners{Name: o.OwnerClusterRole}
 	if o.OwnerClusterServiceVersion != "" {

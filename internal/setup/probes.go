@@ -44,7 +44,9 @@ func addProbes(base *base, controllers *controllers) error {
 	return base.mgr.Add(httpserver.Server{Name: "probes", Address: base.options.ProbeAddress, Strangers: probeStrangers, Handler: mux}.Runnable())
 }
 
-// loaded is the check behind /readyz. It returns why this replica is not ready, or nil.
+// loaded is the check behind /readyz. It returns nil if this replica may decide. Otherwise it returns one of three errors: the store of an
+// API server was restored, something is not loaded yet (it does not say what), or the policies were not confirmed within the maximum
+// staleness. It ends with the request, after a second at the latest.
 func (c *controllers) loaded(r *http.Request) error {
 	// Without a timeout, a probe that waits for a cache would look like a hanging process.
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)

@@ -58,8 +58,9 @@ func watchRestores(ctx context.Context, base *base) error {
 	return base.mgr.Add(base.restores)
 }
 
-// compareObjects passes the resource versions of an object before and after an informer's update to a detector. An informer only accepts a
-// list that is at least as recent as what it has seen. So an older version of an object replaces a newer one only after a restore.
+// compareObjects passes the resource versions of an object before and after an informer's update to a detector. It ignores an object that
+// was deleted and created again, which has another UID. An informer only accepts a list that is at least as recent as what it has seen. So
+// an older version of an object replaces a newer one only after a restore.
 func compareObjects(restores *restore.Detector, before, after any) {
 	older, known := before.(metav1.Object)
 	newer, ok := after.(metav1.Object)

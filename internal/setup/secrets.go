@@ -168,8 +168,8 @@ func (s *engineSecrets) get(ctx context.Context, name string) (out cachedSecret,
 	return out, err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 }
 
-// sendable reports whether Berth may send a Secret to remote engines: one of type Opaque or kubernetes.io/tls. Others in the namespace,
-// such as the token of a ServiceAccount or a Helm release, are not meant for that.
+// sendable reports whether Berth may send a Secret to remote engines: one of type Opaque, which "" means, too, or kubernetes.io/tls. Others
+// in the namespace, such as the token of a ServiceAccount or a Helm release, are not meant for that.
 func sendable(secret *corev1.Secret) bool {
 	return secret.Type == "" || secret.Type == corev1.SecretTypeOpaque || secret.Type == corev1.SecretTypeTLS
 }

@@ -32,7 +32,8 @@ import (
 	"github.com/berth-dev/berth/internal/tracing"
 )
 
-// NewScheme returns a scheme with the kinds of Kubernetes and of Berth, which Berth reads and writes as typed objects.
+// NewScheme returns a scheme with the kinds of client-go and of placement.berth.dev, and no others, which Berth reads and writes as typed
+// objects.
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))

@@ -37,8 +37,8 @@ func Version() string {
 	return versionText(cmp.Or(version, info.Main.Version), info)
 }
 
-// versionText returns a version, followed by what the linker or the Go tool recorded, in parentheses: the commit, its date, and the version
-// of Go.
+// versionText returns a version, followed by what the linker or else the Go tool recorded, in parentheses: the commit, with a note if files
+// were changed since, its date, and the version of Go. What is unknown is left out. info must not be nil.
 func versionText(version string, info *debug.BuildInfo) string {
 	recorded := map[string]string{}
 	for _, s := range info.Settings {

@@ -41,7 +41,8 @@ func List(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-// NewQuota returns a quota of one resource with the given hard amount and usage.
+// NewQuota returns a quota in Namespace with one resource name: hard is its amount in spec.hard, and used that in status.used. status.hard
+// is empty, and status.observedGeneration the generation.
 func NewQuota(name, resourceName, hard, used string) *placementv1.ScopedQuota {
 	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, UID: types.UID("uid-" + name), Generation: 1}}
 	q.Spec.Hard = List(resourceName, hard)
@@ -50,8 +51,8 @@ func NewQuota(name, resourceName, hard, used string) *placementv1.ScopedQuota {
 	return q
 }
 
-// NewCreate returns a request to create an object. uid is the UID of the request and part of the UID of the object, which
-// an object has before it is stored.
+// NewCreate returns a request to create an object of a core/v1 type, such as "pods". The object has no spec. Its name and the UID of the
+// request are uid. Its UID is "object-" and uid: the API server sets the UID before it calls webhooks.
 func NewCreate(resource, uid string) *admissionv1.AdmissionRequest {
 	return &admissionv1.AdmissionRequest{
 		UID: types.UID(uid), Operation: admissionv1.Create, Namespace: Namespace, Name: uid,

@@ -92,7 +92,8 @@ func (c *Case) Used() map[string]corev1.ResourceList {
 	return out
 }
 
-// ScopedQuotas returns the quotas as ScopedQuotas whose status is up to date.
+// ScopedQuotas returns the quotas as ScopedQuotas with the spec and the status in the case. status.observedGeneration is the generation of
+// the object; conditions are not set.
 func (c *Case) ScopedQuotas() []*placementv1.ScopedQuota {
 	var out []*placementv1.ScopedQuota
 	for _, q := range c.Quotas {
@@ -107,7 +108,7 @@ func (c *Case) ScopedQuotas() []*placementv1.ScopedQuota {
 	return out
 }
 
-// Limits returns the LimitedResources.
+// Limits returns the case's LimitedResources, named limit-0, limit-1, and so on, without a status; nil if it has none.
 func (c *Case) Limits() []*placementv1.LimitedResource {
 	var out []*placementv1.LimitedResource
 	for i, spec := range c.LimitedResources {

@@ -58,7 +58,8 @@ func Stored(t *testing.T, store client.Client, name string) *placementv1.ScopedQ
 	return q
 }
 
-// WantUsed checks the usage of a quota's only resource, and the number of its reservations.
+// WantUsed fails the test if the usage of the only resource name of a quota in Namespace, or the number of the quota's reservations, is
+// another one. It checks nothing if status.used is empty.
 func WantUsed(t *testing.T, store client.Client, name, used string, reservations int) {
 	t.Helper()
 	q := Stored(t, store, name)
