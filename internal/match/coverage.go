@@ -228,8 +228,9 @@ func ReasonSelectsNone(s *metav1.LabelSelector, ownNamespace string) string {
 	return ""
 }
 
-// valuesOf returns the values that a selector allows for a label. bounded is false if the selector does not list the
-// allowed values, so that it may allow any. If bounded is true and there is no value, no object is selected.
+// valuesOf returns the values that a selector allows for a label. bounded is true if an In requirement lists the allowed values, less those
+// of NotIn, or if the label must both exist and not exist. If it is true and there is no value, no object is selected. If it is false, as
+// with NotIn, Exists, or DoesNotExist alone, there are no values.
 func valuesOf(list requirementList, key string) (values []string, bounded bool) {
 	var not []string
 	absent, present := false, false

@@ -137,7 +137,8 @@ func (c *creation) join(ctx context.Context, operands []celast.Expr, decides, ot
 	return out
 }
 
-// strictOperands returns the operands of an expression without whose values it has none.
+// strictOperands returns the operands of an expression that are always evaluated, so that it fails if one of them does. The expression must
+// not be &&, ||, or ?:.
 func strictOperands(e celast.Expr) []celast.Expr {
 	switch e.Kind() {
 	case celast.SelectKind:
@@ -198,7 +199,8 @@ var marksOfUpdates = []string{
 	"request", "oldObject", "status", "annotations", "generation", "uid", "Timestamp", "resourceVersion", "managedFields", "ownerReferences", "finalizers",
 }
 
-// mayTellUpdates reports whether an expression may be there to tell updates from creations.
+// mayTellUpdates reports whether an expression may be there to tell updates from creations: its text has one of marksOfUpdates, such as
+// "request" or "oldObject", or is not known.
 func (c *creation) mayTellUpdates(e celast.Expr) bool {
 	text, ok := c.source(e)
 	return !ok || slices.ContainsFunc(marksOfUpdates, func(mark string) bool { return strings.Contains(text, mark) })

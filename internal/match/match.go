@@ -47,7 +47,8 @@ import (
 
 const wildcard = "*"
 
-// Object is the input of a Matcher: one object in the version of its resource, and the request that carries it.
+// Object is the input of a Matcher: one object in the version of its resource, and the request that carries it, without which match
+// conditions can't be evaluated.
 type Object struct {
 	// Resource is the object's type, in the version of Content.
 	Resource schema.GroupVersionResource
@@ -59,7 +60,8 @@ type Object struct {
 	Content *unstructured.Unstructured
 	// Old is the object before an update; nil on creation.
 	Old *unstructured.Unstructured
-	// Request is the variable `request` of match conditions. For an object that no client requests, it is made by placement.AdmissionOf.
+	// Request is the variable `request` of match conditions. For an object that no client requests, it is made by placement.AdmissionOf. It
+	// must not be nil if the policy has match conditions.
 	Request *admissionv1.AdmissionRequest
 }
 
@@ -166,8 +168,8 @@ func validateRules(rules []placementv1.ResourceRule, path *field.Path) field.Err
 	return errs
 }
 
-// sharedConditions returns the compiled conditions of a list, which matchers with equal lists share. It returns none if one of them does
-// not compile.
+// sharedConditions returns the compiled conditions of a list that is not empty, which matchers with equal lists share. It returns nil and
+// an error for each that does not compile if there is one.
 func sharedConditions(list []admissionregistrationv1.MatchCondition, path *field.Path) (*conditions, field.ErrorList) {
 	// Encoding does not fail: names and expressions are strings.
 	key, _ := json.Marshal(list)
@@ -240,7 +242,8 @@ func (m *Matcher) Conditional() bool { return m.conditions != nil }
 
 // Matches reports whether the policy matches the object. Unlike the API server, which calls webhooks if the labels before or
 // after an update match, it reads those of Content alone. If a condition could not be evaluated, it returns true and an
-// error: as in the API server, the object counts as matched, but the request cannot be decided.
+// error: as in the API server, the object counts as matched, but the request cannot be decided. If wildcards of the rules cover types of
+// which the API server writes objects of its own, requests that it sends for itself are not matched.
 func (m *Matcher) Matches(ctx context.Context, o Object) (bool, error) {
 	return m.matches(ctx, o, o.Content)
 }
@@ -255,7 +258,8 @@ func (m *Matcher) Leaves(ctx context.Context, o Object) (bool, error) {
 }
 
 // matches reports whether the policy matches the object, with the object selector applied to the labels of labelled, which is Content or
-// Old. If a condition could not be evaluated, it returns true and an error.
+// Old. The conditions get both. If a condition could not be evaluated, it returns true and an error. It returns false for a request of the
+// API server itself if the rules need the guard.
 func (m *Matcher) matches(ctx context.Context, o Object, labelled *unstructured.Unstructured) (bool, error) {
 	if !m.SelectsResource(o.Resource) || !m.SelectsNamespace(o.Namespace, o.NamespaceLabels) {
 		return false, nil

@@ -37,8 +37,9 @@ type Mismatch struct {
 	Reason string
 }
 
-// Mismatch returns the first part of the match that excludes the object, in the order in which Matches checks them, or nil
-// if Matches is true, also with an error. In addition, it excludes objects in Berth's own namespace, ownNamespace.
+// Mismatch returns the first part of the match that excludes the object, in the order in which Matches checks them. It is nil if Matches
+// returns true, even with an error, which Mismatch does not report. In addition, it excludes objects in Berth's own namespace,
+// ownNamespace.
 func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *Mismatch {
 	switch {
 	case NeverMatched(o.Resource.GroupResource()):
@@ -73,13 +74,15 @@ func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *
 }
 
 // SelectsIn reports, as far as a type and a namespace with labels decide, whether Mismatch may be nil for an object (some), and whether it
-// is nil for each object (all).
+// is nil for each object and each client (all): then the match has no object selector and no conditions, and does not exclude the API
+// server's own requests.
 func (m *Matcher) SelectsIn(resource schema.GroupVersionResource, namespace string, labels map[string]string, ownNamespace string) (some, all bool) {
 	some = m.SelectsResource(resource) && (namespace == "" || !IsProtectedNamespace(namespace, ownNamespace)) && m.SelectsNamespace(namespace, labels)
 	return some, some && m.objects.Empty() && m.conditions == nil && !m.needsGuard
 }
 
-// unmet returns a text about the first requirement of a selector that labels do not meet. what names the object that has the labels.
+// unmet returns a text about the first requirement of a selector that labels do not meet or, if they meet all, that what is not selected;
+// it is never empty. what names the object that has the labels.
 func unmet(selector labels.Selector, of labels.Set, what string) string {
 	requirements, _ := selector.Requirements()
 	for _, r := range requirements {

@@ -69,7 +69,8 @@ var (
 	operations = append(slices.Clone(decided), string(admissionregistrationv1.Delete), string(admissionregistrationv1.Connect))
 )
 
-// conditionParser parses CEL in the environment that conditionCompiler uses.
+// conditionParser only parses CEL, with the syntax and macros of the environment that conditionCompiler uses. It declares no variables, so
+// it can't check or compile a match condition.
 var conditionParser = sync.OnceValue(func() *cel.Env {
 	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).NewExpressionsEnv()
 })

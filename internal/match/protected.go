@@ -65,8 +65,8 @@ var neverMatchedResources = groupResources(
 )
 
 // bootstrapResources are resource types that a wildcard does not match, because the cluster writes them when it starts
-// or when nodes join. The API server exits if it cannot create its roles, and the kubelet if it cannot create its
-// CSINode.
+// or when nodes join: those of RBAC and flow control, PriorityClasses, and some of networking, storage, and DRA. The API server exits if it
+// cannot create its roles, and the kubelet if it cannot create its CSINode. A rule that names one matches it.
 var bootstrapResources = groupResources(
 	"clusterroles.rbac.authorization.k8s.io",
 	"clusterrolebindings.rbac.authorization.k8s.io",
@@ -85,7 +85,8 @@ var bootstrapResources = groupResources(
 	"resourceslices.resource.k8s.io",
 )
 
-// groupResources returns the resource types with these names, each followed by its group.
+// groupResources parses resource types of the form "resource.group", such as "leases.coordination.k8s.io". One without a dot is of the core
+// group.
 func groupResources(names ...string) []schema.GroupResource {
 	out := make([]schema.GroupResource, len(names))
 	for i, name := range names {
@@ -126,8 +127,9 @@ func IsBootstrapType(resource schema.GroupResource) bool {
 	return slices.Contains(bootstrapResources, resource)
 }
 
-// sentByAPIServer reports whether the API server sends the request on its own behalf. It checks both user and group. A
-// member of the group can change and delete policies anyway, so impersonating the user gains nothing.
+// sentByAPIServer reports whether the API server sends the request on its own behalf; false for nil. Only matches with wildcards that cover
+// its own objects exclude such a request. It checks both user and group. A member of the group can change and delete policies anyway, so
+// impersonating the user gains nothing.
 func sentByAPIServer(r *admissionv1.AdmissionRequest) bool {
 	return r != nil && r.UserInfo.Username == apiServerUser && slices.Contains(r.UserInfo.Groups, mastersGroup)
 }
@@ -168,7 +170,8 @@ func needsGuard(rules []placementv1.ResourceRule) bool {
 	})
 }
 
-// isMixedGroup reports whether a group has types or objects that a wildcard does not match.
+// isMixedGroup reports whether a group has, besides types that a wildcard matches, types or objects that it does not match. It is false for
+// "*", and for a group of which no type is ever matched.
 func isMixedGroup(group string) bool {
 	ofGroup := func(r schema.GroupResource) bool { return r.Group == group }
 	return slices.Contains(mixedGroups, group) || slices.ContainsFunc(neverMatchedResources, ofGroup) || slices.ContainsFunc(bootstrapResources, ofGroup)
@@ -235,8 +238,8 @@ func Remarks(m placementv1.Match, path *field.Path) []string {
 }
 
 // Warnings returns messages for the author of a policy about what its object selector and match conditions probably select by mistake: a
-// label that only Namespaces have, operations that Berth does not receive, and the mistakes in CEL that celexpression finds. path is the
-// path of the match.
+// label that only Namespaces have, operations that Berth does not receive, and comparisons in CEL that do not test what they seem to
+// test. It does not look for conditions that fail when an object is created. path is the path of the match.
 func Warnings(m placementv1.Match, path *field.Path) []string {
 	out := warnOfNamespaceName(m, path.Child("objectSelector"))
 	for i, condition := range m.MatchConditions {

@@ -189,8 +189,8 @@ func (s *ServedTypes) hasUndiscovered(groups, versions []string) bool {
 	return slices.ContainsFunc(s.undiscovered, func(gv schema.GroupVersion) bool { return contains(groups, gv.Group) && contains(versions, gv.Version) })
 }
 
-// suggestGroup returns the group that an invalid group name, such as "apps/v1", probably stands for; "" is the core group. ok is false if
-// none is similar.
+// suggestGroup returns the group that an invalid group name, such as "apps/v1", probably stands for; "" is the core group, which the
+// version of a served type alone, such as "v1", stands for. ok is false if none is similar. s must not be nil.
 func (s *ServedTypes) suggestGroup(name string) (group string, ok bool) {
 	if before, _, cut := strings.Cut(name, "/"); cut {
 		return before, true

@@ -101,9 +101,10 @@ func readsPath(fields *projection.FieldSet, path []string) bool {
 	return true
 }
 
-// subresourceSharingKey returns what the subresource rules of two policies must have in common to share a webhook. The API
-// server evaluates object selectors and match conditions on the object in the request, which may be a Scale for a
-// subresource. So these webhooks have neither, and the process evaluates both on the object itself.
+// subresourceSharingKey returns what two policies must have in common to share a webhook for subresources: the failure policy, the
+// namespace selector, the API versions of the rules, and whether they need the guard. The API server evaluates object selectors and match
+// conditions on the object in the request, which may be a Scale for a subresource. So these webhooks have neither, and the process
+// evaluates both on the object itself.
 func subresourceSharingKey(hook PolicyWebhook) sharingKey {
 	out := sharingKeyOf(hook)
 	out.ObjectSelector, out.MatchConditions, out.Subresources = nil, nil, true
@@ -127,7 +128,8 @@ func subresourceRules(hook PolicyWebhook) []admissionregistrationv1.RuleWithOper
 	return out
 }
 
-// subresourcesOf returns the subresources that change fields in reads. group and resources are those of a rule, which may have wildcards.
+// subresourcesOf returns the subresources scale, resize, and ephemeralcontainers of the resources, as far as they change fields in reads.
+// group and resources are those of a rule, which may have wildcards. For groups of custom resources, it assumes that each has scale.
 func subresourcesOf(group string, resources []string, reads *projection.FieldSet) []subresource {
 	var out []subresource
 	custom := mayBeCustom(group)

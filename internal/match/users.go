@@ -27,7 +27,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// conditionEnvironment declares the variables of match conditions, without their types.
+// conditionEnvironment is the CEL environment with object, oldObject, and request, each of any type. It lacks the variable authorizer: an
+// expression that has it does not compile.
 var conditionEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
@@ -61,8 +62,8 @@ var fieldsOfRequests = []string{
 	"resource", "subResource", "uid",
 }
 
-// ExcludesUser reports whether a match condition is false for each request of a user, because it reads request.userInfo. It evaluates the
-// condition on an unknown object, and returns false for a condition that fails or calls the authorizer.
+// ExcludesUser reports whether a match condition is false for each request of a user, whatever the object, and not for those of every user.
+// It returns false if that is not certain, and for a condition that does not compile, fails, or calls the authorizer.
 func ExcludesUser(ctx context.Context, expression, username string, groups []string) bool {
 	if !strings.Contains(expression, "userInfo") {
 		return false

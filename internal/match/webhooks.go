@@ -31,7 +31,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// PolicyWebhook is one policy's contribution to the webhook configuration.
+// PolicyWebhook is one policy's contribution to the MutatingWebhookConfiguration: its name, failure policy, match, and the fields that its
+// decisions depend on.
 type PolicyWebhook struct {
 	Policy        string
 	FailurePolicy placementv1.FailurePolicy
@@ -46,8 +47,9 @@ type SharedWebhook struct {
 	Policies []string // The names of the policies, sorted.
 }
 
-// sharingKey is what policies must have in common to share a webhook, whatever their resource rules are. The API server
-// sends an object in a version that one of the webhook's rules names. So policies may share a webhook only if all rules
+// sharingKey is what policies must have in common to share a webhook, whatever their resource rules are: the failure policy, both
+// selectors, the match conditions, and the API versions. Timeouts are no part of it. Keys are equal if their JSON is. The API
+// server sends an object in a version that one of the webhook's rules names. So policies may share a webhook only if all rules
 // of both name the same versions: then every policy matches any version that is sent. A policy with rules for different
 // versions shares only with policies with equal rules. Policies that need the guard share only with each other, so that
 // the webhooks of the others have no guard.
@@ -196,7 +198,8 @@ func draftsOf(hooks []PolicyWebhook) []*draftWebhook {
 	return out
 }
 
-// sharingKeyOf returns the sharingKey of a policy's webhook for objects.
+// sharingKeyOf returns the sharingKey of a policy's webhook for objects: its failure policy, selectors in normal form, match conditions,
+// whether it needs the guard, and the API versions of its rules or, if the rules differ in these, the rules themselves.
 func sharingKeyOf(hook PolicyWebhook) sharingKey {
 	m := hook.Matcher.match
 	key := sharingKey{
@@ -258,7 +261,8 @@ func webhookName(failure placementv1.FailurePolicy, key string) string {
 	return strings.ToLower(string(failure)) + "-" + hex.EncodeToString(sum[:6]) + "." + placementv1.GroupVersion.Group
 }
 
-// newWebhook returns a webhook with the selectors and conditions of a key, without client configuration.
+// newWebhook returns a webhook with the failure policy, selectors, and conditions of a key, and the guard if the key has it. It does not
+// match kube-system and ownNamespace, and has neither client configuration nor timeout.
 func newWebhook(name string, key sharingKey, rules []admissionregistrationv1.RuleWithOperations, ownNamespace string) admissionregistrationv1.MutatingWebhook {
 	conditions := key.MatchConditions
 	if key.Guarded {
@@ -305,7 +309,7 @@ func appendRule(rules []admissionregistrationv1.RuleWithOperations,
 	return append(rules, next)
 }
 
-// ruleText returns the groups, versions, and resources of a rule as a text, to compare rules by.
+// ruleText returns the groups, versions, and resources of a rule as a text, in the order in which the rule has them, to compare rules by.
 func ruleText(r admissionregistrationv1.RuleWithOperations) string {
 	return strings.Join(r.APIGroups, ",") + "/" + strings.Join(r.APIVersions, ",") + "/" + strings.Join(r.Resources, ",")
 }

@@ -31,7 +31,8 @@ import (
 )
 
 // assemble returns the draft of a package's policy: it joins the modules of the package, and those of other packages that they read, into
-// one text. A package of one module that reads no others keeps its text.
+// one text. A package of one module that reads no others keeps its text. It returns an error for modules that read an admission request, or
+// that can't be joined with the same meaning.
 func (w moduleSet) assemble(p *pkg) (*draft, error) {
 	modules, err := w.closure(p)
 	if err != nil {
@@ -271,7 +272,8 @@ func (a *assembly) ofOther(i *ast.Import) bool {
 	return false
 }
 
-// heading returns the edit that renames a rule where it is defined; false if the text does not have the name there.
+// heading returns the edit that renames a rule where it is defined; false if the text does not have the name there, as for the further
+// bodies and else branches of a rule.
 func (a *assembly) heading(m *module, rule *ast.Rule) (edit, bool) {
 	name := language.RuleName(rule)
 	at := rule.Head.Ref()[0].Location
@@ -334,7 +336,7 @@ func remainder(m *module, parsed *ast.Module, written string, path []string) ([]
 	return nil, false
 }
 
-// cutPart returns the text without .part or ["part"] at its start; false if it does not start so.
+// cutPart returns the text without .part or ["part"] at its start; the unchanged text and false if it does not start so.
 func cutPart(text, part string) (string, bool) {
 	if after, ok := strings.CutPrefix(text, "."); ok && identifier.FindString(after) == part {
 		return after[len(part):], true
@@ -358,7 +360,8 @@ func line(text string, at *ast.Location) edit {
 
 var errOverlap = errors.New("the module can't be joined with others: put each import and each rule on lines of its own")
 
-// apply returns a text with the edits made. Equal edits are made once. Edits that overlap are an error.
+// apply returns a text with the edits made, without the line breaks at its start and end. Equal edits are made once. Edits that overlap are
+// an error. It sorts edits.
 func apply(text string, edits []edit) (string, error) {
 	slices.SortFunc(edits, func(x, y edit) int { return x.start - y.start })
 	edits = slices.Compact(edits)

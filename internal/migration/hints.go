@@ -29,7 +29,9 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// hints returns warnings for the user on a draft that compiles as a policy, sorted.
+// hints returns warnings for the user on a draft that compiles as a policy, sorted: kinds that it compares with input.kind and does not
+// match, data.kubernetes.clusters, data that no ConfigMap has, rules that only Berth evaluates, functions that may fail in denials, and
+// packages that it reads and that become policies, too.
 func (c *converter) hints(d *draft) []string {
 	var out []string
 	kinds, clusters, missing := c.survey(d)
@@ -97,7 +99,8 @@ func (c *converter) survey(d *draft) (kinds []string, clusters bool, missing []s
 	return kinds, clusters, missing
 }
 
-// askedKind returns the constant that input.kind must equal for the expression to be true; none for other expressions.
+// askedKind returns the constant with which an expression compares input.kind by ==, =, or :=; none for other expressions, such as a
+// negated one or one with a set.
 func askedKind(e *ast.Expr) []string {
 	if !e.IsCall() || e.Negated || len(e.Operands()) != 2 || !slices.Contains([]string{"eq", "equal", "assign"}, e.Operator().String()) {
 		return nil

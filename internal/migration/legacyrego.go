@@ -82,8 +82,8 @@ var failing = []string{
 	"cast_array", "cast_boolean", "cast_null", "cast_object", "cast_set", "cast_string",
 }
 
-// failures returns the names of the builtin functions that may fail on a value (failing) and that the module's rules for denials call,
-// sorted.
+// failures returns the names of the builtin functions that may fail on a value (failing) and that the module's rules errors, deny, and
+// violation call, sorted.
 func failures(m *module) []string {
 	var out []string
 	for _, rule := range m.resolved {

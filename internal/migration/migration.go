@@ -64,7 +64,8 @@ const (
 // kube-mgmt use the second one.
 var statusAnnotations = []string{"openpolicyagent.org/kube-mgmt-status", "openpolicyagent.org/policy-status"}
 
-// Options supply what policies need and ConfigMaps do not have.
+// Options say which ConfigMaps and packages are converted, as which version of Rego, and what all policies get: the resource rules that
+// they match, the mode, and the mode of remediation.
 type Options struct {
 	// Policies selects the ConfigMaps with modules by their labels, and Data those with documents. A ConfigMap that both select has documents.
 	Policies, Data labels.Selector
@@ -89,7 +90,8 @@ func (s Source) String() string {
 	return strings.TrimSuffix(s.Namespace+"/"+s.ConfigMap+"/"+s.Key, "/")
 }
 
-// Outcome is the result for a source.
+// Outcome says whether a policy contains a source (converted), and if not, whether decisions may depend on it (left out) or not (not
+// needed). A warning is an additional finding, besides one of these.
 type Outcome string
 
 const (
@@ -134,7 +136,7 @@ type Policy struct {
 	Reads []analysis.Read
 }
 
-// Result is the result of a conversion.
+// Result is the result of a conversion: the policies, and what happened to each source, with warnings.
 type Result struct {
 	// Policies have distinct names and are sorted by name.
 	Policies []Policy
@@ -179,7 +181,7 @@ type converter struct {
 	result    Result
 }
 
-// document is a data document, which OPA has at data.<namespace>.<configmap>.<key>.
+// document is a JSON object in a key of a ConfigMap, which OPA has at data.<namespace>.<configmap>.<key>.
 type document struct {
 	source Source
 	value  json.RawMessage
@@ -197,8 +199,9 @@ func (c *converter) addFinding(s Source, outcome Outcome, format string, args ..
 	c.result.Findings = append(c.result.Findings, Finding{Source: s, Outcome: outcome, Message: fmt.Sprintf(format, args...)})
 }
 
-// gather splits the ConfigMaps into modules and documents as kube-mgmt does. It adds findings on those that it can't use, and updates Rego
-// of old versions of OPA.
+// gather splits the ConfigMaps into modules, which are Rego, and documents, which are JSON objects, by the label selectors in Options. It
+// updates Rego of old versions of OPA, and adds findings on the ConfigMaps and keys that it can't use, such as a document
+// in YAML.
 func (c *converter) gather(configMaps []corev1.ConfigMap) {
 	sorted := slices.Clone(configMaps)
 	slices.SortStableFunc(sorted, func(x, y corev1.ConfigMap) int {
@@ -331,7 +334,8 @@ func (c *converter) finish(d *draft) {
 	c.accept(d, object, used, compiled)
 }
 
-// object returns the PlacementPolicy of a draft, with used, the documents that it reads, in spec.data; an error if it would be too large.
+// object returns the PlacementPolicy of a draft, with used, the documents that it reads, in spec.data; an error if its Rego would have more
+// than maxText characters, or its spec more than maxSpec bytes of JSON.
 func (c *converter) object(d *draft, used []*document) (*placementv1.PlacementPolicy, error) {
 	if n := utf8.RuneCountInString(d.text); n > maxText {
 		return nil, fmt.Errorf("the policy of this package would have a text of %d characters, and %d are allowed: move tables into data, or split what is "+

@@ -61,8 +61,8 @@ func (m *module) language() placementv1.RegoVersion {
 	return placementv1.RegoV0
 }
 
-// parse parses a module in the given version or, if version is empty, in every version in which it is valid. It returns an error if it is
-// valid in none.
+// parse parses a module in the given version or, if version is empty, in every version in which it is valid. If it is valid in none of
+// these, it returns one error with the reasons for each.
 func parse(source Source, text string, version placementv1.RegoVersion) (*module, error) {
 	m := &module{source: source, text: text, parsed: map[placementv1.RegoVersion]*ast.Module{}}
 	var errs []error
@@ -88,7 +88,7 @@ func parse(source Source, text string, version placementv1.RegoVersion) (*module
 	return m, nil
 }
 
-// pkg is a package: all modules that declare it.
+// pkg is a package of Rego: its path, all modules that declare it, and which of these define each of its rules.
 type pkg struct {
 	// path is the path below data.
 	path []string
@@ -98,7 +98,7 @@ type pkg struct {
 	rules map[string][]*module
 }
 
-// refuse notes the error because of which the package does not become a policy.
+// refuse notes, in each module of the package, the error because of which the package does not become a policy. It replaces an earlier one.
 func (p *pkg) refuse(err error) {
 	for _, m := range p.modules {
 		m.refused = err.Error()
@@ -157,7 +157,7 @@ func newModuleSet(modules []*module) moduleSet {
 var errStop = ast.NewError(ast.CompileErr, nil, "resolved")
 
 // resolve returns the rules of each module, by the key in modules, after OPA's compiler has replaced imports, and the names of a package's
-// own rules, with complete references.
+// own rules, with complete references. If the compiler finds an error before that, the result has no rules at all.
 func resolve(modules map[string]*ast.Module) map[string][]*ast.Rule {
 	out := map[string][]*ast.Rule{}
 	compiler := ast.NewCompiler().WithStageAfterID(ast.StageResolveRefs, ast.CompilerStageDefinition{
@@ -213,8 +213,9 @@ type target struct {
 	name string
 }
 
-// targets returns the rule that a path below data names. If it names none, targets returns whole, the packages that the path reads, or may
-// read, with all of their rules.
+// targets returns the rule that a path below data is that of, or begins with. If there is none, targets returns whole, the packages whose
+// path is the given one or begins with it: a reference to the path reads all of their rules, or may. Both are nil for any other path, such
+// as that of a document.
 func (w moduleSet) targets(path []string) (rule *target, whole []*pkg) {
 	for _, p := range w {
 		switch {
@@ -231,8 +232,8 @@ func (w moduleSet) targets(path []string) (rule *target, whole []*pkg) {
 	return nil, whole
 }
 
-// reads returns the paths below data at which the module reads documents in place of rules, up to the first part that is known only at
-// evaluation.
+// reads returns the paths below data at which the module may read documents, up to the first part that is known only at evaluation: all
+// paths that name no rule, also those that read a package as a whole. A path may occur more than once.
 func (w moduleSet) reads(m *module) [][]string {
 	var out [][]string
 	m.references(func(_ ast.Ref, path []string) {
@@ -243,7 +244,8 @@ func (w moduleSet) reads(m *module) [][]string {
 	return out
 }
 
-// admissionFields are fields that the input of an admission controller's policy has and that an object lacks.
+// admissionFields are fields that the input of an admission controller's policy has and that an object lacks. A package with a module that
+// reads input.<field> of one is not converted.
 var admissionFields = []string{"request", "review"}
 
 // admission returns the first reference of the modules to a field of an admission request, and the module that has it; nil without one.
@@ -277,7 +279,8 @@ var denials = []string{"deny", "violation"}
 const admissionAdvice = "a placement policy's input is the object itself: write input.metadata for input.request.object.metadata and so on; " +
 	"operation, user and old object are not available, except in spec.match.matchConditions; and name the set of messages errors in place of deny"
 
-// reasonOmitted returns why no policy contains the modules of a package although they parse.
+// reasonOmitted returns why no policy contains the modules of a package although they parse and the conversion of the package did not fail:
+// they read an admission request, or define none of designRules. The text suggests how to change them; it is never empty.
 func reasonOmitted(p *pkg) string {
 	if _, ref := admission(p.modules); ref != nil {
 		return fmt.Sprintf("its package %s is admission control, because it reads %s: %s", p, ref, admissionAdvice)
