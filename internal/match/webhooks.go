@@ -41,7 +41,8 @@ type PolicyWebhook struct {
 	Decision *projection.FieldSet
 }
 
-// SharedWebhook is a webhook of the configuration with the policies that share it.
+// SharedWebhook is a webhook of the MutatingWebhookConfiguration with the policies because of which it is there. Which policies decide a
+// request does not depend on the webhook that gets it.
 type SharedWebhook struct {
 	Webhook  admissionregistrationv1.MutatingWebhook
 	Policies []string // The names of the policies, sorted.

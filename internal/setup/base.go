@@ -100,7 +100,8 @@ func newBase(ctx context.Context, o Options, s *settings, provider *tracing.Prov
 	}, nil
 }
 
-// newDecisionLog returns the log of decisions; nil if the options turn it off.
+// newDecisionLog returns the log of the decisions that change objects, which writes to what Options.DecisionLog names; nil if that is "" or
+// "off".
 func newDecisionLog(ctx context.Context, mgr manager.Manager, o Options) (*decisionlog.Log, error) {
 	switch o.DecisionLog {
 	case "", DecisionLogOff:

@@ -87,7 +87,8 @@ func severityOf(h placement.RemoteHealth) severity {
 	}
 }
 
-// emit emits an Event of a kind on the policy of a name. It reads the policy from the cache, which has each loaded policy.
+// emit emits an Event of a kind on the policy of a name, which it reads from the cache; none if the policy is not there, as after its
+// deletion.
 func (o *remoteObserver) emit(policy string, kind events.Kind, message string) {
 	o.events.OnPolicy(context.Background(), o.reader, policy, kind, message)
 }

@@ -138,7 +138,8 @@ func newTokens(base *base) (*webhookauth.Tokens, error) {
 	})
 }
 
-// newClientCertificates returns the verifier of the API server's client certificate; nil if the options require none.
+// newClientCertificates returns the verifier of the API server's client certificate; nil if WebhookClientCAFile is empty. Then
+// WebhookClientNames must be empty, too.
 func newClientCertificates(o Options) (*webhookauth.ClientCertificates, error) {
 	if o.WebhookClientCAFile != "" {
 		return webhookauth.NewClientCertificates(o.WebhookClientCAFile, o.WebhookClientNames)

@@ -41,7 +41,8 @@ type settings struct {
 	policyReports []policyreport.Format
 }
 
-// readSettings reads the configuration file, if there is one, and validates it and the flags --predicates and --policy-reports.
+// readSettings reads the configuration file, if Options.Config names one, and returns an error for one that is missing or invalid, and for
+// unknown names in Options.Predicates and Options.PolicyReports.
 func readSettings(o Options) (*settings, error) {
 	config := &configuration.ManagerConfiguration{}
 	if o.Config != "" {
