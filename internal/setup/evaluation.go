@@ -89,8 +89,8 @@ func newEvaluation(ctx context.Context, base *base) (*evaluation, error) {
 	}, nil
 }
 
-// deviceTimeout is the timeout of reading the pod to which a ResourceClaim belongs, and that of listing the claims of the pod. If one of the
-// two fails, the quota counts the whole claim, also what it counts for the pod.
+// deviceTimeout is the timeout of reading the pod to which a ResourceClaim belongs, and that of listing the claims of the pod. If one of
+// the two fails, the quota counts the whole claim, also what it counts for the pod.
 const deviceTimeout = 3 * time.Second
 
 // newDevices returns what the measurement of ResourceClaims at admission needs. It reads pods and claims from the API server and not from a
