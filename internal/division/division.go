@@ -47,7 +47,8 @@ type Cluster struct {
 	Fixed *int64
 }
 
-// Bounds limits the number of replicas of each cluster that has no fixed number.
+// Bounds limits the number of replicas of each cluster that has no fixed number. Without a maximum, Max is nil; with a maximum of 0, these
+// clusters get no replicas.
 type Bounds struct {
 	// Min is the minimum number. If it is above Max, Max is used instead.
 	Min int64
@@ -112,7 +113,8 @@ func limit(n int64) int64 {
 	return min(max(n, 0), math.MaxInt32)
 }
 
-// hash returns a hash of the name of a cluster and a seed. It has to be uniform even for names that differ in one character.
+// hash returns the first 64 bits of a SHA-256 digest of a seed and the name of a cluster. It has to be uniform even for names that differ
+// in one character.
 func hash(name, seed string) uint64 {
 	sum := sha256.Sum256([]byte(seed + "\x00" + name))
 	return binary.BigEndian.Uint64(sum[:])
@@ -195,8 +197,8 @@ func sumAt(level uint64, shares []*share) int64 {
 	return sum
 }
 
-// comparePriority compares the claims of two shares to one more replica; the higher claim is greater. A claim is the weight divided by the
-// number of replicas plus one half.
+// comparePriority compares the claims of two shares to one more replica; the higher claim is greater, and the result for equal claims is 0.
+// A claim is the weight divided by the number of replicas plus one half.
 func comparePriority(a, b *share) int {
 	return cmp.Compare(a.weight*(2*b.replicas+1), b.weight*(2*a.replicas+1))
 }

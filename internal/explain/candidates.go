@@ -130,7 +130,9 @@ func (e *explainer) clusters(ctx context.Context, nodes *Candidates) (*Candidate
 	return e.explainClusters(ctx, names), nil
 }
 
-// explainClusters explains the clusters with some names, which are sorted.
+// explainClusters explains the clusters with some names, which must be sorted. It counts all of them, and lists the chosen ones, those in
+// which the object is today, and as many others as Options.Limit allows; with Options.WhyNot, only that one. Each listed cluster that is
+// not chosen has reasons.
 func (e *explainer) explainClusters(ctx context.Context, names []string) *Candidates {
 	out, explained := &Candidates{Total: len(names)}, 0
 	chosen, current := e.chosen(), e.current()

@@ -446,7 +446,8 @@ func keysOf(current, requested values, outcome *placement.Outcome) []Key {
 // adds reports whether the decided value is a part that is added to the current one, as for affinities, in place of replacing it.
 func (k *Key) adds() bool { return k.Field == "scheduling" && podscheduling.IsContribution(k.Key) }
 
-// settled reports whether the object has the decided value.
+// settled reports whether the object has the decided value: the current value equals it, or both are nil. A part that a policy adds to the
+// affinity is there if the current affinity implies it.
 func (k *Key) settled() bool {
 	return ptr.Equal(k.Current, k.Decided) || k.adds() && k.Decided != nil && podscheduling.Implied(k.Current, *k.Decided)
 }

@@ -559,8 +559,8 @@ type ranked struct {
 	Preferences  []Preference
 }
 
-// ranking returns the name of the rule that decides the object, and its eligible clusters, best first. There are none if the rule chooses
-// all of them without weights, or the policy has no rules.
+// ranking returns the name of the rule that decides the object, and its eligible clusters, best first. There are none if the rule has no
+// limit, spread, or weights, or the policy has no rules.
 func (s *search) ranking(ctx context.Context) (name string, best []ranked) {
 	rule, ok := s.decidingRule(ctx)
 	if !ok {
@@ -854,7 +854,8 @@ func (s *search) evaluate(ctx context.Context, solved ast.Body, t *ast.Term) (va
 	return solution[name], true
 }
 
-// readable returns a term as it is written, without the prefixes of renamed variables.
+// readable returns the source text of a term, in one line and shortened to maxText. Prefixes that rename has added to variables are not in
+// it. A term without source text is printed as OPA prints it.
 func readable(t *ast.Term) string {
 	if t.Location != nil && len(t.Location.Text) > 0 {
 		return textOf(t.Location)

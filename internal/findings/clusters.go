@@ -124,8 +124,8 @@ func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.Place
 // isScore reports whether a key is the name of a score of clusters.
 func isScore(k key) bool { return k.Document == rules.DocumentScores }
 
-// withScores returns the clusters with their scores, if the policy names a score. If the scores are not known, it removes the names of
-// scores from m, so that they are not compared.
+// withScores returns the clusters with their scores, if m has the name of a score. If the scores can't be read, or f.Scores is nil, it
+// removes the names of scores from m, so that they are not compared. For an error in reading them, it also returns a notice.
 func (f *Finder) withScores(ctx context.Context, m *mentions, clusters []map[string]any) ([]map[string]any, []Finding) {
 	if !slices.ContainsFunc(m.keys, isScore) {
 		return clusters, nil

@@ -106,7 +106,8 @@ func (f *Finder) findingsOfForeignClusters(ctx context.Context, spec *placementv
 	return out
 }
 
-// isPlacement reports whether objects of a type are placements themselves, such as a PropagationPolicy: a field of theirs names clusters.
+// isPlacement reports whether Berth writes the decided clusters into the objects of a type themselves: placements of Karmada and KubeFleet,
+// such as PropagationPolicies, Placements of Open Cluster Management, PlacementDecisions, and Workloads of Kueue.
 func isPlacement(t match.ServedType) bool {
 	_, native := delivery.NativeSystem(schema.GroupKind{Group: t.Group, Kind: t.Kind})
 	return native || (*clusterlist.Kinds)(nil).Of(t.GroupResource()) != nil

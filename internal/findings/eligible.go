@@ -82,8 +82,9 @@ func mayMeet(c rules.Compared, cluster map[string]any) bool {
 	return c.MayMeet(valuesOf([]map[string]any{cluster}, c.Path()))
 }
 
-// findingsOfUnmet returns a finding for the first requirement that no cluster meets, unless another finding names the value, label, or
-// property that no cluster has. If some cluster meets each of them, the finding is for all of them together, and at is their place.
+// findingsOfUnmet returns the finding on requirements of a rule that no cluster meets together, which callers have found before. If no
+// cluster meets one of them, the finding is on the first such requirement; it is left out if another finding names its value, label, or
+// property, which no cluster has. If some cluster meets each of them, the finding is on all of them together, and at is their place.
 func findingsOfUnmet(at place, required []rules.Compared, clusters []map[string]any) []Finding {
 	for _, c := range required {
 		if slices.ContainsFunc(clusters, func(cluster map[string]any) bool { return mayMeet(c, cluster) }) {

@@ -145,7 +145,7 @@ type Nodes interface {
 	All(ctx context.Context) ([]map[string]any, error)
 }
 
-// Classes lists the classes of one kind, such as PriorityClass.
+// Classes lists the names of the classes of one kind, such as PriorityClass.
 type Classes interface {
 	// Names returns the names of all classes.
 	Names(ctx context.Context) ([]string, error)

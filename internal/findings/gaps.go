@@ -87,8 +87,10 @@ var copies = map[string]struct {
 	"controllerrevisions": {"ControllerRevision", "a DaemonSet or StatefulSet", []string{"daemonsets", "statefulsets"}},
 }
 
-// findingsOfCopies finds a policy that gives clusters and names a type of objects that controllers create for workloads, such as
-// ReplicaSets. If the policy matches the workloads, too, such an object has their clusters; otherwise it is decided by itself.
+// findingsOfCopies finds a policy that gives clusters and names replicasets or controllerrevisions in spec.match.resourceRules, which
+// controllers create for Deployments, DaemonSets, and StatefulSets. It knows no other such types. If the policy matches these workloads,
+// too, such an object has their clusters, so that its type need not be named. Otherwise, the policy decides the object by itself, which can
+// stop a rollout.
 func findingsOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
 	if !givesClusters(module) {
 		return nil
@@ -138,7 +140,7 @@ func findingsOfGeneratedNames(spec placementv1.PlacementPolicySpec, m *match.Mat
 	return out
 }
 
-// ruleOf returns the text of a resource rule that matches the resources.
+// ruleOf returns the text of a resource rule that matches the resources, in YAML, for a user to add to spec.match.resourceRules.
 func ruleOf(resources []schema.GroupResource) string {
 	version := "v1"
 	var groups, names []string

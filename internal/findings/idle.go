@@ -79,8 +79,9 @@ func (f *Finder) findingsOfIdleRules(ctx context.Context, spec placementv1.Place
 	return out
 }
 
-// insteadOf returns the names of the rules that may decide objects that the i-th rule of the list selects: earlier ones, and later ones if
-// it leaves objects to them for which it finds too few clusters.
+// insteadOf returns the names of the other rules of the list that may decide objects which the i-th rule selects: the earlier ones whose
+// conditions the same object may meet, and, if the i-th rule has otherwise: NextRule, the later ones whose object selector certainly
+// selects no other objects than that of the i-th. It leaves out later rules without a condition. The i-th rule must have a condition.
 func insteadOf(i int, list []placementv1.Rule) (names []string) {
 	rule := list[i]
 	for j, r := range list {

@@ -124,7 +124,10 @@ func (f typeField) findings(constants []lint.InputConstant, types []match.Served
 	return out
 }
 
-// nearest returns the value, among those of the types, that the author of another value probably meant; "" for none.
+// nearest returns the value of the field that an author who wrote value, which no object of the types has, probably meant; "" for none. It
+// is that of the first of the types that value names in another way: by a plural, singular, or short name in place of the kind, or by the
+// group or the version alone in place of apiVersion. Otherwise, it is the most similar one of values, which are those of the types, unless
+// another served type has value.
 func (f typeField) nearest(value string, types []match.ServedType, values []string) string {
 	if i := slices.IndexFunc(types, func(t match.ServedType) bool { return f.meant(t, value) }); i >= 0 {
 		return f.of(types[i])

@@ -42,7 +42,8 @@ type Quotas interface {
 	All(ctx context.Context) ([]placementv1.Quota, error)
 }
 
-// demand is what a LimitedResource demands of each pod of a priority class.
+// demand is what a LimitedResource demands of the quotas of a namespace before it allows pods of a priority class there: that one has a
+// resource name in spec.hard, or the class in its scopeSelector.
 type demand struct {
 	limit *placementv1.LimitedResource
 	// name is the resource name that a quota must have in spec.hard for the class; "" if a quota must have the class in its scopeSelector.

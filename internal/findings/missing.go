@@ -32,8 +32,10 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// findingsOfMissingValues finds values that the rules of an enforced policy take from a label or annotation of the object, although the
-// policy matches objects without it, and neither a message of the rule, a condition of a rule, nor another policy names it.
+// findingsOfMissingValues finds labels and annotations of the object that the rules of an enforced policy need, although the policy matches
+// objects without them: in valueFrom without default, unless the requirement has a reason or the rule's message names the key, and in
+// placeholders of a label or annotation that a rule sets, if that is otherwise empty or invalid. It finds none that the rule's condition or
+// that of an earlier rule reads, or without which another policy may deny objects, and none in a policy with match conditions.
 func (f *Finder) findingsOfMissingValues(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
 	takes := func(rule placementv1.Rule) bool {
 		return rule.Set != nil || slices.ContainsFunc(rule.Require, func(q placementv1.Requirement) bool { return q.ValueFrom != nil })

@@ -54,8 +54,8 @@ func findingsOfPredicates(module *policy.Module, judging []string) []Finding {
 // maxUnused is the maximum number of unused Rego rules with a finding each. One more finding counts the others.
 const maxUnused = 5
 
-// findingsOfUnused finds Rego rules that have no effect: Berth does not evaluate them, and no rule that it evaluates uses them. An author
-// may keep them for other purposes.
+// findingsOfUnused returns a finding of level Advice for each of the first maxUnused Rego rules that have no effect, and one for the number
+// of the others. Berth does not evaluate these rules, and no rule that it evaluates uses them. An author may keep them for other purposes.
 func findingsOfUnused(module *policy.Module) []Finding {
 	var out []Finding
 	for i, f := range module.Unused {
@@ -122,7 +122,7 @@ const maxPercent = 100
 const minMoveTimeout = 10 * time.Second
 
 // findingsOfBudget finds values in spec.remediation.budget of the named policy that its author probably does not mean: perNamespace above
-// maxConcurrent, a moveTimeout that is too short, and a group that no other policy has, but one with a similar name.
+// maxConcurrent, a moveTimeout of less than 10 seconds, and a group that no other policy has, but one with a similar name.
 func (f *Finder) findingsOfBudget(name string, spec placementv1.PlacementPolicySpec) []Finding {
 	b := spec.Remediation.Budget
 	if b == nil {
@@ -172,8 +172,9 @@ func sharesBound(b placementv1.RemediationBudget) bool {
 	return b.MaxPerMinute > 0 || b.MaxConcurrent > 0 || b.PerNamespace > 0
 }
 
-// findingsOfMoves finds limits in spec.remediation.budget that apply to moves between clusters until a system reports the end of the move,
-// in a policy that delivers to no such system.
+// findingsOfMoves finds limits in spec.remediation.budget, other than the defaults, that apply to moves between clusters only if Karmada or
+// KubeFleet reports where objects run. It finds them in a policy that gives clusters and patches existing objects, and whose spec.delivery
+// has neither of these systems.
 func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	r := spec.WithDefaults().Remediation
 	acts := r.Mode == placementv1.RemediationAutomatic || r.Mode == placementv1.RemediationApproved

@@ -36,9 +36,10 @@ func findingsOfNumbers(spec placementv1.PlacementPolicySpec) []Finding {
 	return slices.Concat(findingsOfUnavailable(spec), findingsOfMinObjects(spec), findingsOfFailures(spec))
 }
 
-// findingsOfLargeNumbers returns those of findingsOfNumbers that hold for any number of objects, and those that hold for the number of
-// objects that the policy matches. This is the number of the existing objects if the policy is to be compared with them. Otherwise, it is
-// known, which is 0 for an unknown number.
+// findingsOfLargeNumbers finds numbers of objects in spec.remediation and in stages that are too large for the policy. A finding with
+// Finding.Below is left out unless the policy matches at least manyObjects objects, and fewer than Below. The number of matched objects is
+// that of the existing ones, if f can read them and the policy has no match conditions. Otherwise, it is known, which is 0 for an unknown
+// number.
 func (f *Finder) findingsOfLargeNumbers(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, known int) []Finding {
 	list := findingsOfNumbers(spec)
 	if len(list) == 0 {

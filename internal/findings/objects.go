@@ -201,7 +201,8 @@ func keysOfObjects(objects []*unstructured.Unstructured) objectKeys {
 }
 
 // findingsOfWhen finds labels and annotations in the selectors of a condition that no object has with any of the listed values, although
-// some have the key, or a similar one. A key that is like none may be meant for objects to come. none is a clause about what follows.
+// some have the key, or a similar one. A key that is like none may be meant for objects to come. when must not be nil. none is a clause
+// about what follows.
 func (k objectKeys) findingsOfWhen(when *placementv1.RuleCondition, at *field.Path, none string) (out []Finding) {
 	if s := when.ObjectSelector; s != nil {
 		for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
@@ -292,7 +293,7 @@ func findingsOfBoth(when *placementv1.RuleCondition, objects []*unstructured.Uns
 }
 
 // findingsOfValueFrom finds a label or annotation that none of the objects has, so that each gets the default value, if some have a similar
-// key, or if there are at least allObjects of them. v may be nil.
+// key, or if there are at least allObjects of them. It finds nothing if v is nil or has no default.
 func (k objectKeys) findingsOfValueFrom(v *placementv1.ObjectValue, at *field.Path, objects []*unstructured.Unstructured) []Finding {
 	if v == nil || v.Default == nil {
 		return nil

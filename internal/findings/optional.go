@@ -128,7 +128,8 @@ func podsOf(t match.ServedType) string {
 // identifier matches the names that CEL can select by a dot.
 var identifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 
-// presenceTest returns a CEL expression that tests whether an object has the field at a path.
+// presenceTest returns a CEL expression that tests whether an object has the field at a path, such as has(object.spec.replicas). It tests
+// only the last name of the path: the expression fails for an object without the fields before it.
 func presenceTest(path []string) string {
 	text := "object"
 	for i, name := range path {

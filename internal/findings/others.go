@@ -65,9 +65,10 @@ func isRolledBack(spec placementv1.PlacementPolicySpec) bool {
 	return spec.Rollout != nil && spec.Rollout.Revision > 0
 }
 
-// findingsOfRequirements finds those of the rules in requiring whose requirements contradict those of a rule of another policy that decides
-// the same objects, or some of them, so that these are denied. requiring are the rules of spec that have requirements. other is the name of
-// the other policy, and theirs its spec.
+// findingsOfRequirements returns a finding for each rule in requiring whose requirements contradict those of rules of another policy, so
+// that objects which both policies decide are denied. One finding names all of these rules. Rules count only if it is certain that objects
+// can exist that both decide. requiring are the rules of spec that have requirements. other is the name of the other policy, and theirs its
+// spec.
 func findingsOfRequirements(spec placementv1.PlacementPolicySpec, requiring []source, other string, theirs placementv1.PlacementPolicySpec) []Finding {
 	here, there := selectedBy(spec.Match, nil), selectedBy(theirs.Match, nil)
 	if len(requiring) == 0 || !resourcesShared(spec.Match.ResourceRules, theirs.Match.ResourceRules) || !rules.MayOverlap(&here, &there) {
@@ -141,7 +142,8 @@ func findingsOfSettings(ours, theirs setter) []Finding {
 	return out
 }
 
-// matchesWithin reports whether each object that matches narrow is certain to match wide, too.
+// matchesWithin reports whether each object that matches narrow is certain to match wide, too. It returns false if wide has match
+// conditions, even if they are those of narrow.
 func matchesWithin(narrow, wide placementv1.Match) bool {
 	return len(wide.MatchConditions) == 0 && match.SelectorImplies(narrow.NamespaceSelector, wide.NamespaceSelector) &&
 		match.SelectorImplies(narrow.ObjectSelector, wide.ObjectSelector) && resourcesWithin(narrow.ResourceRules, wide.ResourceRules)

@@ -54,8 +54,8 @@ func (f *Finder) Stages(ctx context.Context, name string, spec placementv1.Place
 		f.findingsOfLastSoak(spec.Rollout.Stages, m, path), f.findingsOfStages(ctx, spec.Rollout.Stages, stages, m, path))
 }
 
-// findingsOfUnchecked finds a stage that the next one follows at once, because the mode of remediation keeps Berth from checking existing
-// objects, and neither soak nor approval holds the rollout.
+// findingsOfUnchecked finds the first stage that the next one follows at once: remediation.mode is Off or NewOnly, so that Berth does not
+// check existing objects, the stage has no soak, and the next stage needs no approval. It returns one finding at most.
 func findingsOfUnchecked(spec placementv1.PlacementPolicySpec, path *field.Path) []Finding {
 	mode := spec.Remediation.Mode
 	if mode != placementv1.RemediationOff && mode != placementv1.RemediationNewOnly {

@@ -247,8 +247,9 @@ func findingsOfChoices(ours, theirs giver, clusters func() []map[string]any) []F
 	return out
 }
 
-// chooseApart reports whether two rules may each choose some of the clusters, in different orders. Rules without an order choose by the
-// names of clusters.
+// chooseApart reports whether both rules have a limit or a spread, and their prefer, minGain, or spread differ, so that they may choose
+// some of the clusters in different orders. Two rules with neither prefer nor spread have the same order: by a hash of the names of the
+// object and the cluster.
 func chooseApart(a, b placementv1.Rule) bool {
 	may := func(r placementv1.Rule) bool { return r.Limit > 0 || r.Spread != nil }
 	order := func(r placementv1.Rule) placementv1.Rule {
@@ -257,8 +258,9 @@ func chooseApart(a, b placementv1.Rule) bool {
 	return may(a) && may(b) && !equality.Semantic.DeepEqual(order(a), order(b))
 }
 
-// chooses reports whether the i-th rule of a list, which has a limit or a spread, chooses only some of the eligible clusters, of those in
-// clusters. If there are none, it assumes that it does.
+// chooses reports whether the i-th rule of a list, which has a limit or a spread, may choose fewer clusters than are eligible. With a
+// spread, it always may. With a limit, it may if more of clusters than the limit may meet its requirements, or if clusters is empty because
+// they are not known, but not if it requires one of no more names than the limit.
 func chooses(list []placementv1.Rule, i int, clusters []map[string]any) bool {
 	rule := list[i]
 	if rule.Spread != nil {

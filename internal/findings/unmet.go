@@ -46,7 +46,8 @@ func (p population) tolerations(list []placementv1.Rule, ofNodes bool) (out []Fi
 // ofConditions are the prefixes of taints that systems set and remove with the state of a node or cluster, with several effects.
 var ofConditions = []string{"node.kubernetes.io/", "cluster.karmada.io/", "cluster.open-cluster-management.io/"}
 
-// isOfCondition reports whether the taint with a key comes and goes with the state of a node or cluster.
+// isOfCondition reports whether a system sets and removes the taint with a key by the state of a node or cluster: the key has a prefix of
+// Kubernetes (node.kubernetes.io/), Karmada, or Open Cluster Management.
 func isOfCondition(key string) bool {
 	return slices.ContainsFunc(ofConditions, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }

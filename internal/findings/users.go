@@ -27,8 +27,9 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// findingsOfUsers finds match conditions on the user of a request that are false for Berth, in a policy that changes existing objects:
-// Berth evaluates the conditions on existing objects as if it updated these itself, so that the policy matches none of them.
+// findingsOfUsers finds match conditions that read the user of a request and are false for Berth's service account. Berth evaluates the
+// conditions on existing objects as if it updated these itself, so that the policy matches none of them. findingsOfUsers finds nothing with
+// remediation.mode NewOnly or Off, and in a policy that only denies or warns.
 func (f *Finder) findingsOfUsers(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	mode := spec.WithDefaults().Remediation.Mode
 	if mode == placementv1.RemediationNewOnly || mode == placementv1.RemediationOff || onlyDenies(module) {

@@ -90,7 +90,8 @@ type place struct {
 
 func placeOf(path *field.Path) place { return place{field: path.String()} }
 
-// finding returns a finding at a place.
+// finding returns a finding of a level with a message. For the field of a rule, the message gets the path of the field as its prefix. For a
+// position in the Rego, the finding gets the position.
 func (at place) finding(level Level, message string) Finding {
 	if at.field != "" {
 		return Finding{Message: at.field + ": " + message, Level: level}
@@ -237,9 +238,9 @@ func (p population) compare(c comparison) []Finding {
 	}
 	switch {
 	case c.as != "":
-		return p.read(c, known)
+		return p.compareOrder(c, known)
 	case c.operator == placementv1.OperatorExists:
-		return p.exist(c, known)
+		return p.compareExists(c, known)
 	case c.operator == placementv1.OperatorDoesNotExist:
 		return p.similarResource(c)
 	case c.fallback:
@@ -329,9 +330,9 @@ func (p population) similarFallback(c comparison, known []string) []Finding {
 	return []Finding{c.each[0].finding(Advice, fmt.Sprintf("no %s has %s now; did you mean %q?", p.noun, absent.Subject(c.noun, strconv.Quote(value)), near))}
 }
 
-// exist returns the finding in a comparison by operator Exists: no member has a value, or the only values are true and false, and both meet
-// Exists. known has the values of the members.
-func (p population) exist(c comparison, known []string) []Finding {
+// compareExists returns the finding in a comparison by operator Exists: no member has a value, whether or not it has a similar key, or the
+// only values are true and false, and both meet Exists. known has the values of the members; it is empty if no member has one.
+func (p population) compareExists(c comparison, known []string) []Finding {
 	if len(known) == 0 {
 		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none)+p.meantResource(c))}
 	}
@@ -344,9 +345,9 @@ func (p population) exist(c comparison, known []string) []Finding {
 	return nil
 }
 
-// read returns the finding in a comparison by order, such as Gte: no member has a value, or some have one that can't be read as the type
-// c.as. These never meet it, or get none of its weight. known has the values of the members.
-func (p population) read(c comparison, known []string) []Finding {
+// compareOrder returns the finding in a comparison by order, such as Gte: no member has a value, or some have one that can't be read as the
+// type c.as. These never meet it, or get none of its weight. known has the values of the members; it is empty if no member has one.
+func (p population) compareOrder(c comparison, known []string) []Finding {
 	if len(known) == 0 {
 		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none)+p.meantResource(c))}
 	}
@@ -398,7 +399,9 @@ var clusterFields = []placementv1.ClusterField{
 	placementv1.ClusterFieldVersion, placementv1.ClusterFieldReady,
 }
 
-// compareKey returns the finding in a key that no member of the population has; none if some member has it, or if an author may mean that.
+// compareKey returns the finding in a key that no member of the population has; none if some member has it, or if an author may mean that:
+// k.none is empty, and no other name is probably meant, such as a similar one. If the population is empty, no member has the key, so
+// callers leave that out.
 func (p population) compareKey(k key) []Finding {
 	known, what := keysOf(p.members, k.Document), documents[k.Document]
 	if slices.Contains(known, k.Name) {
@@ -438,8 +441,8 @@ func (p population) compareKey(k key) []Finding {
 	}
 }
 
-// compareScore returns the finding in a score that no cluster has. known are those that clusters have. A score is missing while its add-on
-// does not report it.
+// compareScore returns the finding in a score that no cluster has, which callers have found before: it always returns one. It lists the
+// scores that clusters have, known, or suggests a similar one. A score is missing while its add-on does not report it.
 func (p population) compareScore(k key, known []string) []Finding {
 	text := fmt.Sprintf("no cluster has the score %q now", k.Name)
 	if k.none != "" {
@@ -662,7 +665,8 @@ func (p population) taintKeys(list []placementv1.Rule, ofNodes bool) []Finding {
 	return out
 }
 
-// findingsOfClasses finds priority classes that a policy sets and that do not exist.
+// findingsOfClasses finds priority classes that a policy sets and that do not exist. If the classes can't be read, it returns one notice
+// that says so; if f.PriorityClasses is nil, nothing.
 func (f *Finder) findingsOfClasses(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	var out []Finding
 	var known []string

@@ -89,8 +89,9 @@ func findingsOfSchedule(one placementv1.RemediationWindow, at string) []Finding 
 	return out
 }
 
-// isSwapped reports whether the author of a schedule has probably swapped the hour and the minute, and returns the hour: windows do not
-// open at 00:22, but may open at 00:15.
+// isSwapped reports whether the author of a cron schedule has probably swapped the hour and the minute: the hour is 0, and the minute is
+// from 1 to 23 and no multiple of 5. Windows do not open at 00:22, but may open at 00:15. meant is the hour in which the window then opens,
+// the number in minute; it has no meaning if swapped is false.
 func isSwapped(minute, hour string) (meant int, swapped bool) {
 	n, err := strconv.Atoi(minute)
 	return n, err == nil && n > 0 && n < 24 && n%5 != 0 && (hour == "0" || hour == "00")

@@ -90,6 +90,7 @@ func (c *Cached) List(ctx context.Context, resource schema.GroupVersionResource,
 }
 
 // Get returns an object, or nil if there is none. It returns the same object each time, unless about maxGets others were read meanwhile.
+// For an object that does not exist, it asks the other cluster again each time.
 func (c *Cached) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -45,8 +45,8 @@ type Cluster interface {
 	Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error)
 }
 
-// FindType returns the type that a user names by its plural, singular, or short name, or its kind, optionally followed by a dot and its
-// group. The error for an unknown name suggests a similar one.
+// FindType returns the type that a user names by its plural, singular, or short name, or its kind, ignoring case, optionally followed by a
+// dot and its group. Without a group, it is any of the types that have the name. The error for an unknown name suggests a similar one.
 func FindType(catalog *watches.Catalog, name string) (policy.Resource, error) {
 	name, group, hasGroup := strings.Cut(strings.ToLower(name), ".")
 	served := catalog.Served()

@@ -111,7 +111,8 @@ func (l *Live) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, err
 
 var placementPolicies = placementv1.GroupVersion.WithResource("placementpolicies")
 
-// policiesOf decodes the result of a list of PlacementPolicies. For an error of the list, it returns one that says what to do.
+// policiesOf decodes the result of a list of PlacementPolicies. If the user may not list them, or the API server does not serve them, the
+// error says what to do.
 func policiesOf(objects []*unstructured.Unstructured, err error) ([]placementv1.PlacementPolicy, error) {
 	if apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("you may not read PlacementPolicies, so what they decide is not known. An administrator can bind the ClusterRole "+
@@ -133,15 +134,15 @@ func policiesOf(objects []*unstructured.Unstructured, err error) ([]placementv1.
 	return out, nil
 }
 
-// List returns all objects of a type, without what is no longer valid, such as old scores. It reads them from the API server each time,
-// page by page, and keeps only the given fields of each object and its identity; all fields if fields is nil.
+// List returns all objects of a type. AddOnPlacementScores that are no longer valid have no scores. It reads the objects from the API
+// server each time, page by page, and keeps only the given fields of each object and its identity; all fields if fields is nil.
 func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	objects, _, err := l.list(ctx, resource, fields)
 	return valid(resource, objects), err
 }
 
-// valid returns objects of a live cluster without what is no longer valid now, such as old scores (replication.Valid). Other clusters do
-// not use it, because their objects are from another time.
+// valid returns all objects of a live cluster; AddOnPlacementScores that are no longer valid now (replication.Valid) lose their scores.
+// Other clusters do not use it, because their objects are from another time.
 func valid(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	if _, ok := replication.ValidityFields(resource); !ok {
 		return objects
@@ -153,7 +154,8 @@ func valid(resource schema.GroupVersionResource, objects []*unstructured.Unstruc
 	return out
 }
 
-// list lists a type as List does, and also returns the resource version of the list. The result may have what is no longer valid.
+// list lists a type as List does, and also returns the resource version of the list. AddOnPlacementScores that are no longer valid still
+// have their scores.
 func (l *Live) list(
 	ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet,
 ) (out []*unstructured.Unstructured, version string, err error) {

@@ -23,8 +23,8 @@ import (
 	"sync/atomic"
 )
 
-// Parallel calls f for each number from 0 to n-1, on all processors. If a call fails, it leaves out some of the remaining numbers, and
-// returns the error of one failed call.
+// Parallel calls f for the numbers from 0 to n-1, on all processors, and returns the error of one failed call; nil if none failed. After a
+// failed call, it may leave out any of the remaining numbers, and call f for others.
 func Parallel(n int, f func(i int) error) error {
 	workers := runtime.GOMAXPROCS(0)
 	errs := make([]error, workers)

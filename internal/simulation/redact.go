@@ -116,8 +116,8 @@ func (s *Simulation) reader(resource schema.GroupVersionResource) func(path ...s
 	}
 }
 
-// mayWrite reports whether the version may set labels or annotations. Then those of an object may be requested values, which decisions
-// depend on. It returns true if the version does not compile.
+// mayWrite reports whether the version has a rule labels or annotations, so that a label or annotation of an object may have replaced a
+// requested value, on which decisions depend. That it gives clusters does not count. It returns true if the version does not compile.
 func (v *Version) mayWrite() bool {
 	return v.Module == nil || slices.Contains(v.Module.Rules, "labels") || slices.Contains(v.Module.Rules, "annotations")
 }

@@ -174,12 +174,15 @@ func (p *Policy) union(resource schema.GroupVersionResource, reads func(*policy.
 	return projection.Union(sets...)
 }
 
-// SelectsResource reports whether a version may match objects of a type.
+// SelectsResource reports whether spec.match.resourceRules of a version of the policy may select a type. Versions whose rules or Rego do
+// not compile count, too.
 func (p *Policy) SelectsResource(resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(p.Versions(), func(v *Version) bool { return v.Matcher.SelectsResource(resource) })
 }
 
-// NeedsNamespaces reports whether the labels of an object's namespace may determine whether or how the policy decides the object.
+// NeedsNamespaces reports whether the labels of an object's namespace may determine whether the policy matches the object, or which version
+// does: spec.match has a namespace selector or match conditions, or a rollout is under way. Labels that rules or Rego read do not count:
+// they are data.
 func (p *Policy) NeedsNamespaces() bool {
 	return p.Assignment.Partial() || slices.ContainsFunc(p.Versions(), func(v *Version) bool { return v.Matcher.SelectsNamespaces() || v.Matcher.Conditional() })
 }
@@ -407,8 +410,9 @@ type Object struct {
 	Exists bool
 }
 
-// NewObject returns the Object of some content, with the type that the cluster has for its kind, and the namespace "default" if it needs
-// one and has none.
+// NewObject returns the Object of some content, which it does not change. Its type is the one that the cluster has for the kind; it is an
+// error if there is none. Its Namespace is that of the content or, if that is empty, "default". For a cluster-scoped type, it is empty,
+// whatever the content has.
 func (s *Simulation) NewObject(content *unstructured.Unstructured, exists bool) (Object, error) {
 	resource, err := s.cluster.Resource(content.GroupVersionKind())
 	if err != nil {
@@ -541,7 +545,8 @@ func (s *Simulation) RequestedScheduling(ctx context.Context, o Object) (map[str
 	return out, nil
 }
 
-// Mismatch returns why a policy does not match an object, or nil if it does.
+// Mismatch returns why a policy does not match an object, or nil if it does. A match condition that can't be evaluated is no reason. An
+// error means that the labels of the object's namespace could not be read.
 func (s *Simulation) Mismatch(ctx context.Context, p *Policy, o Object) (*match.Mismatch, error) {
 	namespace, labels, err := s.namespaceOf(ctx, o)
 	if err != nil {
@@ -564,8 +569,8 @@ const (
 	MatchesAll
 )
 
-// MatchesIn returns which objects of a type in a namespace a policy matches, as far as the type and the namespace decide. The namespace is
-// empty for a cluster-scoped type.
+// MatchesIn returns which objects of a type in a namespace a policy matches, as far as the type and the namespace decide: MatchesSome if
+// its object selector or match conditions decide. The namespace is empty for a cluster-scoped type.
 func (s *Simulation) MatchesIn(ctx context.Context, p *Policy, resource schema.GroupVersionResource, namespace string) (Matches, error) {
 	if resource.GroupResource() == corev1.Resource("namespaces") {
 		// The match reads the labels of each Namespace itself.
@@ -611,7 +616,9 @@ func (s *Simulation) namespaceOf(ctx context.Context, o Object) (name string, la
 	return o.Namespace, labels, err
 }
 
-// request returns the request for the decider that decides an object.
+// request returns the request for the decider that decides an object: a creation, an update from o.Old, or, for an existing object, an
+// update that changes nothing. If a policy has match conditions, it also has the admission request that they read, by the user in
+// Options.Identity.
 func (s *Simulation) request(o Object) placement.Request {
 	out, operation := placement.Request{Resource: o.Resource, Namespace: o.Namespace, Object: o.Content}, admissionv1.Create
 	switch {
@@ -633,7 +640,8 @@ func (s *Simulation) Matched(ctx context.Context) iter.Seq2[Object, error] {
 }
 
 // MatchedWith yields the existing objects of the types that policies may match, type by type, with the fields that their decision reads and
-// those that more returns for the type; nil for no more. An error, with an Object that has only the type, stands for all objects of a type.
+// those that more returns for the type. more must not be nil; it returns nil for no more fields. An error, with an Object that has only the
+// type, stands for all objects of a type.
 func (s *Simulation) MatchedWith(ctx context.Context, more func(schema.GroupResource) *projection.FieldSet) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		for l, err := range s.matchedLists(ctx, more) {
@@ -674,7 +682,8 @@ func (s *Simulation) MatchedLists(ctx context.Context) iter.Seq2[List, error] {
 }
 
 // matchedLists yields the types that policies may match, each with all of its existing objects. These have the fields that their decision
-// reads, and those that more returns for the type; nil for no more.
+// reads, and those that more returns for the type. more must not be nil; it returns nil for no more fields. With an error, the list has
+// only the type.
 func (s *Simulation) matchedLists(ctx context.Context, more func(schema.GroupResource) *projection.FieldSet) iter.Seq2[List, error] {
 	return func(yield func(List, error) bool) {
 		for _, resource := range s.cluster.Catalog().Select(s.selects) {
@@ -690,7 +699,8 @@ func (s *Simulation) matchedLists(ctx context.Context, more func(schema.GroupRes
 	}
 }
 
-// selects reports whether a policy may match objects of a type.
+// selects reports whether spec.match.resourceRules of a version of some policy may select a type. Versions whose rules or Rego do not
+// compile count, too.
 func (s *Simulation) selects(resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.SelectsResource(resource) })
 }
@@ -752,12 +762,13 @@ func (n namespaceLabels) Labels(_ context.Context, name string) (map[string]stri
 	return map[string]string{corev1.LabelMetadataName: name}, nil
 }
 
-// needsNamespaces reports whether the labels of namespaces may determine decisions.
+// needsNamespaces reports whether the labels of namespaces may determine which policies match an object, or in which version: spec.match of
+// one has a namespace selector or match conditions, or a rollout is under way. Labels that rules or Rego read do not count: they are data.
 func (s *Simulation) needsNamespaces() bool {
 	return slices.ContainsFunc(s.policies, (*Policy).NeedsNamespaces)
 }
 
-// readNamespaces returns the labels of all namespaces; none if no decision depends on them.
+// readNamespaces returns the labels of all namespaces. It reads none, and returns an empty map, if matching does not depend on them.
 func (s *Simulation) readNamespaces(ctx context.Context) (namespaceLabels, error) {
 	out := namespaceLabels{}
 	if !s.needsNamespaces() {

@@ -79,7 +79,9 @@ func (s *Simulation) Snapshot(ctx context.Context, served Discovery) (*Snapshot,
 	return out, nil
 }
 
-// snapshotFields returns the types that a snapshot has, and the fields of their objects.
+// snapshotFields returns the types that a snapshot has, and the fields of their objects; nil for all fields. Policies and inventories have
+// all fields. Other types that policies or predicates read, and types that policies may match, have the fields that are read, and the
+// latter also spec.replicas. Namespaces are there if decisions or stages depend on their labels.
 func (s *Simulation) snapshotFields() fieldsByType {
 	inventories := s.cluster.Catalog().Inventories().Resources()
 	out := fieldsByType{placementv1.GroupVersion.WithResource("placementpolicies"): nil}

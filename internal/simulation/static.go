@@ -183,8 +183,8 @@ func NamespacesOf(objects map[schema.GroupVersionResource]map[types.NamespacedNa
 // Catalog returns the types that the cluster serves: the discovered ones, and those of the objects.
 func (s *Static) Catalog() *watches.Catalog { return s.catalog }
 
-// TypeChecker returns a checker of policies that knows the fields of the kinds of Kubernetes itself, unless the cluster is that of a
-// snapshot: a later version can have more fields.
+// TypeChecker returns a checker of policies, never nil, that knows the fields of the kinds of Kubernetes itself. That of a snapshot knows
+// the fields of no kind, because a later version of Kubernetes can have more.
 func (s *Static) TypeChecker() *schemas.Checker {
 	if s.fromSnapshot {
 		return schemas.NewChecker(s.catalog, nil)
@@ -192,7 +192,7 @@ func (s *Static) TypeChecker() *schemas.Checker {
 	return schemas.NewStaticChecker(s.catalog)
 }
 
-// Policies returns the PlacementPolicies among the objects, sorted by name.
+// Policies returns the PlacementPolicies among the objects as they are written, without defaults, sorted by name. The error is always nil.
 func (s *Static) Policies(context.Context) ([]placementv1.PlacementPolicy, error) {
 	return s.policies, nil
 }
@@ -234,7 +234,7 @@ func compareNames(a, b types.NamespacedName) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// Get returns an object, or nil if there is none.
+// Get returns an object, or nil if there is none in this version of the type. The error is always nil.
 func (s *Static) Get(_ context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	return s.objects[resource][types.NamespacedName{Namespace: namespace, Name: name}], nil
 }

@@ -36,8 +36,8 @@ import (
 
 var controllerRevisions = appsv1.SchemeGroupVersion.WithResource("controllerrevisions")
 
-// compile returns the versions of a policy that decide, compiled and bound as in the manager. An error means that the cluster could not be
-// read.
+// compile returns the versions of a policy that decide, compiled and bound as in the manager. Why one can't decide is in its Version.Err.
+// An error means that the cluster could not be read.
 func (s *Simulation) compile(ctx context.Context, obj *placementv1.PlacementPolicy) (*Policy, error) {
 	assigned := rollout.Assign(obj)
 	out := &Policy{Object: obj, Assignment: assigned}

@@ -198,7 +198,8 @@ func (l *watchedList) list() []*unstructured.Unstructured {
 // retryPause is the pause after a watch that ended with an error that may pass, such as an expired token.
 const retryPause = 10 * time.Second
 
-// follow watches or polls the type of a list, and applies the changes, until the context ends or changes are lost.
+// follow watches or polls the type of a list, and applies the changes, until the context ends or changes are lost. A type that can't be
+// watched is polled. After another error, it watches again after retryPause.
 func (w *Watched) follow(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) {
 	for {
 		err := w.watch(ctx, resource, list)
@@ -224,7 +225,8 @@ func isLost(err error) bool { return apierrors.IsResourceExpired(err) || apierro
 // errNoVersion means that the API server did not say which version a list has.
 var errNoVersion = errors.New("the list has no version")
 
-// isUnwatchable reports whether an error means that a type can be listed but not watched.
+// isUnwatchable reports whether an error means that a type can be listed but not watched: the user may not watch it, the API server does
+// not find it or can't watch it, or the list had no resource version to begin at.
 func isUnwatchable(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) || errors.Is(err, errNoVersion)
 }
