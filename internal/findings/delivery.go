@@ -159,8 +159,9 @@ func (f *Finder) deliveredScopes(m *match.Matcher) (namespaced, clusterScoped bo
 }
 
 // undelivered returns why a system can't deliver matched objects, which are namespaced, cluster-scoped, or both; "" if it can deliver them
-// all. A kind that is not served counts only if objects are delivered as that kind, and all types are known. If neither scope is known to
-// be matched, there is a text only if the system can deliver the objects of neither.
+// all. The reason is that the system delivers only namespaced objects, and none is matched, or that the API server does not serve a kind as
+// which it delivers them. The latter does not count if the catalog is partial. If neither scope is known to be matched, there is a text
+// only if the system can deliver the objects of neither.
 func (f *Finder) undelivered(system delivery.System, namespaced, clusterScoped bool) string {
 	unknown := !namespaced && !clusterScoped
 	var scopes int

@@ -178,7 +178,8 @@ func mayApply(when *placementv1.RuleCondition, o *unstructured.Unstructured) boo
 	return true
 }
 
-// objectKeys are the labels and annotations of objects: the values of all of them, by "labels" or "annotations", and then by key.
+// objectKeys are the labels and annotations of objects: the values of all of them, by "labels" or "annotations", and then by key. Values
+// that are longer than those of labels may be are left out, so that a key may have none.
 type objectKeys map[string]map[string]sets.Set[string]
 
 // keysOfObjects returns the labels and annotations of objects. Of annotations with values longer than those of labels, it has only the

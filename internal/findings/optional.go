@@ -116,7 +116,8 @@ func missedBy(ctx context.Context, expression string, t match.ServedType, earlie
 	return nil, workload.Unknown
 }
 
-// podsOf returns a clause that says where objects of a type have their pod spec; "" if that is not known.
+// podsOf returns a clause that says where objects of a type have their pod spec, such as " (its pod spec is spec.template.spec)"; "" if the
+// type is not a built-in workload.
 func podsOf(t match.ServedType) string {
 	path, known := (*workload.Templates)(nil).Path(t.GroupResource())
 	if !known {

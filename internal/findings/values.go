@@ -393,7 +393,8 @@ func (c comparison) readable(values []string) string {
 	return ""
 }
 
-// clusterFields are the fields of clusters that rules compare.
+// clusterFields are the fields of clusters that a finding suggests in place of a label, annotation, or property with the name of the field,
+// which no cluster has.
 var clusterFields = []placementv1.ClusterField{
 	placementv1.ClusterFieldName, placementv1.ClusterFieldRegion, placementv1.ClusterFieldZone, placementv1.ClusterFieldProvider,
 	placementv1.ClusterFieldVersion, placementv1.ClusterFieldReady,

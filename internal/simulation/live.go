@@ -198,7 +198,8 @@ func keptFields(fields *projection.FieldSet) *projection.FieldSet {
 	return projection.Union(IdentityFields(), fields)
 }
 
-// IdentityFields returns the sealed set of the fields that each object of a Cluster has: its identity, labels, annotations, and owners.
+// IdentityFields returns the sealed set of the fields that each object of a Cluster has: apiVersion, kind, labels, annotations, owner
+// references, and of the other metadata the names, the UID, resourceVersion, generation, and deletionTimestamp.
 func IdentityFields() *projection.FieldSet {
 	own := &projection.FieldSet{}
 	own.AddName("apiVersion")

@@ -126,7 +126,8 @@ func (p *Policy) Versions() []*Version {
 	return []*Version{&p.Version, p.Before}
 }
 
-// VersionOf returns the version of p that has the given placement.Policy, which must be that of one of p.Versions.
+// VersionOf returns the version of p that has the given placement.Policy, which must be that of one of p.Versions. For any other, the
+// result is p.Version.
 func (p *Policy) VersionOf(of *placement.Policy) *Version {
 	if p.Before != nil && p.Before.Policy == of {
 		return p.Before

@@ -84,8 +84,9 @@ func (s *Simulation) version(ctx context.Context, obj *placementv1.PlacementPoli
 	return out, nil
 }
 
-// stored returns the version of a policy that a ControllerRevision stores under a number. reason says why it can't be used. err means that
-// the cluster could not be read.
+// stored returns the version of a policy that a ControllerRevision stores under a number. reason, a *RevisionError, says why it can't be
+// used: the user may not read it, or there is none that can be decoded and belongs to this policy. err means that the cluster could not be
+// read.
 func (s *Simulation) stored(ctx context.Context, obj *placementv1.PlacementPolicy, number int64) (revision policy.Revision, reason, err error) {
 	name, namespace := policy.NumberedRevisionName(obj.Name, number), s.options.OwnNamespace
 	content, err := s.cluster.Get(ctx, controllerRevisions, namespace, name)
