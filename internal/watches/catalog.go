@@ -146,8 +146,8 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// store replaces the result of discovery, and reports whether the new one differs. failed has the groups that did not respond; nil for
-// none.
+// store replaces the result of discovery if the new one differs, and reports whether it does. It does not call the functions of Subscribe.
+// failed has the groups that did not respond; nil for none.
 func (c *Catalog) store(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed *discovery.ErrGroupDiscoveryFailed) bool {
 	next := newCatalog(groups, lists, failed)
 	// The comparison includes the plurals because they change when another version becomes the preferred one.
@@ -224,7 +224,8 @@ func preferredFirst(group *metav1.APIGroup) []string {
 	return versions
 }
 
-// ByPlural returns the types that can be watched and have a plural name, one for each group. It implements policy.ServedTypes.
+// ByPlural returns the types that can be watched and have a plural name, one for each group, in the group's most preferred version that
+// serves it. They are in the order of groups in discovery; nil if there are none. It implements policy.ServedTypes.
 func (c *Catalog) ByPlural(plural string) []policy.Resource {
 	return c.current.Load().byPlural[plural]
 }

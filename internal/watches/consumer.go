@@ -64,7 +64,9 @@ func ReplaceByPacking(p Packer, resource schema.GroupVersionResource, fields *pr
 	p.ReplacePacked(resource, fields, listed)
 }
 
-// State is the state of a type that a consumer watches.
+// State tells of a type that a consumer watches whether the sink has all objects, and which error came last and how many requests failed
+// since the sink last got a list. Whether the type is unavailable follows from the error. The zero value is the state before the first
+// answer.
 type State struct {
 	// Synced reports whether the sink has all objects of the type.
 	Synced bool
@@ -153,7 +155,7 @@ func (c *Consumer) Set(ctx context.Context, wanted map[schema.GroupVersionResour
 	}
 }
 
-// end makes the consumer receive nothing any more. The sink keeps its content.
+// end makes the consumer receive nothing any more. The sink keeps its content, and the consumer keeps its types with their last states.
 func (c *Consumer) end() {
 	for _, v := range c.all() {
 		c.hub.unsubscribe(v)
@@ -303,12 +305,14 @@ type subscription struct {
 	kept   *projection.FieldSet // what objects are cut to: fields, and identifyingFields
 }
 
-// newSubscription returns a subscription of a view that wants some fields.
+// newSubscription returns a subscription of a view that wants some fields, which must not be nil; projection.AllFields stands for whole
+// objects. The subscription is not active until it is stored in the view's current.
 func newSubscription(v *view, fields *projection.FieldSet) *subscription {
 	return &subscription{view: v, fields: fields, kept: projection.Union(fields, identifyingFields)}
 }
 
-// identifyingFields is the field set that is never removed from an object.
+// identifyingFields is the sealed field set that is never removed from an object: apiVersion, kind, and the name, namespace, uid,
+// resourceVersion, and deletionTimestamp of the metadata.
 var identifyingFields = func() *projection.FieldSet {
 	f := &projection.FieldSet{}
 	f.AddName("apiVersion")
@@ -322,7 +326,8 @@ var identifyingFields = func() *projection.FieldSet {
 // active reports whether this is the subscription that may call the sink.
 func (s *subscription) active() bool { return s.current.Load() == s }
 
-// rank returns 1 if the subscription wants whole objects, whose copies cost most, and 0 otherwise.
+// rank returns 1 if objects are cut to the set of all fields (IsAll), so that they are whole, and 0 otherwise. Copies of whole objects cost
+// most, so those subscriptions come last.
 func (s *subscription) rank() int {
 	if s.kept.IsAll() {
 		return 1
@@ -391,7 +396,8 @@ func (s *subscription) replace(objects func() []any) {
 	}
 }
 
-// take prepares an object and cuts it to the kept fields, in place.
+// take passes an object to Prepare of the consumer, if that is set, and then removes from it all fields except the kept ones. It changes
+// the object that it is given. If all fields are kept, it removes nothing, not even managedFields.
 func (s *subscription) take(o *unstructured.Unstructured) {
 	if s.consumer.Prepare != nil {
 		s.consumer.Prepare(s.resource, o)

@@ -53,7 +53,8 @@ type DeviceClasses struct {
 
 var _ Sink = (*DeviceClasses)(nil)
 
-// NewDeviceClasses returns DeviceClasses that are empty until Start.
+// NewDeviceClasses returns DeviceClasses with an empty Cache. They watch nothing until Start. Until then, Settled is false if the catalog
+// has the type DeviceClass.
 func NewDeviceClasses(hub *Hub, catalog *Catalog) *DeviceClasses {
 	d := &DeviceClasses{
 		Cache: extendedresourcecache.NewExtendedResourceCache(klog.Background()), catalog: catalog,
@@ -93,7 +94,8 @@ func (d *DeviceClasses) served() bool {
 	return served
 }
 
-// Settled reports whether Cache has all DeviceClasses, or they are known to be unavailable or not served.
+// Settled reports whether Cache has all DeviceClasses, or the API server is known not to let Berth read them, or the catalog does not have
+// the type. The last is also so before the first refresh of the catalog.
 func (d *DeviceClasses) Settled() bool {
 	state, _ := d.consumer.State(deviceClasses)
 	return !d.served() || state.Settled()

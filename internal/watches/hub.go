@@ -204,7 +204,8 @@ func (t *typeWatch) list(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	return out, nil
 }
 
-// open opens a watch. If watches were refused before, it returns an error instead, so that the reflector lists the type again.
+// open requests a watch. If the API server accepts it but refused the one before, open ends it and returns an error, so that the reflector
+// lists the type again, unless the watch itself begins with all objects.
 func (t *typeWatch) open(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := t.hub.client.Resource(t.resource).Watch(ctx, o)
 	if err != nil {
@@ -249,8 +250,9 @@ func (t *typeWatch) deliver(f func(s *subscription, i int)) {
 	}
 }
 
-// needsRelist reports whether an error is normal for a watch, so that the reflector lists again and continues: the resource version is
-// expired, gone, or invalid.
+// needsRelist reports whether an error of the API server has the reason Expired, Gone, or Invalid, for example because the resource version
+// of a watch is too old. These are normal: the reflector then lists again and continues. It returns false for other errors, also for a bad
+// request.
 func needsRelist(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err)
 }
@@ -322,7 +324,8 @@ func (s sinkStore) put(obj any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore. It tells the sinks that an object was deleted.
+// Delete implements cache.ReflectorStore. It tells the sinks the namespace and name of an object that was deleted. The object must be an
+// *unstructured.Unstructured; any other type is an error.
 func (s sinkStore) Delete(obj any) error {
 	o, err := as[*unstructured.Unstructured](obj)
 	if err != nil {
@@ -338,7 +341,8 @@ func (s sinkStore) Bookmark(string) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. It passes the cutObjects of a list to the sinks, unless watches are refused.
+// Replace implements cache.ReflectorStore. It passes the cutObjects of a list to the sinks. If the last watch request was refused, it
+// passes nothing and returns nil. Its only error is an object that is no cutObject.
 func (s sinkStore) Replace(list []any, _ string) error {
 	objects := make([]cutObject, len(list))
 	for i, obj := range list {

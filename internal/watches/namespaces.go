@@ -31,7 +31,8 @@ import (
 
 var _ placement.Namespaces = (*Namespaces)(nil)
 
-// Namespaces reads the labels of namespaces. It is safe for concurrent use.
+// Namespaces reads the names and labels of namespaces from a cache, and the labels of one that the cache lacks from the API server. It is
+// safe for concurrent use.
 type Namespaces struct {
 	// Cached reads from a cache.
 	Cached client.Reader
@@ -40,7 +41,8 @@ type Namespaces struct {
 	Live client.Reader
 }
 
-// Labels returns the labels of a namespace, or an error if it does not exist. It implements placement.Namespaces.
+// Labels returns the labels of a namespace from the cache or, if that lacks the namespace, from the API server. It returns the error "not
+// found" if neither has it. It implements placement.Namespaces.
 func (n *Namespaces) Labels(ctx context.Context, name string) (map[string]string, error) {
 	namespace := NewNamespace()
 	err := n.Cached.Get(ctx, client.ObjectKey{Name: name}, namespace)

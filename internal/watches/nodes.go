@@ -81,7 +81,8 @@ func ExtendedResourcesOf(nodes []map[string]any) []string {
 	return sets.List(found)
 }
 
-// NodeValues returns a map with the name, labels, taints, and allocatable resources of a node, under these names.
+// NodeValues returns a map with the name, labels, taints, and allocatable resources of a node, under these names. It always has these four
+// keys; the value is a nil map or slice for what the node lacks.
 func NodeValues(node *unstructured.Unstructured) map[string]any {
 	labels, _, _ := unstructured.NestedMap(node.Object, "metadata", "labels")
 	allocatable, _, _ := unstructured.NestedMap(node.Object, "status", "allocatable")

@@ -32,7 +32,8 @@ import (
 
 var _ placement.Owners = (*Owners)(nil)
 
-// Owners reads the objects that owner references name. It is safe for concurrent use.
+// Owners reads the objects that owner references name, each from the API server by its kind, never from a cache. It is safe for concurrent
+// use.
 type Owners struct {
 	// Live reads from the API server. A controller creates objects right after a change of their owner, before a cache
 	// has that change.

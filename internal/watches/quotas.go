@@ -25,7 +25,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Quotas reads LimitedResources and quotas. It is safe for concurrent use.
+// Quotas reads LimitedResources from a cache, and ScopedQuotas and ClusterScopedQuotas from the API server. It is safe for concurrent use.
 type Quotas struct {
 	// Cache reads LimitedResources. Live reads quotas from the API server, because a cache may lack a quota that was just created from the
 	// same file.
@@ -41,7 +41,7 @@ func (q *Quotas) Limits(ctx context.Context) ([]placementv1.LimitedResource, err
 	return list.Items, nil
 }
 
-// All returns the ScopedQuotas of all namespaces and then the ClusterScopedQuotas. Callers must not modify them.
+// All returns the ScopedQuotas of all namespaces and then the ClusterScopedQuotas. It reads them from the API server, not from a cache.
 func (q *Quotas) All(ctx context.Context) ([]placementv1.Quota, error) {
 	scoped, cluster := &placementv1.ScopedQuotaList{}, &placementv1.ClusterScopedQuotaList{}
 	if err := q.Live.List(ctx, scoped); err != nil {

@@ -53,7 +53,8 @@ func ClusterConstants(compiler *ast.Compiler) []ClusterConstant {
 	})
 }
 
-// constantSearch collects constants that denote clusters or values of their fields, in found.
+// constantSearch collects in found the constants that a module uses as names of clusters, or compares with fields of clusters. It also
+// knows which variables of the module denote clusters and their names.
 type constantSearch struct {
 	found []ClusterConstant
 	// assigned maps variables to the references that are assigned to them.
@@ -90,7 +91,8 @@ func textAt(t *ast.Term, fallback *ast.Location) (string, *ast.Location) {
 	return string(text), cmp.Or(t.Location, fallback)
 }
 
-// names adds the constant names of clusters in the values of the rule clusters to found.
+// names adds the constant names of clusters in the values of the rule clusters to found: members of a set or an array, and keys of an
+// object. It does not follow variables.
 func (s *constantSearch) names(module *ast.Module) {
 	ast.WalkRules(module, func(clause *ast.Rule) bool {
 		switch {

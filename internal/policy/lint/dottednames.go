@@ -25,7 +25,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// keyedFields are fields whose keys often have dots and slashes.
+// keyedFields are fields of objects and of clusters whose keys often have dots and slashes: those with labels, annotations, node selectors,
+// and amounts of resources.
 var keyedFields = []string{
 	"labels", "annotations", "matchLabels", "nodeSelector", "limits", "requests", "capacity", "allocatable", "allocated", "hard", "used",
 }
@@ -104,7 +105,9 @@ func unbracketedCall(operator string, operands []*ast.Term) (u unbracketed, ok b
 	return u, true
 }
 
-// bracketed returns the reference with brackets around its last name, such as labels["a/b"]; nil if it is not known where that name begins.
+// bracketed returns the reference with brackets around its last name, such as labels["a.b/c"] for labels.a.b/c. The name begins after the
+// first of the keyedFields in the reference. If there is none, it is the last name before the operator, as in spec["a-b"] for spec.a-b; nil
+// if it has a slash, or if nothing follows the field, or a part of the name is not constant.
 func (u unbracketed) bracketed() ast.Ref {
 	at := slices.IndexFunc(u.ref, func(t *ast.Term) bool {
 		name, ok := t.Value.(ast.String)

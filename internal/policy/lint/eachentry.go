@@ -214,9 +214,10 @@ func (n *names) known(collection *ast.Term) *ast.Term {
 	return collection
 }
 
-// mismatch examines an expression that is true if an entry does not match a term of the object. It returns how entries match (ends) and a
-// message that suggests a replacement; ok is false for other expressions. The parameter entry is the index of the operand that is the
-// entry.
+// mismatch examines an expression that is true if an entry does not match a term of the object: entry != term, not entry == term, or a
+// negated startswith, endswith, glob.match, or regex.match whose prefix, suffix, or pattern is the entry. It returns how entries match
+// (ends, which is nil for equality) and a message that suggests a replacement; ok is false for other expressions. The parameter entry is
+// the index of the operand that is the entry.
 func (n *names) mismatch(expr *ast.Expr, entry int) (c eachEntry, ok bool) {
 	operands := expr.Operands()
 	var subject *ast.Term

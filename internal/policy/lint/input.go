@@ -61,8 +61,8 @@ func InputConstants(compiler *ast.Compiler) []InputConstant {
 // references maps variables to the references that they are equal to. It is for modules that scopedModuleOf returned.
 type references map[ast.Var]ast.Ref
 
-// referencesOf returns the variables of a module that stand for references, as after kind := input.kind, each with its reference. The
-// module is one that scopedModuleOf returned, so that no two scopes share a variable.
+// referencesOf returns the variables of a module that stand for references, as after kind := input.kind, each with its reference as
+// written, or the last one if it has several. The module is one that scopedModuleOf returned, so that no two scopes share a variable.
 func referencesOf(module *ast.Module) references {
 	out := references{}
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
@@ -80,7 +80,7 @@ func referencesOf(module *ast.Module) references {
 	return out
 }
 
-// of returns the reference that a term is or denotes; nil for other terms.
+// of returns a term that is a reference as it is, and for a variable the reference that r maps it to; nil for other variables and terms.
 func (r references) of(term *ast.Term) ast.Ref {
 	switch v := term.Value.(type) {
 	case ast.Var:
@@ -131,8 +131,8 @@ func comparedConstants(compiler *ast.Compiler, e *ast.Expr, refs references) []I
 	return out
 }
 
-// constantMembers returns the members of a set or an array, or of a rule of the policy whose value is always such a collection. It returns
-// nil for other terms.
+// constantMembers returns the members of a set or an array, or of a rule of the policy with a single clause, with or without conditions,
+// whose value is written as a set or an array. It returns nil for other terms.
 func constantMembers(compiler *ast.Compiler, term *ast.Term, refs references) []*ast.Term {
 	if ref := refs.of(term); ref != nil {
 		rules := compiler.GetRulesExact(ref)
@@ -197,7 +197,8 @@ func labelsRequiredAbsent(body ast.Body) []AbsentLabel {
 	return out
 }
 
-// NeededKey is a label or an annotation that an object needs for a policy to give it clusters.
+// NeededKey is the key of a label or an annotation without which a policy gives an object no clusters. It does not have the value that the
+// policy requires.
 type NeededKey struct {
 	// Position is the position of the first condition that compares it.
 	Position
@@ -205,9 +206,9 @@ type NeededKey struct {
 	Field, Key string
 }
 
-// NeededKeys returns the labels and annotations that every clause of the rule clusters requires to equal a constant, so that the rule is
-// the empty set for objects without them. It returns none if the rule can be undefined for such objects, or if the policy has the rule
-// errors.
+// NeededKeys returns the keys of labels and annotations that every clause of the rule clusters requires to equal a constant, so that the
+// rule is the empty set for objects without them. It does not return the constants, which may differ between clauses. It returns none if
+// the rule can be undefined for such objects, or if the policy has the rule errors.
 func NeededKeys(compiler *ast.Compiler) []NeededKey {
 	module := scopedModuleOf(compiler)
 	refs := referencesOf(module)
@@ -231,7 +232,8 @@ func NeededKeys(compiler *ast.Compiler) []NeededKey {
 	return out
 }
 
-// neededKeys returns the labels and annotations that the body of a rule requires to equal a constant.
+// neededKeys returns the keys of labels and annotations that the body of a rule requires to equal a constant, each with the position of the
+// comparison; nil if there are none.
 func neededKeys(body ast.Body, refs references) (out []NeededKey) {
 	for _, e := range body {
 		if e.Negated || len(e.With) > 0 || e.Location == nil || len(e.Operands()) != 2 || !e.IsEquality() && !e.Operator().Equal(ast.Equal.Ref()) {

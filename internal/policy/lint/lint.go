@@ -80,7 +80,8 @@ func Check(parsed, compiled *ast.Module, graph *ast.Graph, v0 bool) *Report {
 	return r
 }
 
-// moduleOf returns the only module of a policy's compiler, or a module without rules if the compiler is nil, as for a policy without Rego.
+// moduleOf returns the only module of a policy's compiler, or a shared module without rules if the compiler is nil, as for a policy without
+// Rego. The caller must not change it.
 func moduleOf(compiler *ast.Compiler) *ast.Module {
 	if compiler != nil {
 		for _, module := range compiler.Modules {

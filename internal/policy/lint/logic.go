@@ -203,7 +203,8 @@ func (c comparison) holds(value *ast.Term) bool {
 	}
 }
 
-// alternative returns a suggestion what to write in place of two contradicting comparisons with one subject, such as "write x in {1, 2}".
+// alternative returns a suggestion what to write in place of two contradicting comparisons with one subject: "write x in {1, 2}" if both
+// are equalities and that text is short; otherwise "write a rule for each". It is never empty.
 func (c comparison) alternative(other comparison) string {
 	if c.operator == ast.Equality.Name && other.operator == ast.Equality.Name {
 		if text := fmt.Sprintf("write %s in {%s, %s}", c.subject, c.values[0], other.values[0]); len(text) <= 2*maxSource {
@@ -225,8 +226,9 @@ func source(expr *ast.Expr) string {
 	return expr.String()
 }
 
-// checkComparisons warns about calls and comparisons of a rule that are never true or probably mistakes, such as those with a constant that
-// the other side never equals.
+// checkComparisons warns about single calls and comparisons in a rule that are probably mistakes: swapped arguments, a glob as a regular
+// expression, the result of lower or upper compared with letters of the other case, a wildcard or an impossible namespace compared with a
+// name, and a size in bytes compared with a small number.
 func (r *Report) checkComparisons(rule *ast.Rule, n *names) {
 	eachCall(rule, func(c funcCall) {
 		if len(c.operands) != 2 {
@@ -347,8 +349,8 @@ func brief(term *ast.Term) string {
 	return text
 }
 
-// ofNames returns a warning if the object's namespace or name is compared with a constant that no object has; otherwise
-// "".
+// ofNames returns a warning if input.metadata.name or input.metadata.namespace is compared with a constant that contains the wildcard *, or
+// if input.metadata.namespace is compared by ==, !=, or `in` with a text that no namespace can be named; otherwise "".
 func ofNames(c funcCall, subject, constant *ast.Term) string {
 	ref, ok := subject.Value.(ast.Ref)
 	if !ok || len(ref) != 3 || !ref.HasPrefix(ast.InputRootRef) {
@@ -402,7 +404,8 @@ func (n *names) inBytes(c funcCall, subject, constant *ast.Term) string {
 		ast.UnitsParseBytes.Name, number, number, ast.UnitsParseBytes.Name, number)
 }
 
-// isBytes reports whether a term is a result of units.parse_bytes, or the sum, maximum, or minimum of such results.
+// isBytes reports whether a term is a call of units.parse_bytes, or a call of the function sum, max, or min on an array or set
+// comprehension of such calls. It returns false for other terms, also for a + b.
 func (n *names) isBytes(term *ast.Term) bool {
 	function, ok := term.Value.(ast.Call)
 	if !ok || len(function) != 2 {

@@ -228,7 +228,8 @@ func (it *iteration) mentions(expr *ast.Expr) (found bool) {
 	return found
 }
 
-// commonChecks are the functions whose conditions many clusters can satisfy.
+// commonChecks are the only operators, =, !=, <, <=, >, >=, and `in`, whose comparisons of a field of clusters with constants are assumed
+// to be true of many clusters. A condition with any other function, such as startswith, may select a single cluster.
 var commonChecks = []*ast.Builtin{
 	ast.Equality, ast.NotEqual, ast.Member, ast.LessThan, ast.LessThanEq, ast.GreaterThan, ast.GreaterThanEq,
 }

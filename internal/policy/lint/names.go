@@ -118,7 +118,8 @@ func (n *names) unify(pattern, value *ast.Term) {
 	}
 }
 
-// some adds the variables of `some x` and `some k, v in xs` to local and iterated.
+// some adds the variables of `some x` and `some k, v in xs` to local, without a value, and of these only the member v to iterated, with xs
+// as its collection.
 func (n *names) some(decl *ast.SomeDecl) {
 	for _, symbol := range decl.Symbols {
 		in, ok := symbol.Value.(ast.Call)

@@ -95,8 +95,9 @@ func givesValue(expr *ast.Expr) bool {
 // count as a placeholder.
 var applicationSetName = regexp.MustCompile(`\{\{\s*metadata\.(?:labels|annotations)\.`)
 
-// hasPlaceholder reports whether a text has a placeholder of another policy engine, or one that contains a name that
-// the policy declares.
+// hasPlaceholder reports whether a text has a placeholder of another policy engine, such as {{ request.object.x }}, {{ f(input.x) }},
+// ${input.x}, or $(input.x), or a name from declared in double braces, such as {{ x }}. It ignores names in single braces, actions of Go
+// templates such as {{ end }}, and parameters of Argo CD ApplicationSets.
 func hasPlaceholder(text string, declared map[string]bool) bool {
 	if bracedCall.MatchString(text) || dollarName.MatchString(text) {
 		return true
@@ -109,5 +110,6 @@ func hasPlaceholder(text string, declared map[string]bool) bool {
 	return false
 }
 
-// templateKeywords are actions of Go templates that consist of one word.
+// templateKeywords are actions of Go templates that consist of one word. In double braces, such as {{ end }}, they are no placeholders,
+// even if the policy declares a variable with that name.
 var templateKeywords = []string{"end", "else", "break", "continue"}

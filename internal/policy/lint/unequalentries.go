@@ -95,8 +95,9 @@ func (n *names) onlyCompared(v ast.Var, body ast.Body, expr *ast.Expr, uses map[
 	return nil
 }
 
-// isEntry reports whether a term that is compared with an entry is itself a variable that iterates over a known collection, as if two
-// entries are compared.
+// isEntry reports whether a term is a variable that `some v in xs` or `some k, v in xs` declares as the member v of a collection that the
+// method known knows. A comparison of it with an entry of a collection compares two entries. It returns false for other terms, also for
+// xs[_].
 func (n *names) isEntry(term *ast.Term) bool {
 	v, ok := term.Value.(ast.Var)
 	return ok && n.iterated[v] != nil && n.known(n.iterated[v]) != nil
