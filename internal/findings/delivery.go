@@ -146,8 +146,9 @@ func givesWeights(rules []placementv1.Rule) bool {
 	return slices.ContainsFunc(rules, func(r placementv1.Rule) bool { return r.Weights != "" })
 }
 
-// deliveredScopes reports whether the served types that are matched and delivered to the systems of spec.delivery are namespaced,
-// cluster-scoped, or both. Both are false if no such type is known.
+// deliveredScopes reports whether the matched types that the API server serves are namespaced, cluster-scoped, or both. It leaves out the
+// Placement of Open Cluster Management and the Workload of Kueue, which have fields for their own clusters, and does not consider which
+// systems spec.delivery has. Both are false if no other type is known.
 func (f *Finder) deliveredScopes(m *match.Matcher) (namespaced, clusterScoped bool) {
 	for _, t := range m.Served(f.Catalog.Served()) {
 		if _, native := delivery.NativeSystem(schema.GroupKind{Group: t.Group, Kind: t.Kind}); native {

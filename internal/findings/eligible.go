@@ -27,7 +27,8 @@ import (
 )
 
 // findingsOfEligible finds rules whose requirements no cluster meets, although their values exist, rules that spread objects over more
-// domains than there are, and preferences by order that no cluster meets.
+// domains than there are, and preferences by order that no cluster meets. A requirement with valueFrom counts as met by each cluster that
+// has any value there, whatever its default is.
 func findingsOfEligible(list []placementv1.Rule, clusters []map[string]any) []Finding {
 	var out []Finding
 	for i, rule := range list {

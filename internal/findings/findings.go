@@ -50,7 +50,8 @@ const (
 	Notice
 )
 
-// Finding is a probable mistake in a policy, or something that it leaves open.
+// Finding is a probable mistake in a policy, or something that it leaves open: a message, where it is in spec.rego, how certain it is, and
+// while which numbers of matched objects it holds.
 type Finding struct {
 	// Position is the position in spec.rego. It is zero if the finding concerns another field, which Message then names.
 	lint.Position
@@ -157,7 +158,8 @@ type Scales interface {
 	ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error)
 }
 
-// Finder finds mistakes in policies by what the cluster has. It is safe for concurrent use.
+// Finder finds mistakes in policies by what the cluster has. Catalog and Scales must be set. Most other fields may be nil, which leaves out
+// the findings that need them. It is safe for concurrent use.
 type Finder struct {
 	Catalog Catalog
 	Scales  Scales
@@ -238,7 +240,8 @@ func (f *Finder) All(ctx context.Context, name string, spec placementv1.Placemen
 }
 
 // Policy returns the findings in a policy, also notices, except for those in spec.match, in the stages of spec.rollout, and of
-// findingsOfIdleRules. It looks for a budget group without a bound only if f.Objects is set, so that all policies are known.
+// findingsOfIdleRules. What it can't read of the cluster, such as clusters or nodes, becomes a notice that says so. It looks for a budget
+// group without a bound only if f.Objects is set, so that all policies are known.
 func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 	spec, module, m := p.Spec, p.Module, p.Matcher
 	var ambiguous []Finding

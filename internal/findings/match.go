@@ -32,7 +32,8 @@ import (
 var matchPath = specPath.Child("match")
 
 // Match returns the findings in spec.match: parts that match nothing, such as types that the API server does not serve. It refreshes the
-// catalog if it lacks a type, which may have been installed just before the policy.
+// catalog if it lacks a type, which may have been installed just before the policy. If the refresh fails, a notice with the error takes the
+// place of the findings that need the catalog.
 func (f *Finder) Match(ctx context.Context, spec placementv1.Match, m *match.Matcher) []Finding {
 	if len(m.Coverage(f.Catalog.Served(), matchPath, f.OwnNamespace).Unserved) > 0 {
 		if err := f.Catalog.Refresh(ctx); err != nil {

@@ -28,8 +28,9 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// findingsOfTypes finds matched types without a known pod template in a policy that sets fields of pods, and rules with a namespace
-// selector that apply to no object of a matched type, because the type is cluster-scoped. It returns nil if the types are not known.
+// findingsOfTypes finds matched types without a known pod template in a policy that sets fields of pods. It also finds each rule with a
+// namespace selector if any matched type is cluster-scoped, because the rule applies to none of its objects, even if it applies to those of
+// other types. It returns nil if no matched type is known.
 func (f *Finder) findingsOfTypes(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
 	// With wildcards, or while a type is not served, the match may also have other types.
 	types, all := m.Types(f.Catalog.Served())
@@ -74,7 +75,7 @@ func (f *Finder) findingsOfTypes(spec placementv1.PlacementPolicySpec, m *match.
 	return out
 }
 
-// plurals returns the plural names of types with their groups, joined by commas.
+// plurals returns the plural names of types with their groups, joined by commas. A type of several versions is in it once.
 func plurals(types []match.ServedType) string {
 	var names []string
 	for _, t := range types {

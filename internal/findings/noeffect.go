@@ -67,8 +67,9 @@ func findingsOfUnused(module *policy.Module) []Finding {
 	return out
 }
 
-// findingsOfRemediation finds fields of spec.remediation that have no effect, most of them because of the mode of the policy or of its
-// remediation, pauseAfterFailures of stages without effect, and windows that open at other times than they seem to.
+// findingsOfRemediation finds blastRadius, budget, and windows in spec.remediation without effect because of the mode of the policy or of
+// its remediation, blastRadius.minObjects without effect, pauseAfterFailures of stages without effect, and windows that open at other times
+// than they seem to. It does not check evict.
 func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 	spec = spec.WithDefaults()
 	r := spec.Remediation

@@ -75,8 +75,8 @@ func findingsOfMinObjects(spec placementv1.PlacementPolicySpec) []Finding {
 		"one change may leave all of them denied or without clusters. Set a smaller number, or percent: 100 to disable the guard", b.MinObjects)}
 }
 
-// findingsOfFailures finds numbers of failed objects that stop nothing while the policy matches fewer objects: those of stages that another
-// stage follows, and that of the budget.
+// findingsOfFailures finds numbers in pauseAfterFailures of the budget, and of stages that another stage follows, that stop nothing while
+// the policy matches fewer objects. As those of ofFew, the findings hold while the policy matches no more than a quarter of the number.
 func findingsOfFailures(spec placementv1.PlacementPolicySpec) []Finding {
 	var out []Finding
 	find := func(limit *intstr.IntOrString, path, what string) {
@@ -102,7 +102,8 @@ func findingsOfFailures(spec placementv1.PlacementPolicySpec) []Finding {
 var percentages = []int32{20, 25, 30, 33, 40, 50, 60, 70, 75, 80, 90, 100}
 
 // findingsOfUnavailable finds a number in budget.maxUnavailable that an author may have meant as a percentage. The finding holds while the
-// policy matches many objects, but no more than half the number, which then bounds nothing (Finding.Below). It does not read objects.
+// policy matches many objects, but no more than half the number (Finding.Below), such as 25 objects for the number 50, which then bounds
+// nothing. With more objects, there is no finding. findingsOfUnavailable does not read objects.
 func findingsOfUnavailable(spec placementv1.PlacementPolicySpec) []Finding {
 	b := spec.Remediation.Budget
 	if b == nil || b.MaxUnavailable == nil || b.MaxUnavailable.Type != intstr.Int || !slices.Contains(percentages, b.MaxUnavailable.IntVal) {

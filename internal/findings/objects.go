@@ -146,7 +146,7 @@ func (f *Finder) matchedObjects(ctx context.Context, m *match.Matcher) ([]*unstr
 	return selectedObjects(objects, m), err
 }
 
-// describe returns the kind, the namespace, and the name of an object.
+// describe returns the kind, the namespace, and the name of an object, as in "Deployment shop/web". The object must be namespaced.
 func describe(o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 }
@@ -162,7 +162,7 @@ func labelsOf(objects []*unstructured.Unstructured) func(yield func(string, map[
 	}
 }
 
-// mayApply reports whether a condition may apply to an object, by the labels and annotations of the object alone.
+// mayApply reports whether a condition, which must not be nil, may apply to an object, by the labels and annotations of the object alone.
 func mayApply(when *placementv1.RuleCondition, o *unstructured.Unstructured) bool {
 	for _, s := range []struct {
 		selector *metav1.LabelSelector

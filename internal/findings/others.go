@@ -101,8 +101,8 @@ func findingsOfRequirements(spec placementv1.PlacementPolicySpec, requiring []so
 }
 
 // findingsOfSettings finds fields that two policies set to different values on objects that both decide. The priority of ours is lower or
-// equal. If it is lower, a value of ours is found only if it has no effect on any object: an author may mean a value for those objects that
-// the other policy does not decide.
+// equal. If it is equal, the objects get the value of the policy whose name sorts first. If it is lower, a value of ours is found only if
+// it has no effect on any object: an author may mean a value for those objects that the other policy does not decide.
 func findingsOfSettings(ours, theirs setter) []Finding {
 	isLower := ours.priority < theirs.priority
 	why := fmt.Sprintf("spec.priority of both is %d, and the policy whose name sorts first wins. Change one of these priorities", ours.priority)

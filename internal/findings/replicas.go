@@ -135,8 +135,9 @@ func findingsOfMaximum(maximum int32, most int, objects []replicated, m *match.M
 		"Raise maxPerCluster, or give more clusters", at, which, all)}
 }
 
-// findingsOfMinimum finds a minimum of each cluster that is so far above the replicas of all matched objects that none of them is divided.
-// at is its path.
+// findingsOfMinimum finds a minimum of each cluster that is at least four times the largest number of replicas of the matched objects, so
+// that none of them is divided. It finds nothing if fewer than manyObjects objects are known, or if none has several replicas. at is the
+// path of the minimum.
 func findingsOfMinimum(minimum int32, objects []replicated, at *field.Path) []Finding {
 	if len(objects) < manyObjects {
 		return nil

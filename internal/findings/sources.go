@@ -97,14 +97,15 @@ const (
 	fieldSchedulerName = "schedulerName"
 )
 
-// fieldValue is a text that a policy sets, which may have placeholders.
+// fieldValue is a text that a policy sets, as it is written in the policy, also with placeholders. Two texts are the same value only if
+// they are written alike.
 type fieldValue struct {
 	at   place  // Where the policy sets the text.
 	text string // The text; placeholders in it, such as {name}, stand for values of the object.
 }
 
-// sourcesOf returns the parts of a policy that set fields; none if the policy is not enforced, is decided by a remote engine, or does not
-// compile.
+// sourcesOf returns the parts of a policy that set fields, as its spec has them, even if spec.rollout.revision rolls it back; none if the
+// policy is not enforced, is decided by a remote engine, or does not compile.
 func (f *Finder) sourcesOf(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) []source {
 	switch {
 	case spec.Mode != placementv1.ModeEnforce || spec.Remote != nil:

@@ -27,7 +27,9 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// findingsOfSubresources finds subresources of matched types through which fields that the policy reads change without a decision by Berth.
+// findingsOfSubresources finds changes of fields that the policy reads without a decision by Berth, whatever spec.match has: those by the
+// scale subresource of matched types of which it is not known which field that sets, and those by the status subresource, if the policy
+// reads status.
 func (f *Finder) findingsOfSubresources(ctx context.Context, m *match.Matcher, module *policy.Module) []Finding {
 	decision := module.Input
 	if module.Remote != nil {
@@ -50,8 +52,9 @@ func (f *Finder) findingsOfSubresources(ctx context.Context, m *match.Matcher, m
 	return out
 }
 
-// scaleFinding returns a finding that says why requests for the scale subresource of a resource are not decided, or why that is not known.
-// Its message is empty if they are decided.
+// scaleFinding returns a finding for a resource with a scale subresource: an advice if no CustomResourceDefinition says which field that
+// sets, so that requests for the subresource are not decided, or a notice if that can't be read. Otherwise, they are decided, and the
+// message is empty.
 func (f *Finder) scaleFinding(ctx context.Context, resource schema.GroupVersionResource) Finding {
 	_, known, err := f.Scales.ReplicasPath(ctx, resource)
 	switch {

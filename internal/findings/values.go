@@ -303,8 +303,9 @@ func (p population) similarResource(c comparison) []Finding {
 	return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, "")+meant)}
 }
 
-// meantResource returns a question that suggests a resource that members have in place of one that none has, such as `; did you mean
-// "nvidia.com/gpu"?`; "" for no suggestion.
+// meantResource returns a question that suggests a resource that members have in place of an allocatable or free one that none has, such as
+// `; did you mean "nvidia.com/gpu"?` for nvidia.com/gpus. It returns "" if none is similar, which needs the same prefix unless only case or
+// separators differ, and for comparisons of other things.
 func (p population) meantResource(c comparison) string {
 	if len(c.path) < 2 || c.path[0] != "allocatable" {
 		return ""
@@ -376,7 +377,8 @@ func (p population) compareOrder(c comparison, known []string) []Finding {
 		c.readable(known)))}
 }
 
-// readable returns the end of a sentence that suggests how to compare the values; "" for no suggestion.
+// readable returns the end of a sentence that suggests how to compare all of the values: with as, the first type as which all can be read;
+// if there is none, with In and the values themselves; "" if they are more than maxListed.
 func (c comparison) readable(values []string) string {
 	types := []placementv1.ValueType{placementv1.ValueTypeNumber, placementv1.ValueTypeQuantity, placementv1.ValueTypeVersion}
 	if c.proportional {
@@ -460,7 +462,9 @@ func (p population) compareScore(k key, known []string) []Finding {
 	return []Finding{k.at.finding(Advice, text)}
 }
 
-// isNodeLabel reports whether Kubernetes sets a label on nodes alone.
+// isNodeLabel reports whether Kubernetes sets a label on nodes alone: kubernetes.io/hostname, arch, or os, or one that begins with
+// node.kubernetes.io/ or node-role.kubernetes.io/. It returns false for labels that clusters have, too, such as
+// topology.kubernetes.io/zone.
 func isNodeLabel(label string) bool {
 	prefix, _ := splitLabel(label)
 	return slices.Contains([]string{"node.kubernetes.io/", "node-role.kubernetes.io/"}, prefix) ||

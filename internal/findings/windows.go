@@ -56,7 +56,8 @@ func findingsOfWindows(list []placementv1.RemediationWindow) []Finding {
 	return out
 }
 
-// findingOfOpen returns the finding that one of the windows is always open, or all of them together. path is the path of the list.
+// findingOfOpen returns the finding for windows of which one is open at each time: it names the first window that is always open by itself;
+// if there is none, all of them. The caller has checked that the windows never close together. path is the path of the list.
 func findingOfOpen(list []placementv1.RemediationWindow, windows window.Windows, path string) Finding {
 	for i, w := range windows {
 		if (window.Windows{w}).NeverClose() {
