@@ -76,7 +76,8 @@ func findingsOfMinObjects(spec placementv1.PlacementPolicySpec) []Finding {
 }
 
 // findingsOfFailures finds numbers in pauseAfterFailures of the budget, and of stages that another stage follows, that stop nothing while
-// the policy matches fewer objects. As those of ofFew, the findings hold while the policy matches no more than a quarter of the number.
+// the policy matches fewer objects. The findings hold while the policy matches many objects, but no more than a quarter of the number, and
+// always for a number that hardly any policy reaches.
 func findingsOfFailures(spec placementv1.PlacementPolicySpec) []Finding {
 	var out []Finding
 	find := func(limit *intstr.IntOrString, path, what string) {

@@ -115,7 +115,8 @@ func soaks(s placementv1.RolloutStage) bool { return s.Soak != nil && s.Soak.Dur
 
 // findingsOfStages finds stages without namespaces, and namespaces that several selectors or no stage selects, among the namespaces that
 // exist and that the policy matches. It also finds stages in a policy that matches only cluster-scoped types. If the namespaces can't be
-// read, it returns a notice; nil if Finder.Namespaces is nil, or if there are more than maxStagedNamespaces.
+// read, it returns a notice; nil if Finder.Namespaces is nil, if the policy matches no namespace, or if there are more than
+// maxStagedNamespaces.
 func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher, path *field.Path) []Finding {
 	if m.Coverage(f.Catalog.Served(), path, f.OwnNamespace).ClusterScoped {
 		return []Finding{advice("%s: no object that the policy matches belongs to a stage: the types that it matches are cluster-scoped. "+
