@@ -115,8 +115,7 @@ func (l *abandonedLease) Start(ctx context.Context) error {
 }
 
 // check releases the lease if it is abandoned. done reports whether no further check is needed: the lease was released, it does not exist,
-// its holder is this replica or may not be a pod, or Berth may not read the holder's pod, which is also an error. After any other error,
-// done is false.
+// its holder is this replica or may not be a pod, or Berth may not read pods, which is also an error. After any other error, done is false.
 func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 	lease := &coordinationv1.Lease{}
 	if err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: leaseName}, lease); err != nil {
@@ -129,7 +128,7 @@ func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 	}
 	// If this replica is not a pod of the namespace, the holder may not be one either.
 	if ownPodExists, err := l.podExists(ctx, l.hostname); err != nil || !ownPodExists {
-		return err == nil, err
+		return err == nil || apierrors.IsForbidden(err), err
 	}
 	if holderExists, err := l.podExists(ctx, holder); err != nil || holderExists {
 		return apierrors.IsForbidden(err), err

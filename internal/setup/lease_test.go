@@ -17,17 +17,20 @@ limitations under the License.
 package setup
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func TestAbandonedLease(t *testing.T) {
@@ -96,7 +99,21 @@ func TestAbandonedLease(t *testing.T) {
 			}
 		})
 	}
-	l := &abandonedLease{client: fake.NewClientBuilder().Build(), namespace: namespace, hostname: own, clock: clocktesting.NewFakePassiveClock(now)}
+	denied := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if _, isPod := o.(*corev1.Pod); isPod {
+			return apierrors.NewForbidden(corev1.Resource("pods"), key.Name, nil)
+		}
+		return c.Get(ctx, key, o, opts...)
+	}}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: leaseName}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new(other + "_1")},
+	}
+	blind := fake.NewClientBuilder().WithObjects(lease).WithInterceptorFuncs(denied).Build()
+	l := &abandonedLease{client: blind, namespace: namespace, hostname: own, clock: clocktesting.NewFakePassiveClock(now)}
+	if done, err := l.check(t.Context()); !apierrors.IsForbidden(err) || !done {
+		t.Errorf("without the right to read pods: check() = %v, %v", done, err)
+	}
+	l = &abandonedLease{client: fake.NewClientBuilder().Build(), namespace: namespace, hostname: own, clock: clocktesting.NewFakePassiveClock(now)}
 	if done, err := l.check(t.Context()); err != nil || !done {
 		t.Errorf("without a lease: check() = %v, %v", done, err)
 	}
