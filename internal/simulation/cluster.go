@@ -17,8 +17,11 @@ limitations under the License.
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,11 +49,13 @@ type Cluster interface {
 }
 
 // FindType returns the type that a user names by its plural, singular, or short name, or its kind, ignoring case, optionally followed by a
-// dot and its group. Without a group, it is any of the types that have the name. The error for an unknown name suggests a similar one.
+// dot and its group. Of several types with the name, it is the one whose group comes first in the alphabet, a core type before all. The
+// error for an unknown name suggests a similar one.
 func FindType(catalog *watches.Catalog, name string) (policy.Resource, error) {
 	name, group, hasGroup := strings.Cut(strings.ToLower(name), ".")
 	served := catalog.Served()
-	for resource := range catalog.Kinds(func(r schema.GroupVersionResource) bool { return !hasGroup || r.Group == group }) {
+	kinds := catalog.Kinds(func(r schema.GroupVersionResource) bool { return !hasGroup || r.Group == group })
+	for _, resource := range slices.SortedFunc(maps.Keys(kinds), compareTypes) {
 		if plural, ok := served.FindPlural(name, []string{resource.Group}); !ok || plural != resource.Resource {
 			continue
 		}
@@ -61,4 +66,9 @@ func FindType(catalog *watches.Catalog, name string) (policy.Resource, error) {
 		}
 	}
 	return policy.Resource{}, fmt.Errorf("the type %q is not known%s", name, served.SuggestPlural(name))
+}
+
+// compareTypes orders types by group, resource, and version.
+func compareTypes(a, b schema.GroupVersionResource) int {
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Version, b.Version))
 }

@@ -194,6 +194,7 @@ func TestFind(t *testing.T) {
 	for name, want := range map[string]string{
 		"deployments": "deployments.apps", "deployment": "deployments.apps", "deploy": "deployments.apps", "Deployment.apps": "deployments.apps", "po": "pods",
 		"clusterprofile": "clusterprofiles.multicluster.x-k8s.io", "plpol": "placementpolicies.placement.berth.dev", "events.events.k8s.io": "events.events.k8s.io",
+		"events": "events", "ev": "events",
 	} {
 		if got, err := simulation.FindType(cluster.Catalog(), name); err != nil || got.GroupResource().String() != want {
 			t.Errorf("%s: %v, error %v, want %s", name, got.GroupResource(), err, want)
