@@ -36,7 +36,8 @@ type changes struct {
 	last map[delivery.Key]change // What the last call of left saw of each object.
 }
 
-// change is what is known of a placed object and of the system's version of it.
+// change is what the last look at a placed object found: its generation, the version of it that the system has, and until when the system
+// may still have to take up the object's last change.
 type change struct {
 	uid        types.UID
 	generation int64

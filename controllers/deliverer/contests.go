@@ -71,7 +71,7 @@ func (c *contests) repeats(key delivery.Key, status any) bool {
 	return known && equality.Semantic.DeepEqual(before, status)
 }
 
-// forget drops what is known of a placed object that no longer exists.
+// forget drops the last status that was applied to a placed object, which no longer exists. The delays of writes stay until they expire.
 func (c *contests) forget(key delivery.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

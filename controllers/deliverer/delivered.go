@@ -105,7 +105,7 @@ func isOrphan(o *unstructured.Unstructured) bool {
 	return isLabeled(o) && len(o.GetOwnerReferences()) == 0
 }
 
-// isLabeled reports whether an object has the label of delivered objects.
+// isLabeled reports whether an object has the label of delivered objects with the value "true".
 func isLabeled(o *unstructured.Unstructured) bool {
 	return o.GetLabels()[placementv1.DeliveredLabel] == "true"
 }
@@ -254,7 +254,8 @@ func (d *deliveredObjects) setDefaults(id name, defaults any) {
 	}
 }
 
-// defaultsOf returns what setDefaults recorded for an object, or nil.
+// defaultsOf returns the value of the field in which only Berth may set values (Kind.Whole) that setDefaults recorded for an object; nil if
+// it recorded none, or the object is not known.
 func (d *deliveredObjects) defaultsOf(id name) any {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

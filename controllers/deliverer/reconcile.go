@@ -204,8 +204,8 @@ func (c *Controller) Result(resource schema.GroupVersionResource, namespace, obj
 	return c.Account.Result(delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
 }
 
-// Pending reports whether an object of a type that policies deliver has not been reconciled since it became known, or is not known, so that
-// Result may be old.
+// Pending reports whether Result may be old for an object of a type that policies deliver, because the object is not known, or was not
+// reconciled since it became known. A change of an object that was reconciled before does not count, even if it is enqueued.
 func (c *Controller) Pending(resource schema.GroupVersionResource, namespace, objectName string) bool {
 	return slices.ContainsFunc(c.Registry.InForce(), func(p *placement.Policy) bool { return delivery.MayDeliver(p) && p.Matcher.SelectsResource(resource) }) &&
 		!c.placed.isReconciled(resource, delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
@@ -992,7 +992,8 @@ func managerOf(o *unstructured.Unstructured) string {
 	return manager
 }
 
-// isRefusal reports whether an error is that the API server refuses the content of a request, or that a permission is missing.
+// isRefusal reports whether an error is that the API server, or an admission webhook, refuses the content of a request, or that a
+// permission is missing: status 400, 403, or 422. It is false for conflicts, for timeouts, and for nil.
 func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }

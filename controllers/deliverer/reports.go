@@ -174,7 +174,8 @@ func (r *reports) newTable(resource schema.GroupVersionResource) *reportTable {
 	return out
 }
 
-// of returns what is reported of a placed object, with strays; nil if nothing is.
+// of returns the observation that the system itself reports of a placed object, with the clusters that reports of other clients name as its
+// Strays; nil if no object reports the placed object.
 func (t *reportTable) of(key delivery.Key) *delivery.Observation {
 	names := t.byKey[key]
 	if len(names) == 0 {

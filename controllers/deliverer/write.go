@@ -84,8 +84,10 @@ func (c *Controller) change(ctx context.Context, kind delivery.Kind, id name, li
 	return c.replace(ctx, kind, id, got, body)
 }
 
-// replace patches an object, where another client has set something else or more, to have the content body. It returns the object as it is
-// stored.
+// replace patches an object, where another client has set something else or more, to have the content body, without metadata and status. It
+// removes what body does not have only from the field in which only Berth may set values (Kind.Whole), and from lists that body has. The
+// API server refuses it if live is not the newest version. It returns the object as it is stored; live, without a request, if nothing
+// differs.
 func (c *Controller) replace(ctx context.Context, kind delivery.Kind, id name, live, body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	patch := contentPatch(kind, live.Object, body.Object)
 	if len(patch) == 0 {

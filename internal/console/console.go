@@ -44,7 +44,8 @@ func Assets() fs.FS {
 	return out
 }
 
-// Reading is a cluster that the console can read, and how to simulate decisions in it.
+// Reading is what Config.Read returns: a cluster to read from, the options to simulate decisions in it, its name for the user, and what is
+// possible with it, such as checks of types.
 type Reading struct {
 	Cluster simulation.Cluster
 	Options simulation.Options
@@ -73,7 +74,8 @@ type Config struct {
 	computing slots
 }
 
-// Approval is a plan, or a stage of a rollout, that waits for an approval.
+// Approval is a plan, or the next stage of a rollout, of one policy, that waits for an approval: its ID, and the command that approves it.
+// It does not name the policy other than in the command.
 type Approval struct {
 	// Plan reports whether it is a plan. Otherwise it is the next stage of a rollout.
 	Plan bool   `json:"plan"`
@@ -82,7 +84,8 @@ type Approval struct {
 	Command string `json:"command"`
 }
 
-// Console serves the pages and the endpoints. It is safe for concurrent use.
+// Console serves the pages and the endpoints to one user: it keeps the latest reading of the cluster, and the newest decisions of the log.
+// It is safe for concurrent use.
 type Console struct {
 	config  Config
 	updates *updates
@@ -153,7 +156,7 @@ func (c *Console) read(ctx context.Context) (*state, error) {
 	return c.latest, nil
 }
 
-// current returns the latest reading, and reads the cluster if there is none.
+// current returns the latest reading, and reads the cluster if there is none; an error if that fails. The read goes on if the request ends.
 func (c *Console) current(r *http.Request) (*state, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

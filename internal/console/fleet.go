@@ -33,7 +33,8 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// fleetView is the response of /api/fleet.
+// fleetView is the response of /api/fleet: the clusters with their resources, the number of objects by state, and what is missing. It does
+// not list the objects.
 type fleetView struct {
 	// Source is the name of the cluster, or of the files.
 	Source string    `json:"source"`
@@ -168,7 +169,8 @@ type clusterView struct {
 	Inventory []inventoryObject `json:"inventory"`
 }
 
-// inventoryObject is an object that represents a cluster, in an inventory, or a Node.
+// inventoryObject is an object that represents a cluster, in an inventory, or a Node: its labels, annotations, and fields, and which
+// policies read these. It does not have the manifest.
 type inventoryObject struct {
 	// Resource is the type, such as "clusterprofiles.multicluster.x-k8s.io".
 	Resource  string            `json:"resource"`
@@ -188,7 +190,7 @@ type inventoryObject struct {
 }
 
 // clusterField is a field of a cluster in its normal form, as policies read it, or an annotation, and where the object of the inventory has
-// it.
+// it. Value is "" if the object lacks it.
 type clusterField struct {
 	Name string `json:"name"` // the name of the field, such as region, or the key of the annotation
 	// Path is where the object has the field, in the form of the flag --set of `kubectl berth whatif`, such as spec.region or
@@ -249,12 +251,13 @@ func (s *state) node(ctx context.Context, name string) (*clusterView, error) {
 	}}}, nil
 }
 
-// labeledView is the response of /api/labeled.
+// labeledView is the response of /api/labeled: the names of the clusters that have a label.
 type labeledView struct {
 	Clusters []string `json:"clusters"` // the names of the clusters that have the label, sorted
 }
 
-// labeled returns the clusters of all inventories that have the label in the parameter label: KEY=VALUE, or KEY= for any value.
+// labeled returns the clusters of all inventories that have the label in the parameter label: KEY=VALUE, or KEY= or KEY for any value. A
+// missing parameter gives no clusters, and is no error.
 func (c *Console) labeled(r *http.Request) (*labeledView, error) {
 	s, err := c.current(r)
 	if err != nil {

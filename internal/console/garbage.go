@@ -42,7 +42,8 @@ type collector struct {
 	timer   *time.Timer // calls collect; nil before the first request has ended
 }
 
-// newCollector returns a collector of the garbage of the process.
+// newCollector returns a collector of the garbage of the process. Until its first collection, all that the process has allocated since it
+// started counts.
 func newCollector() *collector {
 	var before uint64
 	return &collector{collect: func() {
@@ -60,7 +61,8 @@ func allocatedBytes() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// during returns a handler that calls another one. The collector begins no collection meanwhile.
+// during returns a handler that calls another one. The collector begins no collection meanwhile, nor for readingTime after the last of
+// several calls has ended.
 func (c *collector) during(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.begin()

@@ -48,7 +48,8 @@ func NewGuard(address string) *Guard {
 // URL returns the address of the console without the token.
 func (g *Guard) URL() string { return "http://" + g.address + "/" }
 
-// Link returns the link with the token that opens the console in a browser. It works once.
+// Link returns the link with the token that opens the console in a browser. It works once; afterwards, Link returns one with an empty
+// token, which opens nothing.
 func (g *Guard) Link() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,7 +58,8 @@ func (g *Guard) Link() string {
 
 const tokenParameter = "token"
 
-// cookieName is the name of the cookie with the session. Browsers send cookies to all ports of a host, so consoles need different names.
+// cookieName is the name of the cookie with the session, berth-console- and the port. Browsers send cookies to all ports of a host, so
+// consoles need different names.
 func (g *Guard) cookieName() string {
 	return "berth-console-" + g.address[strings.LastIndex(g.address, ":")+1:]
 }
@@ -73,8 +75,9 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// Handler returns a handler that passes to next only the requests that the guard lets through. It refuses others with an error, and sets
-// headers in all responses.
+// Handler returns a handler that passes to next only the requests that the guard lets through, and sets headers in all responses. It
+// refuses a request with status 421 for another host, 405 for a method that changes something, and 403 if it comes from another page or
+// lacks the cookie. It answers a request with the token of the link itself.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range headers {

@@ -53,7 +53,8 @@ type log struct {
 }
 
 // newest reads what was added to a Log since the last call, and returns the kept decisions, the newest first, and the number of those that
-// are not kept. An error is that of the Log: what it returned before is kept, and the next call reads on.
+// are not kept, also if the Log returns an error. The error is that of the Log: what was read before it is kept, and the next call reads
+// on.
 func (l *log) newest(ctx context.Context, from Log) ([]decisionlog.Entry, int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +83,8 @@ func (l *log) newest(ctx context.Context, from Log) ([]decisionlog.Entry, int, e
 	return l.entries, l.dropped, err
 }
 
-// historyView is the response of /api/history.
+// historyView is the response of /api/history: selected decisions of the log, if there is one, events from the status of policies, and
+// notes on what is missing.
 type historyView struct {
 	// Log reports whether there is a log of decisions. Without one, there are only the events of policies.
 	Log bool `json:"log"`

@@ -24,7 +24,8 @@ import (
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
-// planView is the response of /api/plan.
+// planView is the response of /api/plan: the plan of a policy as it is computed now, the flows of its objects, and, from the policy's
+// status, the recorded plan, the waiting objects, and the approvals that are missing.
 type planView struct {
 	// Plan has at most maxObjects of the moves.
 	*whatif.Plan

@@ -36,7 +36,8 @@ type policiesView struct {
 	Notes    []string     `json:"notes"`
 }
 
-// policyView is a policy in a list.
+// policyView is a policy in a list: what its spec says of mode, priority, rules, remote engine, and stages, its whole status, and what the
+// console computes, the number of objects by state and errors.
 type policyView struct {
 	Name        string                      `json:"name"`
 	Generation  int64                       `json:"generation"`

@@ -60,7 +60,8 @@ type quotaView struct {
 	Shares []namespaceUse `json:"namespaces"`
 }
 
-// quotaAmount is the limit of a quota for a resource, Hard, and the usage.
+// quotaAmount is the limit of a quota for a resource, the usage, and the reserved part of that, as texts of quantities, such as "4Gi", and
+// usage and reserved part as fractions of the limit.
 type quotaAmount struct {
 	Resource string `json:"resource"`
 	Hard     string `json:"hard"`     // the limit

@@ -77,8 +77,8 @@ func (r reads) labels(path ...string) map[string][]string {
 	return out
 }
 
-// annotations returns the annotations of an object that policies read at a path, sorted, also those that the object lacks. If a policy may
-// read any, it also returns the others of the object whose values are not too long to suggest.
+// annotations returns the annotations of an object that policies read at a path, sorted by key, with Value "" for those that the object
+// lacks. If a policy may read any, it also returns the others of the object whose values have at most maxValueLength bytes.
 func (r reads) annotations(obj *unstructured.Unstructured, path ...string) []clusterField {
 	readBy := r.labels(path...)
 	wild := readBy["*"]
@@ -112,8 +112,8 @@ func (r reads) of(field string) []string {
 	return out
 }
 
-// fieldPaths are the paths at which objects of the built-in inventories may have a field of the normal form. The first one counts that
-// determines the field.
+// fieldPaths are the fields of spec and the labels of metadata by which objects of the built-in inventories may have region, zones, and
+// provider of the normal form. The first path counts that determines the field.
 var fieldPaths = []struct {
 	name  string
 	paths [][]string
@@ -175,7 +175,8 @@ func settable(path []string) string {
 	return out.String()
 }
 
-// inYAML returns the YAML of a value of the normal form: of a string, or of a list as [a, b]; "" for other values.
+// inYAML returns a value of the normal form as the page shows and edits it: a string as it is, without quotes, and a list as [a, b]; "" for
+// other values.
 func inYAML(value any) string {
 	switch v := value.(type) {
 	case string:

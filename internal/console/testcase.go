@@ -44,7 +44,7 @@ const (
 	maxCaseObjects = 2000
 )
 
-// testCaseView is the response of /api/testcase.
+// testCaseView is the response of /api/testcase: the text of a file of cases, which the page offers for export, and how many cases it has.
 type testCaseView struct {
 	Name string `json:"name"` // the name of the file of cases: changes_test.yaml
 	File string `json:"file"` // the content of the file of cases, for `kubectl berth test`
@@ -125,7 +125,7 @@ func selected(objects []whatif.Object) []whatif.Object {
 	return out
 }
 
-// testWriter makes a file of cases from a cluster after the changes.
+// testWriter makes a file of cases from a cluster after the changes: first the objects that exist in all cases, and then the cases.
 type testWriter struct {
 	cluster *simulation.Cached
 	options simulation.Options

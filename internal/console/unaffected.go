@@ -81,7 +81,8 @@ func (c *Console) unaffected(r *http.Request, asked changes) (*unaffectedView, e
 	})
 }
 
-// changedField is a field of a cluster that a change sets or removes.
+// changedField is a region, zones, provider, label, or annotation of a cluster that a change sets or removes, and the policies that read
+// it.
 type changedField struct {
 	cluster string
 	name    string   // such as region, or the key of a label or annotation

@@ -187,7 +187,7 @@ func (u *Users) serve(w http.ResponseWriter, r *http.Request) {
 	one.handler.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// access is a request of a user to an endpoint.
+// access identifies the user of one request to an endpoint, by the token, and whether the request waits for updates.
 type access struct {
 	id    userID // the hash of token
 	token string // the user's bearer token for the API server, as tokenOf returns it
@@ -322,7 +322,8 @@ func (one *user) start(a access) {
 	}
 }
 
-// finish notes that a request has ended. If it was the last one, the credentials forget the token. The caller holds the mutex of Users.
+// finish notes that a request has ended. If it was the last one, the credentials forget the token. It does not set used. The caller holds
+// the mutex of Users.
 func (one *user) finish(a access) {
 	one.credentials.end()
 	one.requests--
@@ -331,7 +332,7 @@ func (one *user) finish(a access) {
 	}
 }
 
-// end ends a request of a user, as begin began it.
+// end ends a request of a user for which begin returned no error, and notes the time as that of the last use.
 func (u *Users) end(one *user, a access) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -36,7 +36,8 @@ import (
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
-// changes are the changes to the cluster that the user tries, as requests of /api/whatif, /api/unaffected, and /api/testcase have them.
+// changes are the changes to the cluster that the user tries, as requests of /api/whatif, /api/unaffected, and /api/testcase have them:
+// manifests to apply, fields to set or remove, and objects to delete, all as text.
 type changes struct {
 	// Manifests are YAML documents of policies, or of any objects that policies read.
 	Manifests string `json:"manifests"`
@@ -101,7 +102,8 @@ func (c *Console) whatif(r *http.Request, asked question) (*whatifView, error) {
 	return out, nil
 }
 
-// fatal reports whether the changes can't be tried because of a mistake.
+// fatal reports whether a mistake in the response makes it impossible to try the changes, such as invalid YAML or too many policies. The
+// errors on policies from Config.Check do not: the console tries the changes all the same.
 func (v *whatifView) fatal() bool {
 	return slices.ContainsFunc(v.Mistakes, func(m Mistake) bool { return m.fatal })
 }
@@ -152,8 +154,9 @@ func checkPrintable(text string) error {
 	return nil
 }
 
-// parseManifests adds the objects in a text of YAML documents to the changes, and the mistakes in the text to the response, those of its
-// policies as Config.Check finds them. An error means that the context has ended.
+// parseManifests adds the objects in a text of YAML documents to the changes, and the mistakes in the text to the response: invalid YAML,
+// documents that are no objects, exceeded limits, and the errors and warnings on its policies from Config.Check. It does not check other
+// objects, nor whether their kinds exist. An error means that the context has ended.
 func (c *Console) parseManifests(ctx context.Context, s *state, text string, parsed *whatif.Changes, out *whatifView) error {
 	refuse := func(message string) error {
 		out.Mistakes = append(out.Mistakes, Mistake{Error: true, Message: message, fatal: true})

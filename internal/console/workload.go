@@ -27,7 +27,8 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// workloadView is the response of /api/workload.
+// workloadView is the response of /api/workload: in which clusters an object is or should be, the explanation of its placement, and the
+// command that prints that explanation.
 type workloadView struct {
 	// Places has the clusters that the object has, or that policies decide for it, and why; nil if no policy matches it.
 	Places *fleet.Explained `json:"places"`

@@ -85,7 +85,8 @@ type object struct {
 	memberships []*membership // One for each policy that matches the object.
 }
 
-// membership is the membership of an object in one group.
+// membership places an object in one of the groups of a policy's version. The group of an object that is decided individually is
+// policyGroups.rest, never nil. The membership does not hold the decision.
 type membership struct {
 	object *object
 	group  *group
@@ -191,7 +192,8 @@ func (d *PolicyDecision) choose() bool {
 	return ok
 }
 
-// openOf returns the open decision of a policy on an input, and the path of the object; nil if there is none.
+// openOf returns the open decision of a policy on an input, and the path of the object, such as "Deployment/shop/web"; nil and "" if there
+// is none. It evaluates nothing: there is none before an equal input was decided on the present data.
 func openOf(p *placement.Policy, input map[string]any) (open placement.OpenDecision, path string) {
 	if chooser, ok := p.Evaluator.(placement.Chooser); ok {
 		if open, path, ok = chooser.Open(input); ok {
@@ -349,8 +351,8 @@ func (g *Groups) join(m *membership, decision *PolicyDecision) (again []remediat
 // isOpen reports whether the group has an open decision, one without the choice of clusters. It does not need the mutex.
 func (g *group) isOpen() bool { return g.key[0] == keyOfOpen }
 
-// agree stores the newest decision on a member as that of the group. It returns the members that must be decided again: those for which it
-// differs, or may choose other clusters, than before.
+// agree stores the newest decision on a member as that of the group, without comparing revisions. It returns the members that must be
+// decided again: those for which the decision differs, or may choose other clusters, than before; nil if there are none.
 func (g *group) agree(d *PolicyDecision) []remediation.Key {
 	g.revision = d.revision
 	if before := g.open; before != nil {
@@ -390,7 +392,8 @@ func (g *Groups) Stale(p *placement.Policy) bool {
 }
 
 // stale reports whether groups were decided on data of another revision than the given one, or by other fields, so that Sweep has to decide
-// them again. The revision 0 stands for missing data.
+// them again. The revision 0 stands for missing data: if the last sweep had it, too, groups are stale only if a decision on data was
+// recorded since.
 func (in *policyGroups) stale(revision uint64) bool {
 	return in.swept != revision || revision == 0 && in.decided || in.fields != in.policy.Evaluator.Input()
 }
@@ -524,7 +527,8 @@ func (m *membership) leave() {
 	}
 }
 
-// unlist removes a membership from policyGroups.single, so that the next equal object does not find it there.
+// unlist removes a membership from policyGroups.single, so that the next equal object does not find it there. It does nothing if the
+// membership is not in there.
 func (m *membership) unlist() {
 	if m.hash != 0 {
 		delete(m.group.in.single, m.hash)

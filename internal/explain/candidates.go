@@ -64,7 +64,8 @@ type Rank struct {
 	Preferences []Preference `json:"preferences,omitempty"`
 }
 
-// Preference is what an eligible cluster has and scores for a preference of a rule.
+// Preference is the value that an eligible cluster has for one preference of a rule, and its score for that, from 0 to Weight. Whether the
+// cluster meets the preference is only visible in the score.
 type Preference struct {
 	Subject string  `json:"subject"`         // what the preference compares, such as "property cost"
 	Value   *string `json:"value,omitempty"` // the cluster's value of Subject; nil if it has none
@@ -72,7 +73,8 @@ type Preference struct {
 	Weight  int     `json:"weight"`          // the highest score that a cluster can have for the preference
 }
 
-// Candidates are the clusters or the nodes that policies choose among.
+// Candidates has one list of clusters or nodes among which policies choose, the chosen ones and others, and counts all of them, also those
+// that the list leaves out.
 type Candidates struct {
 	// Total is the number of candidates, and Chosen that of the chosen ones. They count candidates that are not listed, too. A node counts
 	// once for each evaluation of predicates by a policy.
@@ -173,7 +175,8 @@ func (e *explainer) chosen() []string {
 	return e.outcome.ClusterNames(cmp.Or(e.outcome.Object, e.object.Content))
 }
 
-// current returns the names in the list of clusters of the existing object; none for one that does not exist.
+// current returns the names in the list of clusters of the existing object, which is an annotation or, for a placement object such as a
+// PropagationPolicy, a field; none for an object that does not exist.
 func (e *explainer) current() []string {
 	if !e.object.Exists {
 		return nil
@@ -181,7 +184,8 @@ func (e *explainer) current() []string {
 	return e.outcome.ClusterNames(e.object.Content)
 }
 
-// clustersKey returns the key with the object's list of clusters; nil if no policy decides it.
+// clustersKey returns the key with the object's list of clusters, which is an annotation or, for a placement object such as a
+// PropagationPolicy, the list in a field; nil if no enforced policy decides it.
 func (e *explainer) clustersKey() *Key {
 	field, name, _ := e.outcome.ClustersIn(e.object.Content)
 	i := slices.IndexFunc(e.keys, func(k Key) bool { return k.Field == field && k.Key == name })
@@ -213,7 +217,9 @@ func shortList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// lost returns why a cluster is not chosen: at least one reason.
+// lost returns why a cluster is not chosen, at least one reason: those of all policies that can't decide the object or do not allow the
+// cluster. If there is no such policy, the first of these that applies is the only reason: an enforced policy denies the object, the
+// developer requested other clusters, or a policy that is not enforced allows the cluster; or else the reason of kept.
 func (e *explainer) lost(ctx context.Context, name string) []Reason {
 	var out []Reason
 	for _, v := range e.outcome.Verdicts {
@@ -310,7 +316,9 @@ func (e *explainer) ranksOf(ctx context.Context, name string) (out []Rank) {
 	return out
 }
 
-// notAllowed returns why a policy does not allow a cluster.
+// notAllowed returns why a policy that does not choose a cluster does not choose it; at least one reason. The first of these that applies
+// gives them: the cluster's name is ambiguous, the policy's rules or Rego exclude the cluster, or a predicate does. Otherwise, the reason
+// says only that the Rego rule clusters does not contain the cluster.
 func (e *explainer) notAllowed(ctx context.Context, v *placement.Verdict, name string) []Reason {
 	if binding := e.simulation.Policy(v.Policy.Name).VersionOf(v.Policy).Binding; binding != nil {
 		for _, a := range e.simulation.Ambiguous(binding) {

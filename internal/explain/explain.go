@@ -43,7 +43,7 @@ import (
 	"github.com/berth-dev/berth/internal/waiting"
 )
 
-// Explanation is the explanation of the placement of one object. Its JSON form is the output of the plugin.
+// Explanation is the explanation of the placement of one object. Its JSON form is what kubectl berth explain prints with -o json.
 type Explanation struct {
 	Object ObjectReference `json:"object"`
 	// Exists reports whether the object exists. Otherwise the explanation concerns its creation.
@@ -77,7 +77,8 @@ type ObjectReference struct {
 	Name       string `json:"name"`
 }
 
-// Policy is a policy that matches the object.
+// Policy is a policy that matches the object: its identity, which of its rules decides the object and how that rule selects clusters, its
+// decision or error, what it reads, and what its status says of the object's moves.
 type Policy struct {
 	Name       string           `json:"name"`
 	Generation int64            `json:"generation"`
@@ -128,7 +129,7 @@ func selectionOf(rule placementv1.Rule) *Selection {
 	return &Selection{Limit: rule.Limit, MinGain: max(rule.MinGain, 1), Spread: rule.Spread != nil}
 }
 
-// Read is a resource type whose objects a policy reads.
+// Read is a resource type, without its version, whose objects a policy reads, with the number and the revision of the existing objects.
 type Read struct {
 	Resource string `json:"resource"`
 	Objects  int    `json:"objects"` // the number of existing objects of the type
@@ -153,7 +154,8 @@ func (d *Decision) Empty() bool {
 	return len(d.Annotations)+len(d.Labels)+len(d.Scheduling)+len(d.Errors)+len(d.Warnings) == 0 && d.Clusters == nil
 }
 
-// Mismatch is a policy for objects of this type that does not match the object.
+// Mismatch is a policy for objects of this type that does not match the object, with the one part of spec.match, or the rollout, that
+// excludes the object, and why.
 type Mismatch struct {
 	Policy string `json:"policy"`
 	Part   string `json:"part"`   // the path below spec.match that excludes the object, or "rollout" for spec.rollout
@@ -303,7 +305,8 @@ func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 	return out
 }
 
-// movesOf returns the sentences of Policy.Moves for an object, from the status of a policy.
+// movesOf returns a sentence for each failed patch of an object, and for each move to other clusters that is under way or failed, that a
+// policy's status lists for the object; nil if there are none. Moves that are only planned do not count.
 func movesOf(policy string, status placementv1.PlacementPolicyStatus, o simulation.Object) (out []string) {
 	own := placementv1.ReferenceTo(o.Resource.GroupResource(), o.Namespace, o.Content.GetName())
 	if status.Failures != nil {
@@ -443,7 +446,8 @@ func keysOf(current, requested values, outcome *placement.Outcome) []Key {
 	return slices.SortedFunc(valuesOf(maps.Values(keys)), func(a, b Key) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
 }
 
-// adds reports whether the decided value is a part that is added to the current one, as for affinities, in place of replacing it.
+// adds reports whether the decided value is a part that one policy adds to the affinity, in place of replacing the current value. It is
+// false for all keys but those of such parts, also for the affinity as a whole.
 func (k *Key) adds() bool { return k.Field == "scheduling" && podscheduling.IsContribution(k.Key) }
 
 // settled reports whether the object has the decided value: the current value equals it, or both are nil. A part that a policy adds to the

@@ -96,7 +96,8 @@ type search struct {
 	renamed int
 }
 
-// demand is the value of the object that requirement i of the rule with a name compares clusters with.
+// demand is the value of the object that requirement i of the rule with a name compares clusters with, as valueFrom of the requirement
+// gives it: read from the object, the default, or missing.
 type demand struct {
 	rules.Demand
 	rule string
@@ -185,8 +186,10 @@ func (s *search) termLacks(ctx context.Context, rule *ast.Rule, name string, bef
 	return whole, false
 }
 
-// operationLacks returns why the result of a call of an operator on sets does not contain the candidate, if termLacks has found that it
-// does not. whole is the reason if no operand gives a better one.
+// operationLacks returns why the result of a call of an operator on sets does not contain the candidate, after termLacks has found that it
+// does not. For an intersection or a union, the reason is whole, with Because set to the reasons of all operands that lack the candidate.
+// For a difference, it is that the subtracted set contains the candidate, or else why the other set lacks it. For any other call, it is
+// whole.
 func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string, before ast.Body, call ast.Call, whole *Reason, candidate string,
 	depth int) (*Reason, bool) {
 	if len(call) != 3 {
@@ -486,7 +489,8 @@ func (s *search) demandNamed(rule placementv1.Rule, expression string) *demand {
 	return &s.demands[i]
 }
 
-// requirementAt returns the index of the requirement of a rule at a field, such as spec.rules[0].require[1]; -1 if the field is none.
+// requirementAt returns the index in rule.Require for the path of a field of that rule, such as spec.rules[0].require[1]; -1 if the path is
+// that of no requirement. It does not check to which rule the path belongs.
 func requirementAt(rule placementv1.Rule, at string) int {
 	for i := range rule.Require {
 		if strings.HasSuffix(at, fmt.Sprintf("].require[%d]", i)) {
@@ -552,7 +556,8 @@ func (s *search) choosesClusters(ctx context.Context) bool {
 	return ok && len(s.rules[rules.Eligible(rule.Name)]) > 0
 }
 
-// ranked is an eligible cluster with its Rank.Score, Rank.Level, and Rank.Preferences.
+// ranked is an eligible cluster with its score, its level, and its preferences, as in Rank; its rank and the rule are those of the list
+// that it is in.
 type ranked struct {
 	Name         string
 	Score, Level int
@@ -606,7 +611,8 @@ func preferencesOf(rule placementv1.Rule, of any) []Preference {
 	return out
 }
 
-// valueText returns the text of a value of a cluster, which may be a list of zones; nil if it counts as missing.
+// valueText returns the text of a value of a cluster, a string, number, or boolean; of a list, such as zones, the texts joined by commas.
+// It is nil for null, an object, and a list without such values, which count as missing, and points to "" for an empty string.
 func valueText(value any) *string {
 	switch v := value.(type) {
 	case string:
@@ -627,7 +633,7 @@ func valueText(value any) *string {
 	return nil
 }
 
-// number returns an integer that was decoded from JSON; 0 for any other value.
+// number returns the integer that value, a json.Number, stands for; 0 for a fraction and for any value of another Go type.
 func number(value any) int {
 	n, _ := value.(json.Number)
 	out, _ := n.Int64()
@@ -744,7 +750,7 @@ func isCandidate(candidate string, t *ast.Term) []*ast.Expr {
 	return []*ast.Expr{ast.Equality.Expr(ast.StringTerm(candidate), t)}
 }
 
-// assignedTo returns the term that a body assigns to a variable, or nil.
+// assignedTo returns the term that the first expression of the form "v := term" in a body assigns to v; nil if there is none.
 func assignedTo(body ast.Body, v ast.Var) *ast.Term {
 	for _, e := range body {
 		if e.IsAssignment() && e.Operand(0).Value.Compare(v) == 0 {
@@ -768,7 +774,7 @@ func lineOf(l *ast.Location) string {
 	return strings.Join(strings.Fields(string(l.Text)), " ")
 }
 
-// shortened returns the text or, if it is longer than maxText, its first maxText bytes and an ellipsis.
+// shortened returns the text or, if it is longer than maxText, its first maxText bytes, without a cut character at the end, and "...".
 func shortened(text string) string {
 	if len(text) > maxText {
 		return strings.ToValidUTF8(text[:maxText], "") + "..."
@@ -802,8 +808,9 @@ func textValue(t *ast.Term, solution map[string]any) (string, bool) {
 	return "", false
 }
 
-// valuesIn returns the values of the references and function calls in an expression, in the order of the text, each once.
-// solved are the expressions before it, of which solution is a solution.
+// valuesIn returns the values of the references, variables, and function calls in an expression, in the order of the text, each once. The
+// value of a reference that is undefined is nil. What can't be evaluated is left out. solved are the expressions before it, of which
+// solution is a solution.
 func (s *search) valuesIn(ctx context.Context, solved ast.Body, e *ast.Expr, solution map[string]any) []Value {
 	var out []Value
 	add := func(t *ast.Term, value any) {
@@ -896,7 +903,8 @@ func (s *search) valueOf(ctx context.Context, ref ast.Ref, solution map[string]a
 	return lookup(from, path), true
 }
 
-// lookup returns the value at a path below a decoded JSON value, or nil.
+// lookup returns the value at a path below a decoded JSON value. Each element of the path is the name of a member of an object, or the
+// index of an item of a list. It is nil if there is no such value; an empty path gives the value itself.
 func lookup(value any, path []string) any {
 	for _, name := range path {
 		switch at := value.(type) {

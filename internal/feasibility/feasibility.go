@@ -42,7 +42,8 @@ const terminating = "the object is being deleted, so Berth does not patch it; if
 // Afterwards, it says why remediation can't, and is "" if an eviction can: remediation can change the scheduling of a Pod by an eviction,
 // if the policy allows evictions and another Pod takes the place of the evicted one.
 //
-// Remediation can't change a terminating object. The owner of a finalizer may depend on its content. Besides, a patch would have no effect:
+// Remediation can't change a terminating object: each change whose Immutable is "" gets that as the reason, and the others keep theirs. The
+// owner of a finalizer may depend on the content of the object. Besides, a patch would have no effect:
 // Berth sends a patch that changes nothing, so that the webhook decides the object, and the webhook does not decide such patches of
 // terminating objects.
 func Qualify(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {

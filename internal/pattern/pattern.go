@@ -120,8 +120,8 @@ func States(expression string) int {
 	return out
 }
 
-// counter counts the states of a syntax tree. The parser limits the product of nested repetitions to 1000, and the depth of the
-// tree.
+// counter collects from a syntax tree what States adds for character classes and groups; count returns the states. It counts the whole tree
+// without a limit: the parser limits the product of nested repetitions to 1000, and the depth of the tree.
 type counter struct {
 	// ranges are the distinct ranges of characters that the states read, by first and last character.
 	ranges map[[2]rune]bool

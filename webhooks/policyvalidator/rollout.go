@@ -129,8 +129,8 @@ func (v *Validator) refuseStages(stages []placementv1.RolloutStage, path *field.
 	return errs
 }
 
-// reasonPercentIsEmpty returns why a stage with a percentage never gets a namespace, and what to do; "" if it may get one. before are the
-// stages before it.
+// reasonPercentIsEmpty returns why a stage with a percentage never gets a namespace, and what to do: it is at most the highest percentage
+// of the stages before it. It is "" if it is higher, or no stage is before it. before are the stages before it.
 func reasonPercentIsEmpty(percent int32, before []placementv1.RolloutStage) string {
 	if len(before) == 0 {
 		return ""
@@ -147,8 +147,9 @@ func reasonPercentIsEmpty(percent int32, before []placementv1.RolloutStage) stri
 		highest.Name, highest.Percent, highest.Percent, highest.Name)
 }
 
-// reasonStageIsEmpty returns why a stage with a selector never gets a namespace, and what to do; "" if it may get one. before are the
-// stages before it.
+// reasonStageIsEmpty returns why a stage with a selector never gets a namespace, and what to do: the selector selects none that policies
+// may match, or the selector of one stage before it selects all of its namespaces. It is "" for any other selector and for an invalid one.
+// before are the stages before it, of which it ignores those with a percentage.
 func (v *Validator) reasonStageIsEmpty(selector *metav1.LabelSelector, before []placementv1.RolloutStage) string {
 	if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
 		return ""

@@ -47,7 +47,8 @@ import (
 
 var _ admission.Validator[*placementv1.PlacementPolicy] = (*Validator)(nil)
 
-// Checker checks that what a policy refers to by name, such as predicates, exists.
+// Checker checks that what a policy refers to by name, such as predicates of the manager, exists. A policy is refused if something does
+// not.
 type Checker interface {
 	// Check returns a *policy.CompileError if something does not exist.
 	Check(m *policy.Module) error
@@ -141,7 +142,9 @@ func (v *Validator) ValidateDelete(context.Context, *placementv1.PlacementPolicy
 	return nil, nil
 }
 
-// validate returns the warnings about a policy, and an error if it is refused. old is the policy before an update, or nil for a new policy.
+// validate returns the warnings about a policy, and an error if it is refused: Invalid with all mistakes, or one for which the client tries
+// again, if the policy can't be compiled in time, or the types of a strict one can't be checked. old is the policy before an update, or nil
+// for a new policy.
 func (v *Validator) validate(ctx context.Context, old, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
 	spec := obj.Spec.WithDefaults()
 	path := field.NewPath("spec")
@@ -220,8 +223,8 @@ var annotationsOfUsers = []string{
 	placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ReleaseBlastRadiusAnnotation, placementv1.ResumeAfterFailuresAnnotation,
 }
 
-// warnOfAnnotations warns of annotations of a policy that have Berth's prefix and have no effect, and of approvals whose value approves
-// nothing.
+// warnOfAnnotations returns a warning for each annotation of a policy that has Berth's prefix and no effect, for an empty approval of a
+// plan, and for an approval of a stage that has not the form of one. It does not compare approvals with the status.
 func warnOfAnnotations(obj *placementv1.PlacementPolicy) admission.Warnings {
 	out := admission.Warnings{}
 	for _, key := range slices.Sorted(maps.Keys(obj.Annotations)) {
@@ -258,8 +261,10 @@ func mistakes(old, obj *placementv1.PlacementPolicy, err *policy.CompileError, p
 	return refused, left
 }
 
-// leavesAlone reports whether an update does not change the part of the spec that has an error. ambiguous reports whether the error is an
-// ambiguous reference, which keeps the binding from before.
+// leavesAlone reports whether an update leaves the cause of an error in the new spec alone. It does if the specs are equal. If the error is
+// in the Rego or in spec.rules, it also does if Rego, rules, and replicate are unchanged and, unless the error is an ambiguous reference
+// (ambiguous), spec.data is, too: an ambiguous reference keeps the binding from before. Errors in other fields count as new in any other
+// update.
 func leavesAlone(old, next placementv1.PlacementPolicySpec, d policy.Diagnostic, ambiguous bool) bool {
 	if equality.Semantic.DeepEqual(old, next) {
 		return true
@@ -277,8 +282,8 @@ func asWarnings(mistakes field.ErrorList) []string {
 	return out
 }
 
-// boundTo returns the API groups to which the policy before an update bound the types that it reads, if the update changes neither its Rego
-// nor replicate; nil otherwise.
+// boundTo returns the API groups to which the policy before an update bound the types that it reads, if the update changes neither its
+// Rego, or rules, nor replicate; nil otherwise, for a new policy (old is nil), and if the version before is not in force.
 func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) policy.Bindings {
 	if v.Bound == nil || old == nil || !policy.SameRegoAndReplicate(old.Spec, spec) {
 		return nil
@@ -356,8 +361,8 @@ func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, 
 		"matches can't be decided until the type is installed", strings.Join(names, ", "))}, nil
 }
 
-// missesMore returns those of missing, the types that are read and not served, that the policy old does not read; all of them if that can't
-// be determined, because old does not compile.
+// missesMore returns those of missing, the types that are read and not served, that the policy old, which is not nil, does not read; all of
+// them if that can't be determined, because old does not compile or has an ambiguous name.
 func (v *Validator) missesMore(ctx context.Context, old *placementv1.PlacementPolicy, missing []analysis.Read) []analysis.Read {
 	spec := old.Spec.WithDefaults()
 	module, err := v.Compiler.Compile(ctx, old.Name, spec)
@@ -405,8 +410,8 @@ func refuseRule(old, obj *placementv1.PlacementPolicy, r *policy.Remote, path *f
 		strings.Join(language.ContractRules, ", ")))}
 }
 
-// warnOfSecrets warns about Secrets that Berth needs for a remote engine and that are missing or incomplete. They may be created after the
-// policy.
+// warnOfSecrets returns a warning for each Secret that Berth needs for a remote engine and that does not exist or can't be read, and for
+// each key that one lacks. It is never an error, because Secrets may be created after the policy.
 func (v *Validator) warnOfSecrets(ctx context.Context, r *policy.Remote) admission.Warnings {
 	if r == nil || v.Secrets == nil {
 		return nil
@@ -434,7 +439,8 @@ func (v *Validator) warnOfSecrets(ctx context.Context, r *policy.Remote) admissi
 	return out
 }
 
-// creation returns the command that creates a Secret for a field of spec.remote.
+// creation returns the kubectl command that creates a Secret for a field of spec.remote: "kubectl create secret tls" for one with several
+// keys, which is a client certificate, and "kubectl create secret generic" with the key for any other.
 func (v *Validator) creation(use policy.SecretUse) string {
 	if len(use.Keys) > 1 {
 		return fmt.Sprintf("kubectl --namespace %s create secret tls %s --cert=FILE --key=FILE", v.Namespace, use.Name)
