@@ -73,7 +73,8 @@ type Pusher interface {
 	Ambiguous(types []policy.Resource) []replication.Ambiguity
 }
 
-// Replication replicates the data that policies and their predicates read.
+// Replication knows the state of Berth's copies of the objects that policies and their predicates read: by type, whether the copy is
+// complete, and by policy version, whether its data is stale.
 type Replication interface {
 	// State returns the watch state of some fields of a type that policies read, and the number of its objects. PredicateState returns
 	// the same for a type that predicates read.
@@ -89,7 +90,7 @@ type Clusters interface {
 	Ambiguous(inventories []schema.GroupVersionResource) []replication.Ambiguity
 }
 
-// RemoteEngines knows the state of remote engines.
+// RemoteEngines knows which remote engines have all data and modules that their policies need there. It does not know their errors.
 type RemoteEngines interface {
 	// DataReady reports whether a policy's remote engine is known to have everything that the policy needs there.
 	DataReady(*policy.Binding) bool
@@ -101,7 +102,8 @@ type Webhooks interface {
 	State(policy string) status.WebhookState
 }
 
-// Remediator decides and patches existing objects.
+// Remediator knows how far the decisions on existing objects have come: whether the matched objects are read and decided, and whether a new
+// leader knows what was paused. It has no results, such as numbers of objects or plans.
 type Remediator interface {
 	// MatchedState returns the state of the watches on the types that versions of a policy match.
 	MatchedState(...*placement.Policy) watches.State
@@ -177,7 +179,8 @@ type Controller struct {
 	nowhere map[string]bool
 }
 
-// remediatedBefore is the number of patches and evictions of a policy that earlier leaders made.
+// remediatedBefore is the total number of patches and evictions of a policy that earlier leaders made, and, while it is not known how many
+// of the moves of a plan that number lacks, the plan.
 type remediatedBefore struct {
 	uid   types.UID // The UID of the policy, since a new policy of that name begins at 0.
 	count int64     // The number of patches and evictions.
@@ -243,8 +246,8 @@ func (c *Controller) enqueueAfter(request reconcile.Request, after time.Duration
 // PredicateDataChanged enqueues the policies that evaluate predicates, after predicateDelay, because nodes, pods or namespaces changed.
 func (c *Controller) PredicateDataChanged() { c.enqueueAfter(world, predicateDelay) }
 
-// PredicateStateChanged enqueues the policies that evaluate predicates because the state of the watches on nodes, pods or
-// namespaces changed.
+// PredicateStateChanged enqueues each policy that evaluates predicates, by its name and without predicateDelay, because the state of the
+// watches on nodes, pods or namespaces changed.
 func (c *Controller) PredicateStateChanged() {
 	for name, state := range c.Registry.All() {
 		if state.Binding != nil && len(state.Binding.PredicateReads) > 0 {
@@ -260,8 +263,9 @@ func (c *Controller) ServedChanged() {
 	}
 }
 
-// NamespaceChanged enqueues the policies whose status may depend on a change of the namespace with a name. before and after are its labels;
-// nil means that it did not, or does not, exist.
+// NamespaceChanged enqueues the policies whose namespace selectors selected the namespace before and no longer select it, and those that
+// selected no existing namespace and now select this one. before and after are the namespace's labels; nil means that it did not, or does
+// not, exist.
 func (c *Controller) NamespaceChanged(name string, before, after map[string]string) {
 	for policy, state := range c.Registry.All() {
 		selects := func(labels map[string]string) bool {
@@ -411,7 +415,8 @@ func (c *Controller) mayWrite(policy string) bool {
 	return limiter.TryAccept()
 }
 
-// forget drops what the controller knows of a deleted policy.
+// forget drops what the controller has in memory for a deleted policy: patches by earlier leaders, the limit on status writes, and whether
+// it selected no namespace. It leaves the metrics.
 func (c *Controller) forget(policy string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -452,7 +457,8 @@ func (c *Controller) coverage(ctx context.Context, name string, f *Facts) error 
 	return nil
 }
 
-// missing returns the types that versions of a policy read and that the API server does not serve.
+// missing returns the types that the version in force or the newest version of a policy reads and that the API server does not serve. A type
+// that both read is in it twice.
 func missing(s *placement.PolicyState) (out []analysis.Read) {
 	if s.Binding != nil {
 		out = append(out, s.Binding.Missing...)
@@ -521,7 +527,8 @@ func (c *Controller) loaded(obj *placementv1.PlacementPolicy, f *Facts) {
 	f.Types = c.TypeChecker.State(obj.Name, obj.UID, f.State.Generation)
 }
 
-// reads adds to f the replicas of the types that the policy with a name reads, or that are pushed to its engine.
+// reads sets f.Replicated, f.World, and f.Pushed: the state and the number of objects of the types that the policy with a name reads, that
+// only its predicates read, and that are pushed to its remote engine.
 func (c *Controller) reads(name string, b *policy.Binding, f *Facts) {
 	replica := func(state watches.State, objects int) Replica {
 		return Replica{State: state, Objects: objects}

@@ -35,7 +35,8 @@ var modeReasons = map[placementv1.Mode]string{placementv1.ModeWarn: placementv1.
 // system, which get their clusters themselves.
 func (f Facts) delivers() bool { return f.State.Policy.Delivery != nil || f.Delivery.Placed > 0 }
 
-// delivered returns status.delivery; nil if the policy delivers nothing.
+// delivered returns status.delivery: the names of the multi-cluster systems, and how many objects are placed, delivered, and, if a system
+// reports that, running. It returns nil if the policy delivers nothing.
 func (f Facts) delivered() *placementv1.DeliveryStatus {
 	if !f.delivers() {
 		return nil

@@ -46,7 +46,8 @@ func objectsByRule(rules []placementv1.RuleStatus) map[string]int {
 	return out
 }
 
-// objectsByReason returns the number of objects that wait for each reason, by the reason's label in metrics.
+// objectsByReason returns the number of objects that wait for each reason in status.waiting, by the reason's label in metrics. Reasons that
+// are not there are absent.
 func objectsByReason(s placementv1.PlacementPolicyStatus) map[string]int {
 	out := map[string]int{}
 	for _, w := range s.Waiting {

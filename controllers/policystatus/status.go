@@ -359,7 +359,8 @@ func targets(err error) (reason, message string) {
 	return placementv1.ReasonForbiddenTargets, status.Grant("remediate", r, "get, list, watch, patch", err)
 }
 
-// read is a type that a policy or its predicates read, or that is pushed to its remote engine.
+// read is a type that a policy or its predicates read, or that is pushed to its remote engine, with the state of the replica and the number
+// of objects. It does not tell which of these uses the type has.
 type read struct {
 	resource schema.GroupVersionResource // The type.
 	Replica                              // The state of Berth's copy of its objects, or of the pushed ones.
@@ -391,7 +392,8 @@ func (f Facts) reads() []read {
 	return out
 }
 
-// dependencies returns status.dependencies: the types that are read or pushed, and those that are read and not served.
+// dependencies returns status.dependencies: the types that the version in force reads, also by predicates, or that are pushed, with the
+// number of objects once all are known, and the types that it reads and the API server does not serve; at most maxDependencies.
 func dependencies(f Facts) []placementv1.Dependency {
 	if f.State.Binding == nil {
 		return nil
@@ -559,7 +561,7 @@ func (f Facts) usedApproval(old string) string {
 	}
 }
 
-// transitions describes the most frequent changes that a plan makes, each with its number of objects, for status.plan.
+// transitions describes the most frequent changes that a plan makes, for status.plan, such as "2 objects: <field> from a to b".
 func transitions(p *remediation.Plan) (out []string) {
 	value := func(text *string) string {
 		if text == nil {
@@ -574,8 +576,8 @@ func transitions(p *remediation.Plan) (out []string) {
 	return out
 }
 
-// planState returns the state of a plan for status.plan: completed, in progress if remediation is automatic or the plan is approved,
-// waiting for an approval, or only proposed.
+// planState returns the state of a plan for status.plan: completed once no object has to be moved and no workload of a moved object is
+// still rolling out; before, in progress if remediation is automatic or the plan is approved, waiting for an approval, or only proposed.
 func (f Facts) planState(p *remediation.Plan) placementv1.PlanState {
 	switch {
 	case p.Done >= p.Moves && f.Waiting.Rollouts == 0:
@@ -619,8 +621,8 @@ func CarriedOut(p *placementv1.RemediationPlan) (moves, done int) {
 	return int(p.Moves), int(number(p.Done))
 }
 
-// counts sets the numbers of objects in the status; only status.remediated if the policy does not decide existing objects. before is the
-// number of undecided objects in the old status; nil if it has none.
+// counts sets remediated, violations, wouldDeny, wouldMove, undecided, conflicted, and violationSample in the status; only remediated if
+// the policy does not decide existing objects. before is the number of undecided objects in the old status; nil if it has none.
 func (s *setter) counts(f Facts, before *int32) {
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
 	if !f.State.Policy.RemediatesExisting() {
@@ -746,7 +748,8 @@ func (f Facts) waitingText(unapproved int) string {
 	return out
 }
 
-// obstacleText describes an object whose last patch failed, for appending to a message. obstacle names it and has the error; "" for none.
+// obstacleText returns "; Berth could not change " followed by obstacle, for appending to a message; "" if obstacle is empty. obstacle has
+// the name of an object whose last patch failed, and the error.
 func obstacleText(obstacle string) string {
 	if obstacle == "" {
 		return ""

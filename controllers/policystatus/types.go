@@ -31,7 +31,8 @@ import (
 	"github.com/berth-dev/berth/internal/status"
 )
 
-// maxFindingMessage limits a finding's message. It equals the schema's limit.
+// maxFindingMessage is the maximum number of bytes of an entry of status.findings and of a message in status.waiting. Longer texts are cut.
+// It equals the schema's limit.
 const maxFindingMessage = 512
 
 // maxFindings limits status.findings. It equals the schema's limit.
@@ -54,8 +55,9 @@ func (s *setter) compiled(old placementv1.PlacementPolicyStatus, f Facts) *metav
 	}
 }
 
-// checkedBefore returns the condition Compiled while this leader has not checked the generation: that of old if an earlier leader has, or
-// compiles. It keeps the findings of old.
+// checkedBefore returns the condition Compiled while this leader has not checked the generation. If that of old is for another generation,
+// it returns compiles, and the status has no findings. Otherwise it keeps the findings of old, and returns the condition of old if that has
+// a result of the type checker and both conditions are True, and compiles if not.
 func (s *setter) checkedBefore(old placementv1.PlacementPolicyStatus, compiles *metav1.Condition) *metav1.Condition {
 	kept := meta.FindStatusCondition(old.Conditions, placementv1.ConditionCompiled)
 	if kept == nil || kept.ObservedGeneration != s.Generation {

@@ -25,7 +25,7 @@ import (
 	"github.com/berth-dev/berth/internal/waiting"
 )
 
-// maxWaitsFor limits status.waitsFor. It equals the schema's limit.
+// maxWaitsFor is the maximum number of bytes of status.waitsFor. It equals the schema's limit.
 const maxWaitsFor = 256
 
 // waiting sets status.waiting: for each reason, how many objects that Berth has to patch wait, and a message.

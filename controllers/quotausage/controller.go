@@ -313,7 +313,8 @@ func (c *Controller) watchChanged(r schema.GroupVersionResource) {
 	c.objectsChanged(r.GroupResource(), "")
 }
 
-// namespacesChanged enqueues all ClusterScopedQuotas because they may select other namespaces than before.
+// namespacesChanged enqueues all ClusterScopedQuotas because they may select other namespaces than before. It does nothing if the cache
+// can't list them.
 func (c *Controller) namespacesChanged(ctx context.Context) {
 	cluster := &placementv1.ClusterScopedQuotaList{}
 	if err := c.Client.List(ctx, cluster, client.UnsafeDisableDeepCopy); err != nil {
@@ -477,7 +478,9 @@ func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected se
 	return out, c.unknownClasses(ctx, q.QuotaSpec(), out)
 }
 
-// unreached returns messages about amounts of a quota that other quotas keep the usage from reaching.
+// unreached returns messages about amounts in a quota's spec.hard that other quotas of Berth, which count the same objects, keep the usage
+// from reaching. It compares a ScopedQuota with the ScopedQuotas of its namespace and all ClusterScopedQuotas, and a ClusterScopedQuota with
+// the other ClusterScopedQuotas. ResourceQuotas do not matter.
 func (c *Controller) unreached(ctx context.Context, q placementv1.Quota) ([]string, error) {
 	if q.GetNamespace() == "" {
 		others, err := c.listClusterQuotas(ctx)
@@ -527,7 +530,8 @@ func priorityClasses(spec *placementv1.QuotaSpec, known []string) []string {
 	return quota.UnknownClasses(corev1.ResourceQuotaScopePriorityClass, spec.ScopeSelector.MatchExpressions, known)
 }
 
-// classesChanged enqueues the quotas that name a priority class or storage class with a name.
+// classesChanged enqueues the quotas that name a priority class or storage class with a name. It does nothing if the cache can't list the
+// quotas.
 func (c *Controller) classesChanged(ctx context.Context, name string) {
 	quotas, err := c.listQuotas(ctx, metav1.NamespaceAll)
 	if err != nil {
@@ -542,7 +546,8 @@ func (c *Controller) classesChanged(ctx context.Context, name string) {
 	}
 }
 
-// forget drops the records of a deleted quota.
+// forget removes what the controller has in memory for a deleted quota: the inputs of its last recount, and the time of the last write of
+// its status. It leaves the metrics.
 func (c *Controller) forget(key quota.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -615,7 +620,8 @@ func (c *Controller) changeMayExist(ctx context.Context, r placementv1.Reservati
 	return string(o.GetUID()) == r.ObjectUID && o.GetResourceVersion() != r.ObjectVersion
 }
 
-// untracked returns the names in a quota's spec.hard for which Berth counts nothing.
+// untracked returns the names in a quota's spec.hard under which Berth never counts an object, such as misspelt names, sorted. Names that
+// count a type that the API server does not serve now are not among them.
 func (c *Controller) untracked(q placementv1.Quota) []string {
 	_, names := c.Evaluators.Types(q.QuotaSpec())
 	var out []string
@@ -726,7 +732,7 @@ func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (sets.Se
 }
 
 // reconcileLimit computes the status of a LimitedResource, and writes it if it changed. It returns after which time the status has to be
-// computed again, because nodes may get other resources; 0 for never.
+// computed again: fullRecount if spec.matchContains names extended resources, since nodes may get other ones; 0 for never.
 func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) (again time.Duration, err error) {
 	limit := &placementv1.LimitedResource{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: key.Name}, limit); err != nil {

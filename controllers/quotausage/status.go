@@ -72,7 +72,8 @@ type quotaReach struct {
 	Doubts []string
 }
 
-// computeQuota returns a quota's status for the facts. From the old status it keeps the transition times.
+// computeQuota returns the status of a ScopedQuota, or that of a ClusterScopedQuota without its namespaces, for the facts. From the old
+// status it keeps the transition times.
 func computeQuota(f quotaFacts) placementv1.QuotaStatus {
 	old := f.Quota.QuotaStatus()
 	hard := f.Quota.QuotaSpec().Hard
@@ -94,10 +95,11 @@ func computeQuota(f quotaFacts) placementv1.QuotaStatus {
 	return out
 }
 
-// maxRego is the schema's limit on the length of a module's Rego.
+// maxRego is the schema's limit on the length of a module's Rego. It is compared with the number of bytes.
 const maxRego = 65536
 
-// module returns the generated module for the status of a quota or LimitedResource. It omits the text if that is longer than maxRego.
+// module returns the generated module for the status of a quota or LimitedResource, never nil. It omits the text if that is longer than
+// maxRego. rules must not be nil.
 func module(rules *quota.Rules) *placementv1.QuotaModule {
 	out := rules.Module
 	if len(out.Rego) > maxRego {
@@ -147,8 +149,9 @@ func (f quotaFacts) meant(types []schema.GroupResource) []string {
 	return out
 }
 
-// reach returns the condition Matched: True if all that the quota names exists and can be counted, and False for the first reason why
-// something can't. It returns nil if that is unknown.
+// reach returns the condition Matched: False, with the first reason, if the quota can't count anything or selects no namespace, or if types
+// or classes that it names do not exist. It is True otherwise: absent extended resources and implausible amounts are only in its message. It
+// returns nil if that is unknown.
 func (f quotaFacts) reach() *metav1.Condition {
 	r := f.Reach
 	if r == nil {
@@ -266,7 +269,8 @@ func computeNamespaces(r *quota.Recount) []placementv1.NamespaceUsage {
 	return out
 }
 
-// limitedType describes the resource type that a LimitedResource names.
+// limitedType describes the resource type that a LimitedResource names: whether it can be limited, whether it is served, and which extended
+// resources in spec.matchContains no node has.
 type limitedType struct {
 	// Never reports whether Berth never limits the type, because a cluster needs it to run. Served reports whether the API server serves it
 	// as a namespaced type.
@@ -277,7 +281,8 @@ type limitedType struct {
 	AbsentResources []string
 }
 
-// matched returns the condition Matched: whether the rule of the LimitedResource can limit any object. name is the type's name in messages.
+// matched returns the condition Matched of a LimitedResource, never nil: False if the API server does not serve its type or no request can
+// be limited, and True otherwise, even if no node has an extended resource that it names. name is the type's name in messages.
 func (t limitedType) matched(name string) *metav1.Condition {
 	switch {
 	case !t.Served:

@@ -123,7 +123,8 @@ func (g *Generator) takePorts(pod *corev1.Pod) {
 // little is less than any container requests.
 var little = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("10Mi")}
 
-// resized sets the allocated resources in the pod's status, with amounts that may differ from the requests.
+// resized sets the status of a pod's containers, with allocated resources that may differ from the requests, and often the condition that
+// a resize is pending.
 func (g *Generator) resized(pod *corev1.Pod) {
 	for _, c := range pod.Spec.Containers {
 		status := corev1.ContainerStatus{
@@ -152,8 +153,8 @@ func (g *Generator) resized(pod *corev1.Pod) {
 	}
 }
 
-// pod generates the parts that pods to evaluate and running pods have in common. takes reports whether the pod requests
-// resources.
+// pod generates what pods to evaluate and running pods have in common: a name, a namespace, labels, containers, and host ports, but no
+// affinity, tolerations, or spread constraints. takes reports whether the pod may request resources and name the RuntimeClass.
 func (g *Generator) pod(takes bool) *corev1.Pod {
 	name := g.name("pod")
 	pod := &corev1.Pod{
@@ -260,7 +261,7 @@ func podResources(spec *corev1.PodSpec, more string) *corev1.ResourceRequirement
 	return &corev1.ResourceRequirements{Requests: sum}
 }
 
-// hostPort generates a list of one port of a container, whose host port is the given one or the next.
+// hostPort generates a list of one port of a container: container port 80, with the given host port or the next one.
 func (g *Generator) hostPort(port int32) []corev1.ContainerPort {
 	return []corev1.ContainerPort{{
 		ContainerPort: 80, HostPort: port + int32(g.rng.IntN(2)),
