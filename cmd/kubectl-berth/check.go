@@ -115,7 +115,8 @@ type checked struct {
 	Reads []readType `json:"reads,omitempty"`
 }
 
-// readType is a type that a policy reads. Berth needs the right to list and watch it.
+// readType is a type that a policy reads, and the fields that it reads, in the output of the check command. Berth needs the right to list
+// and watch the type, which the command does not check.
 type readType struct {
 	Group    string   `json:"group"`
 	Resource string   `json:"resource"`
@@ -314,8 +315,8 @@ func decodePolicy(ctx context.Context, obj *unstructured.Unstructured) (*placeme
 	return p, decodeStrictly(ctx, "PlacementPolicy", obj, p)
 }
 
-// decodeStrictly decodes an object of a kind of Berth's API to into, and returns the mistakes for which the API server refuses it, such as
-// unknown fields; nil if there are none.
+// decodeStrictly decodes an object of a kind of Berth's API to into, without setting defaults, and returns the mistakes for which the API
+// server refuses it, such as unknown fields; nil if there are none.
 func decodeStrictly(ctx context.Context, kind string, obj *unstructured.Unstructured, into metav1.Object) []string {
 	schema, err := apischema.Of(kind)
 	if err != nil {

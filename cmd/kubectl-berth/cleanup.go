@@ -105,7 +105,8 @@ func newCleanup(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	return cmd
 }
 
-// clients are the API clients of the command.
+// clients are the API clients of the cleanup command: for built-in types, for the metadata of objects of any type, and for whole objects of
+// any type.
 type clients struct {
 	typed    kubernetes.Interface
 	metadata metadata.Interface
@@ -311,7 +312,8 @@ func (s *summary) clean(ctx context.Context, targets []cleanup.Target) {
 	}
 }
 
-// print prints what was undone at an object, or would be with --dry-run, and counts the object in kept if a part of it can't be undone.
+// print prints what was undone at an object, or would be with --dry-run, and adds the object to kept if a part of it can't be undone. It
+// does not add it to cleaned.
 func (s *summary) print(t cleanup.Target, undone *placement.UndoResult) {
 	p := newPrinter(s.options.Out)
 	done := "cleaned up"
@@ -358,7 +360,8 @@ func (s *summary) giveUp(targets []cleanup.Target) {
 	}
 }
 
-// printTotals prints how many objects were cleaned up, or would be, and where the command did not look.
+// printTotals prints how many objects were cleaned up, or would be with --dry-run, how many of these keep fields that can't be changed, and
+// that other namespaces were not searched if namespace is not "". It does not count the objects that failed.
 func (s *summary) printTotals(namespace string) {
 	done := "cleaned up"
 	if s.options.dryRun {
@@ -382,7 +385,8 @@ func (s *summary) err() error {
 	return nil
 }
 
-// leftovers are the types of cluster-scoped objects, besides Namespaces, that Berth or its installation create.
+// leftovers are the types of cluster-scoped objects, besides Namespaces, that Berth or its installation create: webhook configurations,
+// ClusterRoles and their bindings, and CustomResourceDefinitions.
 var leftovers = []schema.GroupVersionResource{
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},

@@ -165,7 +165,8 @@ func serveUntil(ctx context.Context, server *http.Server, serve func() error) er
 	return <-closed
 }
 
-// console returns the configuration of the console: the functions of the plugin that it calls, and the log.
+// console returns the configuration of the console: the functions by which it reads the cluster, checks a policy, encodes a policy as YAML,
+// and finds what waits for an approval, and the log of decisions if --log is given.
 func (o *consoleOptions) console() console.Config {
 	out := console.Config{Read: o.read, Check: checkInConsole, Manifest: manifest, Approvals: approvalsOf}
 	if len(o.logs) > 0 {

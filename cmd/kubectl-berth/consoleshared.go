@@ -114,8 +114,9 @@ func (o *consoleOptions) user(config *rest.Config, credentials *console.Credenti
 	return out
 }
 
-// certificates returns the function that a TLS server calls for its certificate. It reads the files of the flags for each connection, so
-// that they may be renewed, or returns a certificate that the command has signed itself.
+// certificates returns the function that a TLS server calls for its certificate. It reads the files of --serving-certificate and
+// --serving-key for each connection, so that they may be renewed. Without --serving-certificate, it returns one certificate that the
+// command has signed itself, even if --serving-key is given.
 func (o *consoleOptions) certificates() (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	if o.certificate != "" {
 		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {

@@ -38,7 +38,7 @@ const depsExample = `  # All policies
   # One policy
   kubectl berth deps data-residency`
 
-// depsOptions are the flags of the deps command.
+// depsOptions are the flags of the deps command: --output, and those that select and configure the cluster, such as --from.
 type depsOptions struct {
 	simulationFlags
 	output string
@@ -60,7 +60,8 @@ func newDeps(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 	return cmd
 }
 
-// dependency is a type that a policy reads.
+// dependency is a type that a policy reads, with the fields that it reads, the number of existing objects, and the memory that a replica
+// needs for them.
 type dependency struct {
 	Policy   string   `json:"policy"`
 	Resource string   `json:"resource"`

@@ -42,7 +42,7 @@ const historyExample = `  # Why has the Deployment checkout moved?
   # From files of several replicas, with the user, the plan, and the duration
   kubectl berth history deployment/checkout -n shop --log replica-1.log --log replica-2.log -o wide`
 
-// historyOptions are the flags of the history command.
+// historyOptions are the flags of the history command: --log and --output, besides those of the kubeconfig.
 type historyOptions struct {
 	genericiooptions.IOStreams
 	flags  *genericclioptions.ConfigFlags
@@ -123,7 +123,8 @@ func isOfType(o decisionlog.Object, name string) bool {
 	return name == o.Resource || name == strings.ToLower(o.Kind) || shortNames[name] == o.Resource
 }
 
-// printHistory prints a table with a row for each changed field of each decision. wide adds columns.
+// printHistory prints a table of decisions on one object, with a row for each changed field: the time, the field, its value before and
+// after, the cause, the policy, and who approved the plan. wide adds the action, the user, the plan, and the duration in seconds.
 func printHistory(p *printer, entries []decisionlog.Entry, wide bool) {
 	header := []string{"TIME", "FIELD", "FROM", "TO", "CAUSE", "POLICY", "APPROVED BY"}
 	if wide {

@@ -194,8 +194,8 @@ func resourceRule(text string) (placementv1.ResourceRule, error) {
 	return placementv1.ResourceRule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{plural}}, nil
 }
 
-// read returns all ConfigMaps in the files of --filename or, without that flag, those in the namespace of the kubeconfig, or in all with
-// --all-namespaces, that one of the selectors of the options selects.
+// read returns all ConfigMaps in the files of --filename, whatever their labels. Without that flag, it returns those ConfigMaps of the
+// cluster that one of the selectors of the options selects, in the namespace of the kubeconfig or, with --all-namespaces, in all.
 func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, error) {
 	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -239,7 +239,8 @@ func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, er
 	return out, nil
 }
 
-// report prints the findings on the sources to the standard error, with a line for each policy on what it matches and reads.
+// report prints the findings on the sources to the standard error, with a line for each policy on what it matches and reads. Findings are
+// no errors: it fails only if it can't write.
 func (o *migrateOptions) report(result migration.Result) error {
 	p := newPrinter(o.ErrOut)
 	for _, f := range result.Findings {

@@ -136,8 +136,9 @@ func printQuotas(p *printer, n *namespaceQuotas) {
 	}
 }
 
-// read adds the quotas that limit the namespace to n. own is Berth's own namespace. What the user may not read is no error, and named in
-// n.Missing. It is an error if the namespace does not exist.
+// read adds the quotas that limit the namespace to n: ScopedQuotas and ClusterScopedQuotas, but only ScopedQuotas for kube-system, and none
+// for own, Berth's own namespace; n.Missing says so. What the user may not read is no error, and named in n.Missing. It is an error if the
+// namespace does not exist.
 func (n *namespaceQuotas) read(ctx context.Context, client dynamic.Interface, own string) error {
 	var of labels.Set
 	namespace, err := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, n.Namespace, metav1.GetOptions{})
@@ -218,7 +219,8 @@ func (n *namespaceQuotas) readShared(ctx context.Context, client dynamic.Interfa
 }
 
 // listQuotas lists the quotas of a type with a plural name, such as scopedquotas, in a namespace, which is "" for a cluster-scoped type. If
-// the user may not list them, it returns the API server's error unchanged.
+// the user may not list them, it returns the API server's error unchanged. Other errors are wrapped, or tell to install Berth if the API
+// server does not serve the type.
 func listQuotas(ctx context.Context, client dynamic.Interface, plural, namespace string) ([]unstructured.Unstructured, error) {
 	list, err := client.Resource(placementv1.GroupVersion.WithResource(plural)).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	switch {

@@ -48,7 +48,8 @@ type recordedAt struct {
 	Missing []string `json:"missing"`
 }
 
-// recordedEvent is an Event on an object, or one that sums up Events on objects in its namespace.
+// recordedEvent has the time, the reason, and the message of an Event on an object, or of one that sums up Events on objects in its
+// namespace, which its message then says.
 type recordedEvent struct {
 	Time    time.Time `json:"time"` // when it happened last
 	Reason  string    `json:"reason"`
@@ -102,7 +103,9 @@ func (o *explainOptions) explainRecorded(ctx context.Context, args []string, mis
 	return printEach(o.Out, o.output, all, printRecorded)
 }
 
-// recordOf returns the values that Berth's record in an object has, with the current ones. It does not verify the record.
+// recordOf returns the values that Berth's record in an object has, with the current ones; no values without a record. It does not verify
+// the record. For a record that can't be read, Unreadable is set, which is no error. It is an error if the API server does not serve the
+// object's kind.
 func recordOf(obj *unstructured.Unstructured, options simulation.Options, mapper meta.RESTMapper) (placement.ObjectRecord, error) {
 	gvk := obj.GroupVersionKind()
 	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -167,7 +170,7 @@ func ownEvents(all []corev1.Event) []recordedEvent {
 	return out
 }
 
-// timeOf returns when an Event happened last.
+// timeOf returns when an Event happened last: the last time of its series, or else eventTime, or else lastTimestamp; zero if it has none.
 func timeOf(e corev1.Event) time.Time {
 	if e.Series != nil {
 		return e.Series.LastObservedTime.Time

@@ -45,7 +45,7 @@ const snapshotExample = `  # Record the cluster, compressed
   # Explain a decision later, without the cluster
   kubectl berth explain deployment/web -n shop --from cluster.json.gz`
 
-// snapshotOptions are the flags of the snapshot command.
+// snapshotOptions are the flags of the snapshot command: --output and --redact, and those that select and configure the cluster.
 type snapshotOptions struct {
 	simulationFlags
 	output string // the path of the file to write; - for the standard output
@@ -118,7 +118,8 @@ func encodeSnapshot(out io.Writer, s *simulation.Snapshot) error {
 	return nil
 }
 
-// writeSnapshot writes a snapshot to a file that only the user may read, compressed if its name ends with .gz.
+// writeSnapshot writes a snapshot to a file, compressed if its name ends with .gz. Only the user may read a file that it creates; one that
+// exists keeps its permissions. After an error, the file may have a part of the snapshot.
 func writeSnapshot(path string, s *simulation.Snapshot) (err error) {
 	// The snapshot may contain objects that other users may not read.
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)

@@ -253,7 +253,7 @@ func printResults(p *printer, r *testReport) {
 	p.line("%d of %d cases passed", len(r.Results)-r.failed(), len(r.Results))
 }
 
-// junitSuites is the root of a report in the form of JUnit, which CI systems read.
+// junitSuites is the root of a report in the form of JUnit, which CI systems read. It has the suites, and no totals of its own.
 type junitSuites struct {
 	XMLName xml.Name     `xml:"testsuites"`
 	Suites  []junitSuite `xml:"testsuite"`

@@ -159,7 +159,8 @@ func (o *whatifOptions) exit(r *whatif.Report) error {
 	return nil
 }
 
-// changes returns the changes that the flags name. It is an error if they name none.
+// changes returns the changes that --filename, --delete, and --set name: objects that are applied, objects that are deleted, and fields
+// that are set or removed. It is an error if the flags name none.
 func (o *whatifOptions) changes(ctx context.Context, cluster simulation.Cluster) (whatif.Changes, error) {
 	var out whatif.Changes
 	if len(o.files.Filenames)+len(o.deleted)+len(o.assignments) == 0 {

@@ -94,7 +94,8 @@ func newWhere(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 // minInterval is the shortest --interval. Each time, the command reads everything that policies read and match.
 const minInterval = time.Second
 
-// subject is what the where command shows: the objects that arguments name, the objects in one place, or a table of all places.
+// subject is what the where command shows: the objects that arguments name, the objects in one place if inPlace is set, or otherwise a
+// table of all places of a kind.
 type subject struct {
 	by      fleet.By
 	objects []string // arguments of the form TYPE/NAME
@@ -239,7 +240,7 @@ func (o *whereOptions) showPlaces(table *fleet.Table, out io.Writer) error {
 // shownStates are the states in the order of the output.
 var shownStates = []fleet.State{fleet.Running, fleet.Moving, fleet.Waiting, fleet.Violating}
 
-// countsOf returns a text for each state with its number of objects, such as "3 moving".
+// countsOf returns a text for each state with its number of objects, such as "3 moving", or "0 moving" for a state without objects.
 func countsOf(states map[fleet.State]int) (out []string) {
 	for _, state := range shownStates {
 		out = append(out, fmt.Sprintf("%d %s", states[state], strings.ToLower(string(state))))
@@ -280,7 +281,7 @@ func placeColumns(table *fleet.Table, wide bool) []column[fleet.Place] {
 	return append(columns, amountColumns(table, wide)...)
 }
 
-// numbers returns a column with a number for each place.
+// numbers returns a column with a number for each place, such as "3", or "0".
 func numbers[N int | int64](header string, number func(fleet.Place) N) column[fleet.Place] {
 	return column[fleet.Place]{header, func(p fleet.Place) string { return strconv.FormatInt(int64(number(p)), 10) }}
 }
@@ -489,7 +490,7 @@ func (o *whereOptions) printExplained(p *printer, e *fleet.Explained) {
 	}
 }
 
-// joined returns the texts of items that are not empty, separated by commas.
+// joined returns the texts of items that are not empty, such as "a,b", separated by commas without spaces; "" if all are empty.
 func joined[T any](items []T, text func(T) string) string {
 	var out []string
 	for _, item := range items {

@@ -457,8 +457,8 @@ func (c *Controller) coverage(ctx context.Context, name string, f *Facts) error 
 	return nil
 }
 
-// missing returns the types that the version in force or the newest version of a policy reads and that the API server does not serve. A type
-// that both read is in it twice.
+// missing returns the types that the version in force or the newest version of a policy reads and that the API server does not serve. It
+// returns a type twice if both versions read it.
 func missing(s *placement.PolicyState) (out []analysis.Read) {
 	if s.Binding != nil {
 		out = append(out, s.Binding.Missing...)

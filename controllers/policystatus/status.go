@@ -484,7 +484,7 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 }
 
 // plan returns status.plan; nil if the policy does not decide existing objects. A leader without a plan keeps old, that of an earlier
-// leader, and completes it once all objects are decided and none has to be moved.
+// leader, and completes it once all objects are decided, none has to be moved, and no workload of a moved object is still rolling out.
 func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPlan {
 	p := f.Report.Plan
 	switch {

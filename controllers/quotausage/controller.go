@@ -56,7 +56,7 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Catalog knows the types that the API server serves.
+// Catalog knows the types that the API server serves, the preferred version of each, and which are namespaced.
 type Catalog interface {
 	// Namespaced returns the preferred version of a type. ok is false if the type is not served or not namespaced.
 	Namespaced(schema.GroupResource) (_ schema.GroupVersionResource, ok bool)
@@ -479,8 +479,8 @@ func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected se
 }
 
 // unreached returns messages about amounts in a quota's spec.hard that other quotas of Berth, which count the same objects, keep the usage
-// from reaching. It compares a ScopedQuota with the ScopedQuotas of its namespace and all ClusterScopedQuotas, and a ClusterScopedQuota with
-// the other ClusterScopedQuotas. ResourceQuotas do not matter.
+// from reaching. It compares a ScopedQuota with the ScopedQuotas of its namespace and all ClusterScopedQuotas, and a ClusterScopedQuota
+// with the other ClusterScopedQuotas. Kubernetes' ResourceQuotas do not matter.
 func (c *Controller) unreached(ctx context.Context, q placementv1.Quota) ([]string, error) {
 	if q.GetNamespace() == "" {
 		others, err := c.listClusterQuotas(ctx)

@@ -150,8 +150,8 @@ func (f quotaFacts) meant(types []schema.GroupResource) []string {
 }
 
 // reach returns the condition Matched: False, with the first reason, if the quota can't count anything or selects no namespace, or if types
-// or classes that it names do not exist. It is True otherwise: absent extended resources and implausible amounts are only in its message. It
-// returns nil if that is unknown.
+// or classes that it names do not exist. It is True otherwise: absent extended resources and implausible amounts are only in its message.
+// It returns nil if that is unknown.
 func (f quotaFacts) reach() *metav1.Condition {
 	r := f.Reach
 	if r == nil {

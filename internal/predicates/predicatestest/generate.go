@@ -152,7 +152,8 @@ func (g *Generator) Namespaces() []*corev1.Namespace {
 	return out
 }
 
-// Node generates a node with the name.
+// Node generates a node with the name that is ready, with random labels, taints, and allocatable resources, and sometimes unschedulable. It
+// has no images.
 func (g *Generator) Node(name string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
 	for _, label := range []struct {

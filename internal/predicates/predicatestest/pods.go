@@ -120,7 +120,7 @@ func (g *Generator) takePorts(pod *corev1.Pod) {
 	}
 }
 
-// little is less than any container requests.
+// little is an amount of CPU and memory that is less than what any container requests. A pod that was shrunk has it allocated.
 var little = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("10Mi")}
 
 // resized sets the status of a pod's containers, with allocated resources that may differ from the requests, and often the condition that
