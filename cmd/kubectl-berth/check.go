@@ -315,7 +315,7 @@ func decodePolicy(ctx context.Context, obj *unstructured.Unstructured) (*placeme
 	return p, decodeStrictly(ctx, "PlacementPolicy", obj, p)
 }
 
-// decodeStrictly decodes an object of a kind of Berth's API to into, without setting defaults, and returns the mistakes for which the API
+// decodeStrictly decodes an object of a kind of Berth's API to into, which gets no defaults, and returns the mistakes for which the API
 // server refuses it, such as unknown fields; nil if there are none.
 func decodeStrictly(ctx context.Context, kind string, obj *unstructured.Unstructured, into metav1.Object) []string {
 	schema, err := apischema.Of(kind)

@@ -484,7 +484,7 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 }
 
 // plan returns status.plan; nil if the policy does not decide existing objects. A leader without a plan keeps old, that of an earlier
-// leader, and completes it once all objects are decided, none has to be moved, and no workload of a moved object is still rolling out.
+// leader, and completes it once all objects are decided, none has to be moved, and the rollouts and moves of patched objects are complete.
 func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPlan {
 	p := f.Report.Plan
 	switch {
@@ -576,8 +576,8 @@ func transitions(p *remediation.Plan) (out []string) {
 	return out
 }
 
-// planState returns the state of a plan for status.plan: completed once no object has to be moved and no workload of a moved object is
-// still rolling out; before, in progress if remediation is automatic or the plan is approved, waiting for an approval, or only proposed.
+// planState returns the state of a plan for status.plan: completed once no object has to be patched, and the rollouts and moves of patched
+// objects are complete; before, in progress if remediation is automatic or the plan is approved, waiting for an approval, or only proposed.
 func (f Facts) planState(p *remediation.Plan) placementv1.PlanState {
 	switch {
 	case p.Done >= p.Moves && f.Waiting.Rollouts == 0:
