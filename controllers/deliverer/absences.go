@@ -30,8 +30,9 @@ type absences struct {
 	since map[delivery.Key]time.Time // When the first absence was seen of each object that is still absent.
 }
 
-// left returns how much longer a placed object may be absent from one of its clusters before it counts as not delivered; 0 if the time is
-// over, or if the object is not absent. absent reports whether it is, at the time now.
+// left returns how much longer a placed object may be absent from one of its clusters before it counts as not delivered: takingTimeout
+// after the first call in a row with absent; 0 if the time is over, or if absent is false. absent reports whether it is absent at the time
+// now.
 func (a *absences) left(key delivery.Key, absent bool, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

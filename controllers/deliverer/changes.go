@@ -30,7 +30,8 @@ import (
 // change. When its leader is killed, a minute passes in addition. It never takes up a change that is undone before.
 const takeUpTimeout = 2 * time.Minute
 
-// changes knows which placed objects changed after a system took them up. It is safe for concurrent use.
+// changes knows until when systems may still report of earlier versions of placed objects: each change of an object's generation begins a
+// timeout, which ends early if the system names another version. It is safe for concurrent use.
 type changes struct {
 	mu   sync.Mutex
 	last map[delivery.Key]change // What the last call of left saw of each object.

@@ -44,7 +44,8 @@ type clusters struct {
 	known replication.Claims
 }
 
-// member is what an object of an inventory says of the cluster that it represents.
+// member is what an object of an inventory says of the cluster that it represents: its name, its cluster manager, and whether it is ready
+// or is being deleted.
 type member struct {
 	cluster string // The name of the cluster; empty if the object represents none.
 	manager string // The cluster manager that a ClusterProfile names; "" for objects of other types.
@@ -119,8 +120,8 @@ func (c *clusters) leaving(inventory schema.GroupResource, names []string) []str
 	return out
 }
 
-// read returns the identity of an inventory's object, without a manager, and what the object, which is in its normal form, says of the
-// cluster that it represents.
+// read returns the identity of an inventory's object, which is its type, namespace, and name, and what the object says of its cluster: the
+// name, the cluster manager, and whether it is ready or being deleted. The object is in its normal form.
 func read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (replication.Claim, member) {
 	_, normal := replication.Parts(o.Object)
 	var out member
@@ -156,7 +157,8 @@ func (c *clusters) Delete(resource schema.GroupVersionResource, namespace, name 
 	c.set(resource, replication.Claim{Resource: resource.GroupResource(), Namespace: namespace, Name: name}, member{})
 }
 
-// set records the cluster that the object with the identity claim represents; the zero value for none, or for a deleted object.
+// set records the cluster that the object with the identity claim represents; the zero value for none, or for a deleted object. It calls
+// changed if that differs from before. It does nothing while the objects of the type are not known. The caller must not hold mu.
 func (c *clusters) set(resource schema.GroupVersionResource, claim replication.Claim, represented member) {
 	c.mu.Lock()
 	table := c.tables[resource]

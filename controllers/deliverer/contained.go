@@ -30,8 +30,8 @@ import (
 // containedInterval is the interval at which an object is reconciled again that keeps clusters until what it contains has left them.
 const containedInterval = 2 * time.Second
 
-// contained sets decision.Contained if the object contains others, as a Namespace does, and leaves clusters. read is false while it is not
-// known which objects it contains, or in which clusters they are.
+// contained sets decision.Contained if the object is a Namespace or CustomResourceDefinition that leaves clusters: the names of the
+// clusters to which the system brings the objects that it contains. read is false, and nothing is set, while that is not known.
 func (c *Controller) contained(system delivery.System, object, live *unstructured.Unstructured, decision *delivery.Decision, n *need) (read bool) {
 	if !delivery.IsContainer(object.GroupVersionKind().GroupKind()) || len(system.Leaves(live, *decision)) == 0 {
 		return true

@@ -34,7 +34,8 @@ const (
 	tolerated = 4 * time.Second
 )
 
-// contests delays writes of objects that other clients change back each time. It is safe for concurrent use.
+// contests delays writes of objects that other clients change back each time: delivered objects, and the status of placed ones. It is safe
+// for concurrent use.
 type contests struct {
 	clock   clock.Clock
 	backoff *flowcontrol.Backoff // The delay by object. It doubles with each write that wait counts.
@@ -51,7 +52,7 @@ func newContests(c clock.Clock) *contests {
 }
 
 // wait returns how long to wait before Berth writes an object again that another client changed back. It returns 0 if Berth may write now,
-// because the object's delay is at most tolerated, or is over, and then counts the write.
+// and counts the write: each one doubles the delay before the next, up to maxContest. Delays of at most tolerated are skipped.
 func (c *contests) wait(id name) time.Duration {
 	key, now := id.String()+"/"+id.namespace+"/"+id.name, c.clock.Now()
 	if c.backoff.Get(key) > tolerated && c.backoff.IsInBackOffSinceUpdate(key, now) {

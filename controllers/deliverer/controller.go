@@ -53,7 +53,8 @@ import (
 // FieldManager is the field manager of delivered objects.
 const FieldManager = "berth-delivery"
 
-// Catalog knows the types that the API server serves.
+// Catalog knows the types that the API server serves: it selects among them, and returns the kind of one, "" if it is not served. It also
+// has the inventories. Subscribe registers a function to call when other types are served.
 type Catalog interface {
 	Select(func(schema.GroupVersionResource) bool) []policy.Resource
 	Kind(schema.GroupVersionResource) string
@@ -61,7 +62,7 @@ type Catalog interface {
 	Subscribe(f func())
 }
 
-// Deps holds the dependencies of a Controller.
+// Deps holds the dependencies of a Controller: what it reads and writes with, and functions of other controllers that it calls.
 type Deps struct {
 	Client   dynamic.Interface
 	Watches  *watches.Hub
@@ -374,7 +375,8 @@ func (c *Controller) policyChanged(change placement.PolicyChange) {
 	})...)
 }
 
-// NamespaceChanged enqueues the placed objects in the namespace with a name because its labels changed.
+// NamespaceChanged enqueues the placed objects in the namespace with a name, because its labels changed, which the namespace selectors of
+// policies read.
 func (c *Controller) NamespaceChanged(name string) {
 	c.enqueue(c.placed.keys(func(_ schema.GroupVersionResource, key delivery.Key) bool { return key.Namespace == name })...)
 }
@@ -386,8 +388,9 @@ func (c *Controller) servedChanged() {
 	c.enqueue(c.placed.keys(func(schema.GroupVersionResource, delivery.Key) bool { return true })...)
 }
 
-// placedWatchChanged enqueues all placed objects, also those that may no longer exist, because the state of the watch on a type of placed
-// objects changed. Once all objects of the type are known, this deletes what was delivered for those that no longer exist.
+// placedWatchChanged enqueues all placed objects, the owners of all delivered objects, and the objects with a result, because the state of
+// the watch on a type of placed objects changed. Once all objects of the type are known, this deletes what was delivered for those that no
+// longer exist. It calls Changed with the policies that deliver the type.
 func (c *Controller) placedWatchChanged(resource schema.GroupVersionResource) {
 	c.enqueueAll()
 	c.enqueue(c.Account.Keys()...)
@@ -401,7 +404,7 @@ func (c *Controller) typeChanged(resource schema.GroupVersionResource) {
 	}
 }
 
-// delivering returns the policies that may deliver objects of a type.
+// delivering returns the versions of policies in force that may deliver objects of a type; not those that wait for their data.
 func (c *Controller) delivering(resource schema.GroupVersionResource) []*placement.Policy {
 	return slices.DeleteFunc(c.Registry.Selecting(resource), func(p *placement.Policy) bool { return !delivery.MayDeliver(p) })
 }
@@ -409,8 +412,9 @@ func (c *Controller) delivering(resource schema.GroupVersionResource) []*placeme
 // Report returns how many of the existing objects that a policy delivers are delivered, failed, and run, with an example of each fault.
 func (c *Controller) Report(policy string) delivery.Report { return c.Account.Report(policy) }
 
-// Settled reports whether the existing objects that versions of a policy deliver have been reconciled since the controller began to
-// watch them, with all that delivery reads of the systems.
+// Settled reports whether all existing objects of the types that versions of a policy deliver have been reconciled since the controller
+// began to watch them, with everything read that delivery needs of the systems. It is true if the versions deliver nothing, and false while
+// the objects of such a type are not known.
 func (c *Controller) Settled(versions ...*placement.Policy) bool {
 	for _, p := range versions {
 		for _, r := range c.deliveredBy(p) {

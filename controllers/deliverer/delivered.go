@@ -99,8 +99,9 @@ func ownerOf(o *unstructured.Unstructured) (key delivery.Key, ok bool) {
 	return key, ok
 }
 
-// isOrphan reports whether Berth delivered an object that no longer has an owner, as after a deletion of the placed object that orphans its
-// dependents. An orphan is not foreign, so that it does not keep a new placed object of that name in the clusters of the earlier one.
+// isOrphan reports whether an object has the label of delivered objects, but no owner references any more, as after a deletion of the
+// placed object that orphans its dependents. An orphan is not foreign, so that it does not keep a new placed object of that name in the
+// clusters of the earlier one.
 func isOrphan(o *unstructured.Unstructured) bool {
 	return isLabeled(o) && len(o.GetOwnerReferences()) == 0
 }
@@ -130,7 +131,8 @@ func (d *deliveredObjects) Replace(resource schema.GroupVersionResource, _ *proj
 	d.changed(slices.Collect(maps.Keys(touched))...)
 }
 
-// Put implements watches.Sink: it keeps an object that was added or changed if Berth delivered it.
+// Put implements watches.Sink: it keeps an object that was added or changed if Berth delivered it, also if another client has removed its
+// label since. It calls changed with the owners of what changed.
 func (d *deliveredObjects) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	if owners := d.put(resource, o); len(owners) > 0 {
 		d.changed(owners...)

@@ -63,7 +63,7 @@ func newPlacedTable(fields *projection.FieldSet, size int) *placedTable {
 	}
 }
 
-// put adds or replaces an object.
+// put adds or replaces an object. It does not change whether the object has been reconciled.
 func (t *placedTable) put(key delivery.Key, o *unstructured.Unstructured) {
 	t.remove(key)
 	t.objects[key] = o
@@ -98,7 +98,9 @@ func keyOf(o *unstructured.Unstructured) delivery.Key {
 	return delivery.Key{GroupKind: o.GroupVersionKind().GroupKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// Replace implements watches.Sink: objects are all of a type, in place of those before. Those that are new have not been reconciled yet.
+// Replace implements watches.Sink: objects are all of a type, in place of those before. Those that were not known before have not been
+// reconciled yet; the others count as reconciled if they were, even if they changed. It calls changed with all of them, and with those that
+// no longer exist.
 func (p *placedObjects) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
 	next := newPlacedTable(fields, len(objects))
 	p.mu.Lock()
@@ -129,7 +131,9 @@ func (p *placedObjects) Replace(resource schema.GroupVersionResource, fields *pr
 	}
 }
 
-// Put implements watches.Sink: it adds or replaces an object of a type whose other objects are known.
+// Put implements watches.Sink: it adds or replaces an object of a type whose other objects are known. An object that was not known before
+// has not been reconciled; one that changed counts as reconciled if it was. It calls changed with the object and, if its labels changed,
+// with those made from it.
 func (p *placedObjects) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	key := keyOf(o)
 	keys := []delivery.Key{key}
@@ -215,7 +219,8 @@ func (p *placedObjects) get(key delivery.Key) (versions []placedVersion, complet
 	return versions, complete
 }
 
-// reconciled records that an object was reconciled as it was read in some versions.
+// reconciled records that the object key was reconciled as it was read in some versions of its type. From then on it counts as reconciled,
+// also if it has changed since.
 func (p *placedObjects) reconciled(versions []placedVersion, key delivery.Key) {
 	var settled []schema.GroupVersionResource
 	p.mu.Lock()

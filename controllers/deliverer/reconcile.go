@@ -85,14 +85,14 @@ type need struct {
 type wanted struct {
 	delivery.Delivered
 	system delivery.System
-	kept   []string  // The clusters that the placed object leaves, and keeps until it runs in its new ones.
-	until  time.Time // When it leaves the first of kept even if it does not run in its new ones; zero if kept is empty.
+	kept   []string  // The clusters in which the placed object stays for now although they are not decided (delivery.Handover.Kept).
+	until  time.Time // When it leaves the first of kept in any case; zero for never, or if kept is empty.
 	// alone is the object to write in place of Delivered if the API server refuses that: without the clusters of kept. It is nil if kept is
 	// empty.
 	alone *delivery.Delivered
 }
 
-// lookAgain has the object reconciled again after the time after at the latest, if nothing fails.
+// lookAgain has the object reconciled again at the latest after the duration after, if nothing fails. It never delays an earlier time.
 func (n *need) lookAgain(after time.Duration) {
 	if n.recheck == 0 || after < n.recheck {
 		n.recheck = after
@@ -211,7 +211,8 @@ func (c *Controller) Pending(resource schema.GroupVersionResource, namespace, ob
 		!c.placed.isReconciled(resource, delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
 }
 
-// again returns after which time an object has to be reconciled again without an event; 0 for never.
+// again returns after which time an object has to be reconciled again without an event: the retry interval after a failure, or else the
+// time set by lookAgain, but no later than the object leaves a cluster that it keeps; 0 for never.
 func (c *Controller) again(n *need) time.Duration {
 	out := n.recheck
 	if n.failure != nil {
@@ -233,7 +234,8 @@ func (c *Controller) again(n *need) time.Duration {
 	return out
 }
 
-// surging returns the clusters that the object leaves, and keeps until it runs in its new ones, sorted.
+// surging returns the clusters in which the object stays for now although they are not decided, sorted: until it runs in its new ones, or
+// until the objects that it contains have left; nil if there are none.
 func (n *need) surging() []string {
 	var out []string
 	for _, want := range n.objects {
@@ -310,7 +312,8 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 	return true, nil
 }
 
-// remediating returns those of the names whose policies have existing objects decided, as their remediation.mode says.
+// remediating returns those of the names whose policies have existing objects decided: remediation.mode is neither Off nor NewOnly. A name
+// without a policy among policies is left out.
 func remediating(policies []*placement.Policy, names []string) (out []string) {
 	for _, p := range policies {
 		if p.RemediatesExisting() && slices.Contains(names, p.Name) {
@@ -558,9 +561,9 @@ func (c *Controller) observe(system delivery.System, object *unstructured.Unstru
 	return live, observed, unread
 }
 
-// observeWorks adds to observed, which may be nil, in which clusters a placed object is as the objects of WorkKinds tell. Of a system that
-// reports nothing else, it also adds what the object lacks there to run. It adds nothing of such a system if these kinds are not served.
-// The second result says why Berth can't read them; nil if it can.
+// observeWorks adds to observed, which may be nil, in which clusters a placed object is, and from which it is being removed, as the objects
+// of WorkKinds tell. Only of a system that reports nothing else, it also adds by cluster what the object lacks to run; of such a system, it
+// adds nothing if these kinds are not served. The second result says why Berth can't read them; nil if it can.
 func (c *Controller) observeWorks(system delivery.System, key delivery.Key, observed *delivery.Observation, n *need) (*delivery.Observation, *delivery.Run) {
 	for _, kind := range system.WorkKinds() {
 		if !system.Reports() && c.Catalog.Kind(kind.GroupVersionResource) == "" {
@@ -609,7 +612,8 @@ func (c *Controller) addUnavailable(system delivery.System, carried map[string]s
 	}
 }
 
-// mayRead reports whether a system reports where objects run, and Berth has the permission to read the reports, even if reading fails now.
+// mayRead reports whether a system reports where objects run, and Berth has the permission to read all types of these reports, which are
+// served. It is true also if reading fails now for another reason.
 func (c *Controller) mayRead(system delivery.System, namespaced bool) bool {
 	readable := func(kind delivery.Kind, consumer *watches.Consumer) bool {
 		state, _ := consumer.State(kind.GroupVersionResource)
@@ -660,7 +664,7 @@ func liveIn(system delivery.System, objectName string, existing map[name]*unstru
 }
 
 // keep makes converge neither change nor delete the delivered objects of a system. If the system reports where objects run, the placed
-// object then does not count as running.
+// object then counts as NotRunning, unless that is unknown.
 func (n *need) keep(system delivery.System) {
 	if system.Reports() {
 		n.run = n.run.And(delivery.Run{State: delivery.NotRunning, Message: "Berth does not deliver the object to " + system.Title + " now"})
@@ -808,12 +812,14 @@ func (c *Controller) find(ctx context.Context, id name, want *wanted, subject st
 // object as the system changed it when Berth last wrote this content; nil if the system kept all of it.
 type content struct{ body, status, answer *unstructured.Unstructured }
 
-// isIn reports whether an existing object has the content.
+// isIn reports whether an existing object has the body and the status: in each of the two, all fields that Berth sets, with those values or
+// with the ones that the system set in their place when Berth last wrote them.
 func (d content) isIn(live *unstructured.Unstructured) bool {
 	return d.bodyIsIn(live) && d.statusIsIn(live)
 }
 
-// bodyIsIn reports whether an existing object has the body, or what the system made of it.
+// bodyIsIn reports whether an existing object has all fields of the body, each with the value that Berth sets, or each with the value that
+// the system set when Berth last wrote the body. Fields that the body does not have do not count.
 func (d content) bodyIsIn(live *unstructured.Unstructured) bool {
 	return covers(live.Object, d.body.Object) || d.answer != nil && agrees(live.Object, d.answer.Object, d.body.Object)
 }
@@ -967,7 +973,7 @@ func agrees(live, answered, want any) bool {
 	return true
 }
 
-// isOwner reports whether a list item is an owner reference.
+// isOwner reports whether a list item is an owner reference: a map with a uid and a kind.
 func isOwner(value any) bool {
 	members, _ := value.(map[string]any)
 	return members["uid"] != nil && members["kind"] != nil
@@ -981,7 +987,7 @@ func qualified(o *unstructured.Unstructured) string {
 	return o.GetNamespace() + "/" + o.GetName()
 }
 
-// managerOf returns the name of the field manager that last wrote an object; "another client" if that is not known.
+// managerOf returns the name of the field manager with the newest time in managedFields; "another client" if no entry has a time.
 func managerOf(o *unstructured.Unstructured) string {
 	manager, last := "another client", time.Time{}
 	for _, entry := range o.GetManagedFields() {
@@ -998,7 +1004,8 @@ func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// refused records in n the failure of a request that trying again does not correct, and returns other errors, with subject in front.
+// refused records in n the failure of a request that trying again does not correct, and returns nil: Forbidden, Invalid, or BadRequest. It
+// returns other errors, with subject in front.
 func refused(err error, subject string, system delivery.System, n *need) error {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -1011,7 +1018,7 @@ func refused(err error, subject string, system delivery.System, n *need) error {
 	return nil
 }
 
-// advice returns which ClusterRole to apply, for appending to a message that a permission is missing.
+// advice returns the end of a message that a permission is missing: it names the ClusterRole to apply for a system.
 func advice(system delivery.System) string {
 	return fmt.Sprintf("; apply the ClusterRole %s, which has the rights that delivery to %s needs", system.ClusterRole, system.Title)
 }

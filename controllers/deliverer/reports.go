@@ -44,7 +44,7 @@ type reports struct {
 	tables map[schema.GroupVersionResource]*reportTable // The reports by type, of the types whose objects are all known.
 }
 
-// reportTable holds the reports of one type.
+// reportTable holds the reports of one type: by the object that reports, and by the placed object.
 type reportTable struct {
 	reports map[name]report // What each object reports.
 	// byKey has the objects that report each placed object, sorted. The report is that of the one which the system itself keeps. The others,
@@ -54,7 +54,7 @@ type reportTable struct {
 	kind   string          // The kind of the objects with reports.
 }
 
-// report is what an object reports of a placed object.
+// report is what one object, such as a ResourceBinding of Karmada, reports of a placed object.
 type report struct {
 	key      delivery.Key         // The placed object.
 	observed delivery.Observation // What the object reports of it.
@@ -70,8 +70,9 @@ func newReports(changed func(...delivery.Key)) *reports {
 	return out
 }
 
-// of returns what the objects with reports of a type (resource) say of a placed object (key); nil if there is no report, or if not all
-// objects of the type are known.
+// of returns what is reported of the placed object key by the objects of a type: what the one says that the system itself writes, and, as
+// Strays, the clusters that only objects of other clients add. It returns nil if there is no report, or if not all objects of the type are
+// known.
 func (r *reports) of(resource schema.GroupVersionResource, key delivery.Key) *delivery.Observation {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -163,7 +164,7 @@ func (r *reports) swap(resource schema.GroupVersionResource, next *reportTable) 
 	return touched
 }
 
-// newTable returns an empty table for a type of objects with reports.
+// newTable returns an empty table for a type of objects with reports, with the type's system and kind. It does not store the table in r.
 func (r *reports) newTable(resource schema.GroupVersionResource) *reportTable {
 	out := &reportTable{reports: map[name]report{}, byKey: map[delivery.Key][]name{}, system: r.readers[resource]}
 	for _, kind := range out.system.ReportKinds() {

@@ -31,7 +31,7 @@ var _ watches.Sink = (*works)(nil)
 
 // works holds to which clusters systems carry placed objects, by objects of System.WorkKinds, here called works. A work carries a placed
 // object even after that is deleted. The subject of a work is what it carries: the type of the work, with the namespace and name by which
-// it refers to the placed object. It is safe for concurrent use.
+// it refers to the placed object. works also knows which placed objects to pass to changed. It is safe for concurrent use.
 type works struct {
 	// changed is called with the placed objects whose clusters may have changed.
 	changed func(...delivery.Key)
@@ -76,7 +76,8 @@ func (w *works) of(resource schema.GroupVersionResource, reader delivery.Key) ma
 	return w.byCluster(what)
 }
 
-// at returns the clusters to which works of a type carry a placed object, as of does, but without calls of changed from now on.
+// at returns the clusters to which works of a type carry a placed object, as of does. Unlike of, it does not register the object for calls
+// of changed, and does not end a registration.
 func (w *works) at(resource schema.GroupVersionResource, placed delivery.Key) map[string]delivery.Carried {
 	what := w.carriedOf(resource, placed)
 	w.mu.Lock()

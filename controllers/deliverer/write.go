@@ -105,8 +105,8 @@ func (c *Controller) exceeds(kind delivery.Kind, id name, live, body *unstructur
 	return exceeds(kind, live, body) && !equality.Semantic.DeepEqual(c.delivered.defaultsOf(id), wholeOf(kind, live))
 }
 
-// exceeds reports whether live has more than body in the field in which only Berth may set values (Kind.Whole), apart from the member of
-// the field that others may set, too (Kind.Others).
+// exceeds reports whether live has members, at any depth, that body lacks in the field in which only Berth may set values (Kind.Whole),
+// apart from the member of the field that others may set, too (Kind.Others). It is false for a kind without Whole.
 func exceeds(kind delivery.Kind, live, body *unstructured.Unstructured) bool {
 	members, ok := wholeOf(kind, live).(map[string]any)
 	if !ok {
