@@ -49,7 +49,8 @@ type Failure struct {
 	Message string
 }
 
-// Result is the state of the delivery of one placed object, to all of its systems together.
+// Result is the state of the delivery of one placed object, to all of its systems together: whether it is pending or failed, and whether
+// the object runs. It does not have the generation of the object. The zero value is that of an object that is not delivered.
 type Result struct {
 	// Resource is the resource type of the placed object.
 	Resource schema.GroupResource
@@ -81,8 +82,9 @@ type Reconciled struct {
 	Result
 }
 
-// Arrived reports whether the newest version of the object runs in all clusters that were decided, or has to run nowhere, or no system
-// reports where it runs. A version is the newest one if status.observedGeneration, which some systems set, is its generation.
+// Arrived reports whether Run.State is Running or NotReported, and the result is of the newest version of the object: its status has no
+// observedGeneration, which only some systems set, or one that is not below its generation. So it is true also for an object that has to
+// run nowhere, or of which no system reports where it runs. It does not look at Failure and Pending.
 func (r Reconciled) Arrived() bool {
 	observed, reports, _ := unstructured.NestedInt64(r.Object.Object, "status", "observedGeneration")
 	return (r.Run.State == Running || r.Run.State == NotReported) && (!reports || observed >= r.Object.GetGeneration())
@@ -130,7 +132,7 @@ func (a *Account) Record(key Key, policies []string, result Result) (changed []s
 	return changed
 }
 
-// equal reports whether two results are equal.
+// equal reports whether two results are equal. Failures are compared by their reasons and messages.
 func (r Result) equal(other Result) bool {
 	same := ptr.Equal(r.Failure, other.Failure)
 	r.Failure, other.Failure = nil, nil
@@ -155,7 +157,8 @@ func (a *Account) Keys() []Key {
 	return slices.Collect(maps.Keys(a.policies))
 }
 
-// Report has the numbers of the objects that one policy delivers, by their results, with an example of some.
+// Report has the numbers of the objects that one policy delivers, by their results, and for some of the numbers the object that sorts
+// first.
 type Report struct {
 	Placed    int // objects with a result, without those that are only Undecided
 	Delivered int // objects whose delivery did not fail and is complete: as far as is known, in all decided clusters and in no others

@@ -59,9 +59,10 @@ func ControllersOf(o *unstructured.Unstructured) []Controller {
 	return out
 }
 
-// WithoutDeliverersOf returns those of policies, which match an object, that do not also deliver the controller of the object. kind is the
-// kind of the controller, and controller are the policies that match it. Where a system brings the controller, the controller makes the
-// object again, so the object is not delivered itself.
+// WithoutDeliverersOf returns those of policies, which match an object, that do not also deliver the controller of the object. A policy
+// delivers the controller if one of its name is among controller, the policies that match the controller, and it delivers objects of kind,
+// the kind of the controller. Where a system brings the controller, the controller makes the object again, so the object is not delivered
+// itself.
 func WithoutDeliverersOf(kind schema.GroupKind, controller, policies []*placement.Policy) []*placement.Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p *placement.Policy) bool {
 		return len(SystemsOf(p, kind)) > 0 && slices.ContainsFunc(controller, func(other *placement.Policy) bool { return other.Name == p.Name })

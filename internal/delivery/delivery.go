@@ -76,7 +76,7 @@ type System struct {
 	carriedAs func(Object) string                              // see CarriedAs; nil if the name is that of listBase
 }
 
-// Kind is a kind of delivered objects.
+// Kind is a kind of delivered objects: its type, and how Berth may write objects of it.
 type Kind struct {
 	schema.GroupVersionResource
 	Kind string
@@ -110,7 +110,8 @@ func (s System) KindsFor(namespaced bool) []Kind {
 	return out
 }
 
-// Object has what delivery needs to know of a placed object.
+// Object has what delivery needs to know of a placed object: its identity, annotations, labels, and requested replicas. It has nothing of
+// the status, and no generation.
 type Object struct {
 	schema.GroupVersionKind
 	Namespace, Name string
@@ -138,7 +139,7 @@ type Decision struct {
 	Lists [][]string
 }
 
-// Share is the part of the replicas that a policy gives to a cluster. At most one field is set.
+// Share is the part of the replicas that a policy gives to a cluster. At most one field is set. If none is, the cluster has the weight 1.
 type Share struct {
 	// Weight is the cluster's weight, relative to those of the other clusters, for a division by weight. A cluster without a share has 1.
 	Weight *int64 `json:"weight,omitempty"`
@@ -146,7 +147,7 @@ type Share struct {
 	Replicas *int64 `json:"replicas,omitempty"`
 }
 
-// Delivered is a delivered object as Berth applies it.
+// Delivered is a delivered object as Berth applies it, and which part of the decision it does not have.
 type Delivered struct {
 	Kind
 	// Object is complete: apiVersion, kind, name, namespace, label placementv1.DeliveredLabel, owner reference, and the fields that Berth
@@ -202,8 +203,8 @@ var native = map[schema.GroupKind]System{
 }
 
 // Render returns the objects by which the system brings a placed object to the clusters of a decision, in the order in which they have to
-// be applied. The result depends on the arguments alone, and not on the order of clusters. spec may be nil for a system of NativeSystem. An
-// error says what the system can't express, and what to do.
+// be applied. The result depends on the arguments alone, and not on the order of clusters. spec is spec.delivery; it may be nil for a
+// system of NativeSystem. An error says what the system can't express, and what to do.
 func (s System) Render(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
 	decision.Clusters = slices.Compact(slices.Sorted(slices.Values(decision.Clusters)))
 	if spec == nil {
@@ -231,13 +232,15 @@ func (s System) TakenBy(before, after Object) string {
 	return s.takenBy(before, after)
 }
 
-// IsFree reports whether the system says that it does not follow any object for a placed object yet.
+// IsFree reports whether the system says, in the metadata of a placed object, that it does not follow any object for it yet. It is false
+// for a system that does not say so there: only Karmada does.
 func (s System) IsFree(object Object) bool { return s.isFree != nil && s.isFree(object) }
 
 // managedBy is the value of the label app.kubernetes.io/managed-by.
 const managedBy = "berth"
 
-// newObject returns a delivered object with only its identity, the labels of Berth, and the placed object as its owner.
+// newObject returns a delivered object with only its identity, the labels of Berth, and the placed object as its owner. It has the
+// namespace of the placed object if objects of the kind have one.
 func newObject(kind Kind, name string, placed Object) *unstructured.Unstructured {
 	metadata := map[string]any{
 		"name": name,
@@ -262,7 +265,8 @@ func newObject(kind Kind, name string, placed Object) *unstructured.Unstructured
 	}}
 }
 
-// existingObject returns the delivered object of a Kind that is Existing: the placed object with only its identity and a status.
+// existingObject returns the delivered object of a Kind that is Existing: the placed object with only its type, name, namespace, and a
+// status. It has no UID, labels, or owner.
 func existingObject(kind Kind, placed Object, status map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": kind.GroupVersion().String(),

@@ -49,9 +49,9 @@ var (
 	}
 )
 
-// kubeFleet delivers by placements that select the object by its name. A ResourcePlacement does not create the object's namespace:
-// it has to exist in the clusters, by a ClusterResourcePlacement that selects it alone, for example because policies match
-// Namespaces too. KubeFleet does not divide replicas.
+// kubeFleet delivers by placements that select the object by its name. A ResourcePlacement does not create the object's namespace: it has
+// to exist in the clusters, by a ClusterResourcePlacement that selects it alone, for example because policies match Namespaces too.
+// KubeFleet can't divide replicas: each cluster gets all that the object requests, whatever the policy says.
 var kubeFleet = System{
 	Name:        "kubeFleet",
 	Title:       "KubeFleet",
@@ -79,7 +79,8 @@ func kubeFleetRemoveAtOnce(placement *unstructured.Unstructured) {
 }
 
 // renderKubeFleet returns a ResourcePlacement, or a ClusterResourcePlacement for a cluster-scoped object. For an empty decision, it returns
-// nothing: KubeFleet removes the placed object from the clusters when the placement is deleted.
+// nothing: KubeFleet removes the placed object from the clusters when the placement is deleted. It returns an error only if there are more
+// clusters than maxPickFixed. It does not divide replicas, and ignores spec.delivery.
 func renderKubeFleet(object Object, decision Decision, _ *placementv1.Delivery) ([]Delivered, error) {
 	if len(decision.Clusters) == 0 {
 		return nil, nil

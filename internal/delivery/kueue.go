@@ -41,7 +41,7 @@ const maxNominated = 20
 //
 //   - The Workload is not being deleted, and has no condition Finished that is true.
 //   - It has the condition QuotaReserved that is true. While its condition Evicted is true, the field is cleared.
-//   - The state of the admission check of MultiKueue is Pending.
+//   - The state of an admission check is Pending. The status does not tell which one is that of MultiKueue.
 //   - status.clusterName is not set. It excludes the field, and the API server refuses both.
 //
 // MultiKueue waits until the other admission checks are ready. It reports an error for clusters that the MultiKueueConfig of the
@@ -81,8 +81,8 @@ func StartsByStatus(resource schema.GroupResource) bool {
 	return resource == workloadKind.GroupResource()
 }
 
-// mayNominate reports whether Berth may now nominate clusters for a Workload of Kueue: quota is reserved, an admission check is pending, no
-// cluster was chosen, and the Workload is neither evicted nor finished.
+// mayNominate reports whether Berth may now nominate clusters for a Workload of Kueue: quota is reserved, at least one admission check, of
+// whichever controller, is pending, no cluster was chosen, and the Workload is neither evicted nor finished.
 func mayNominate(workload map[string]any) bool {
 	is := conditionsOf(workload)
 	return len(checksIn("Pending", workload)) > 0 && chosenBy(workload) == "" && is["QuotaReserved"] == metav1.ConditionTrue &&
@@ -90,7 +90,8 @@ func mayNominate(workload map[string]any) bool {
 }
 
 // Withdrawal returns the status that makes the system take a placed object out of clusters that are not decided any more, if applying d
-// does not; nil if it does. object is the placed object as it is, and now is written to the status.
+// does not; nil if it does. It is nil for other kinds than Workload of Kueue. object is the placed object as it is, and now is written to
+// the status.
 //
 // A cluster may admit a Workload of Kueue just when its nomination ends. MultiKueue then runs the Workload there, and its webhook refuses
 // this cluster as clusterName, so that the Workload stays there, and no status says so. If the admission check is set to Retry, Kueue
@@ -140,7 +141,8 @@ func conditionsOf(workload map[string]any) map[string]metav1.ConditionStatus {
 	return out
 }
 
-// isOrphaned reports whether Kueue finished a Workload because its owner no longer exists, and not because the owner has finished.
+// isOrphaned reports whether a Workload has the condition Finished with the reason that its owner no longer exists, and did not finish
+// because the owner has.
 func isOrphaned(workload map[string]any) bool {
 	conditions, _, _ := unstructured.NestedSlice(workload, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(c any) bool {
@@ -156,8 +158,9 @@ func chosenBy(workload map[string]any) string {
 }
 
 // runOfWorkload reports whether a Workload of Kueue runs in the cluster that MultiKueue chose, and whether that cluster is one of the
-// decided ones. MultiKueue never moves a Workload that it dispatched. A Workload that is finished runs nowhere, unless Kueue finished it
-// because its owner no longer exists. The condition PodsReady is that of the cluster.
+// decided ones. It counts as running if it is admitted and the condition PodsReady, which is that of the cluster, is not False. Remains is
+// set if the chosen cluster is not decided: MultiKueue never moves a Workload that it dispatched. For a Workload that is finished, the
+// state is NotReported, unless Kueue finished it because its owner no longer exists, and the chosen cluster is not decided.
 //
 // A Workload loses its owner if a client deletes the Job and orphans its dependents. Usually, Kueue takes the Workload out of its cluster
 // before that. If it did not run, or did not reach the cluster, MultiKueue leaves the Workload there as long as it exists on the manager,

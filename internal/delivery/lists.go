@@ -38,7 +38,8 @@ type lists struct {
 	cluster []string // the path of the cluster's name in an entry
 }
 
-// name returns the name of the list with an index, for a base.
+// name returns the name of the list with an index, which counts from 0, for a base. The number at its end is larger than the index if the
+// first list has the number 1.
 func (l *lists) name(base string, index int) string {
 	return base + l.infix + strconv.Itoa(l.first+index)
 }

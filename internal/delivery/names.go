@@ -39,7 +39,7 @@ func NameOf(object Object) string { return deliveredName(object) }
 // a placed object of a kind of NativeSystem.
 var suffixes, nativeSuffixes = regexp.MustCompile(`^((-decision)?-[0-9]+)?$`), regexp.MustCompile(`^-decision-[0-9]+$`)
 
-// IsNameFor reports whether a name may be that of a delivered object of a placed object, in any system.
+// IsNameFor reports whether a name may be that of a delivered object of a placed object, in any system. It looks at the name alone.
 func IsNameFor(name string, placed Object) bool {
 	base, native := listBase(placed)
 	pattern := suffixes

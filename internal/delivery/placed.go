@@ -28,7 +28,8 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// ObjectOf returns what delivery needs to know of a placed object. It shares the annotations and labels with the object.
+// ObjectOf returns what delivery needs to know of a placed object: its type, namespace, name, UID, annotations, labels, and spec.replicas.
+// It shares the annotations and labels with the object.
 func ObjectOf(o *unstructured.Unstructured) Object {
 	out := Object{
 		GroupVersionKind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
@@ -87,7 +88,7 @@ type Route struct {
 }
 
 // RoutesOf returns the systems to which an object of a kind is delivered, and the names of the policies that deliver it, sorted. policies
-// are those that match the object, in order of precedence.
+// are those that match the object, in order of precedence: of several that deliver to one system, the spec of the first counts.
 func RoutesOf(policies []*placement.Policy, kind schema.GroupKind) (routes []Route, names []string) {
 	known := map[string]bool{}
 	for _, p := range policies {

@@ -62,9 +62,9 @@ var placementDecision = System{
 	render:      renderPlacementDecision,
 }
 
-// profileOf returns the ClusterProfile that represents a cluster; dangling says why there is none. objects are those of all inventories. If
-// several ClusterProfiles are derived from the object that represents the cluster, the result is the one in the given namespace, or else
-// the one whose namespace sorts first.
+// profileOf returns the ClusterProfile that represents a cluster; dangling says why there is none, also if several objects that are not
+// derived from each other have the cluster's name. objects are those of all inventories. If several ClusterProfiles are derived from the
+// object that represents the cluster, the result is the one in the given namespace, or else the one whose namespace sorts first.
 func profileOf(cluster, namespace string, objects replication.Claims) (profile replication.Claim, dangling string) {
 	all := objects[cluster]
 	isProfile := func(claim replication.Claim) bool { return claim.Resource == replication.ClusterProfiles }
@@ -91,8 +91,10 @@ func profileOf(cluster, namespace string, objects replication.Claims) (profile r
 	return profile, fmt.Sprintf("cluster %s is %s, which is no ClusterProfile", cluster, all[0])
 }
 
-// renderPlacementDecision returns PlacementDecisions that refer to the ClusterProfiles of the decided clusters, and leave out clusters
-// without one. For an empty decision, it returns one PlacementDecision without clusters, so that consumers see that there is a decision.
+// renderPlacementDecision returns PlacementDecisions that refer to the ClusterProfiles of the decided clusters. A cluster without a
+// ClusterProfile is left out, and Delivered.Dangling says so, which makes the delivery fail. For an empty decision, it returns one
+// PlacementDecision without clusters, so that consumers see that there is a decision. It returns an error for a cluster-scoped object, or
+// for a division by free capacity.
 func renderPlacementDecision(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
 	if err := requireNamespaced(object, multiclusterTitle, "placementDecision"); err != nil {
 		return nil, err

@@ -22,7 +22,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// AllSystems returns the systems that spec.delivery can name, in the order of its fields. Those of NativeSystem are not among them.
+// AllSystems returns the systems that spec.delivery can name, in the order of its fields: Karmada, KubeFleet, SIG Multicluster's
+// PlacementDecision, and Open Cluster Management. Those of NativeSystem are not among them.
 func AllSystems() []System {
 	return Systems(&placementv1.Delivery{
 		Karmada: &placementv1.KarmadaDelivery{}, KubeFleet: &placementv1.KubeFleetDelivery{},

@@ -33,7 +33,8 @@ import (
 	"github.com/berth-dev/berth/internal/numeral"
 )
 
-// Observation is what a system, or what brings placed objects to single clusters for it, reports of one placed object.
+// Observation is what a system, or what brings placed objects to single clusters for it, reports of one placed object: in which clusters it
+// is, whether it runs there, and for which placement that holds. It has no generation of the placed object.
 type Observation struct {
 	// UID is the UID of the placed object to which the report belongs; "" if the system does not report it.
 	UID types.UID
@@ -72,7 +73,7 @@ func (o Observation) Equal(other Observation) bool {
 		maps.Equal(o.Strays, other.Strays) && slices.Equal(o.Absent, other.Absent)
 }
 
-// RunState is a placed object's state in its clusters.
+// RunState tells whether a placed object runs in all of its clusters and in no others. The zero value means that no system reports that.
 type RunState string
 
 const (
@@ -137,7 +138,8 @@ func (s System) ReportKinds() []Kind {
 // There are none if Berth need not read them, or does not know the consumers.
 func (s System) WorkKinds() []Kind { return s.workKinds }
 
-// Carried is what an object of WorkKinds says: which placed object it brings to which cluster.
+// Carried is what an object of WorkKinds says of one placed object: to which cluster it brings the object, and what is missing there. It
+// does not have the type of the placed object.
 type Carried struct {
 	// Namespace and Name identify the placed object: its namespace, and the name that CarriedAs returns for it.
 	Namespace, Name string
@@ -205,7 +207,8 @@ func ReportedBy(o *unstructured.Unstructured) (key Key, ok bool) {
 	return Key{GroupKind: gv.WithKind(text("kind")).GroupKind(), Namespace: text("namespace"), Name: text("name")}, true
 }
 
-// ReportOf returns the name of the object of ReportKinds that the system itself writes for a placed object.
+// ReportOf returns the name of the object of ReportKinds that the system itself writes for a placed object. Call it only if there are
+// ReportKinds: for another system, the result means nothing.
 func (s System) ReportOf(placed Key) string {
 	return s.CarriedAs(Object{GroupVersionKind: placed.WithVersion(""), Name: placed.Name})
 }
@@ -256,9 +259,10 @@ func (o *Observation) stray(carried []string) (object, cluster string) {
 	return "", ""
 }
 
-// runIn reports whether an object that is in some clusters (in) runs in the wanted ones, and in no others. carried are the clusters to
-// which it is brought now. why says what is missing in the wanted ones; "" if nothing. For an object that is wanted nowhere, the state is
-// NotReported unless it is somewhere.
+// runIn reports whether an object that is in some clusters (in) runs in the wanted ones, and in no others. why says what is missing in the
+// wanted ones; "" if nothing. carried are the clusters to which it is brought now, the wanted and the kept ones. If it is in a cluster that
+// is not wanted, the state is NotRunning, and Remains is set if the cluster is not among carried either. For an object that is wanted
+// nowhere, the state is NotReported unless it is somewhere.
 func runIn(wanted, carried, in []string, why string) Run {
 	for _, name := range in {
 		if !slices.Contains(wanted, name) {
@@ -278,7 +282,8 @@ func runIn(wanted, carried, in []string, why string) Run {
 	return Run{State: Running}
 }
 
-// missing says why a placed object does not run in a cluster.
+// missing says why a placed object does not run in a cluster in which it has to run: what the system reports to be missing there, or that
+// it has to remove an earlier copy first, or has not brought the object there. Call it only for a cluster in which the object does not run.
 func (s System) missing(observed *Observation, cluster string) string {
 	if slices.Contains(observed.Ending, cluster) {
 		return s.Title + " still has to remove an earlier copy of the object"
@@ -287,7 +292,7 @@ func (s System) missing(observed *Observation, cluster string) string {
 }
 
 // runAsCarried reports whether a placed object runs in the clusters of a decision, and nowhere else, for a system without a reporter, by
-// the objects of WorkKinds. Without any such object, the state is NotReported.
+// the objects of WorkKinds that observed sums up. Without any such object, as for a nil observed, the state is NotReported.
 func (s System) runAsCarried(decision Decision, observed *Observation) Run {
 	if observed == nil || len(observed.Present) == 0 {
 		return Run{}
@@ -303,8 +308,9 @@ func (s System) runAsCarried(decision Decision, observed *Observation) Run {
 	return out
 }
 
-// in returns the clusters in which a placed object is, sorted: Present or, if that is not known and counts is true, those in Clusters,
-// unless these are of an earlier object of the name. counts reports whether Clusters are those for the newest placement.
+// in returns the clusters in which a placed object is, sorted: Present if that is not nil. Otherwise they are those in Clusters, if counts
+// is true and UID is not that of an earlier object of the name; nil if neither. counts reports whether Clusters are those for the newest
+// placement.
 func (o *Observation) in(placed Object, counts bool) []string {
 	if o == nil {
 		return nil
@@ -377,8 +383,8 @@ var karmadaReporter = &reporter{
 
 var karmadaWork = schema.GroupVersion{Group: "work.karmada.io", Version: "v1alpha2"}
 
-// carriedByKarmadaWork reads a Work of Karmada. Its annotations name the binding of the placed object, and its namespace has the name of
-// the cluster.
+// carriedByKarmadaWork reads a Work of Karmada. Its annotations name the binding of the placed object. The namespace of the Work is
+// "karmada-es-" and the name of the cluster. ok is false without that prefix, or without the name of a binding.
 func carriedByKarmadaWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 	out.Cluster, ok = strings.CutPrefix(o.GetNamespace(), "karmada-es-")
 	annotations := o.GetAnnotations()
@@ -387,16 +393,18 @@ func carriedByKarmadaWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 	return out, ok && out.Name != ""
 }
 
-// karmadaWorks are the kinds of the objects by which Karmada carries placed objects to single clusters: its Works.
+// karmadaWorks has the kind of the objects by which Karmada carries placed objects to single clusters: its Works.
 var karmadaWorks = []Kind{{GroupVersionResource: schema.GroupVersionResource{Group: karmadaWork.Group, Version: "v1alpha1",
 	Resource: "works"}, Kind: "Work", Namespaced: true}}
 
-// karmadaBindingName returns the name that Karmada gives the binding of an object.
+// karmadaBindingName returns the name that Karmada gives the binding of an object: its name and kind in lower case, such as
+// "web-deployment", with "." in place of each ":".
 func karmadaBindingName(placed Object) string {
 	return strings.ToLower(strings.ReplaceAll(placed.Name, ":", ".") + "-" + placed.Kind)
 }
 
-// affinityOf returns the cluster names in the clusterAffinity of a policy or binding of Karmada, sorted.
+// affinityOf returns the names in spec.placement.clusterAffinity.clusterNames of a policy or binding of Karmada, sorted: the clusters that
+// the delivered object named, and not those that Karmada chose; nil if there are none.
 func affinityOf(o *unstructured.Unstructured) []string {
 	names, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "placement", "clusterAffinity", "clusterNames")
 	slices.Sort(names)
@@ -487,8 +495,9 @@ var kubeFleetReporter = &reporter{
 // kubeFleetWorks are the kinds of the objects by which KubeFleet carries placed objects to single clusters: its Works.
 var kubeFleetWorks = []Kind{{GroupVersionResource: kubeFleetVersion.WithResource("works"), Kind: "Work", Namespaced: true}}
 
-// carriedByWork reads a Work of KubeFleet. Its labels name the placement of the placed object, and its namespace has the name of the
-// cluster.
+// carriedByWork reads a Work of KubeFleet. Its labels name the placement of the placed object and, unless that is cluster-scoped, its
+// namespace. The namespace of the Work is "fleet-member-" and the name of the cluster. ok is false without that prefix, or without the name
+// of a placement.
 func carriedByWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 	out.Cluster, ok = strings.CutPrefix(o.GetNamespace(), "fleet-member-")
 	labels := o.GetLabels()
@@ -503,11 +512,11 @@ var ocmWorks = []Kind{{
 	Kind:                 "ManifestWork", Namespaced: true,
 }}
 
-// carriedByManifestWork reads a ManifestWork of Open Cluster Management. The labels that a ManifestWorkReplicaSet gives it have the
-// namespace and name of that set, joined by a dot, and the name of the Placement. Its namespace has the name of the cluster. Its finalizer
-// keeps it until the agent has removed the objects from the cluster. The conditions are those of the agent for works at commit 00f84c32b,
-// after version 1.3.1: Available means that the objects exist. How many replicas are ready is only there if the ManifestWork has
-// feedbackRules of the type WellKnownStatus.
+// carriedByManifestWork reads a ManifestWork of Open Cluster Management that a ManifestWorkReplicaSet wrote. By its labels, it returns the
+// namespace of that set, and the name of the Placement as the name of what is carried; ok is false without these labels. The cluster is the
+// namespace of the ManifestWork, whose finalizer keeps it until the agent has removed the objects from the cluster. The conditions are
+// those of the agent for works at commit 00f84c32b, after version 1.3.1: Available means that the objects exist. How many replicas are
+// ready is only there if the ManifestWork has feedbackRules of the type WellKnownStatus.
 func carriedByManifestWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 	labels := o.GetLabels()
 	out.Namespace, _, ok = strings.Cut(labels["work.open-cluster-management.io/manifestworkreplicaset"], ".")
@@ -525,7 +534,8 @@ func carriedByManifestWork(o *unstructured.Unstructured) (out Carried, ok bool) 
 	return out, ok && out.Name != ""
 }
 
-// manifestWorkStatus is what Berth reads of the status of a ManifestWork.
+// manifestWorkStatus is what Berth reads of the status of a ManifestWork: its conditions, and for each manifest the values that its
+// feedback rules report, such as the number of replicas.
 type manifestWorkStatus struct {
 	Conditions     []metav1.Condition `json:"conditions"`
 	ResourceStatus struct {
@@ -564,8 +574,8 @@ func pickFixedOf(o *unstructured.Unstructured) []string {
 	return names
 }
 
-// observePlacement reads the status of a placement of KubeFleet. Conditions of other generations than the placement's own do not count:
-// they may be of clusters that the placement left and came back to.
+// observePlacement reads the status of a ResourcePlacement or ClusterResourcePlacement of KubeFleet. Conditions of other generations than
+// the placement's own do not count: they may be of clusters that the placement left and came back to.
 func observePlacement(o *unstructured.Unstructured) Observation {
 	out := Observation{Current: true, Clusters: map[string]string{}}
 	out.Revision, _, _ = unstructured.NestedString(o.Object, "status", "observedResourceIndex")
@@ -614,7 +624,8 @@ func namesOf(list []any) []string {
 	return out
 }
 
-// firstLine returns the first line of a message of a system. It cuts a longer line after 200 bytes, and appends "...".
+// firstLine returns the first line of a message of a system. It cuts a longer line after 200 bytes, drops a character that this cuts in
+// two, and appends "...".
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	const limit = 200

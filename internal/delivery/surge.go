@@ -32,7 +32,8 @@ import (
 // defaultSurgeTimeout is how long an object keeps the clusters that it leaves if spec.delivery.surge does not say it.
 const defaultSurgeTimeout = 10 * time.Minute
 
-// surgeTimeout returns how long spec.delivery.surge lets an object stay in clusters that it leaves. A Timeout of 0 is no time.
+// surgeTimeout returns how long spec.delivery.surge, which must not be nil, lets an object stay in clusters that it leaves:
+// defaultSurgeTimeout if Timeout is nil. A Timeout of 0 is no time.
 func surgeTimeout(s *placementv1.Surge) time.Duration {
 	if s.Timeout == nil {
 		return defaultSurgeTimeout
@@ -40,7 +41,8 @@ func surgeTimeout(s *placementv1.Surge) time.Duration {
 	return s.Timeout.Duration
 }
 
-// Handover is what has to exist in a system now for a placed object, and whether the object runs where it is decided.
+// Handover is what has to exist in a system now for a placed object, the clusters in which the object stays although they are not decided,
+// and whether it runs where it is decided.
 type Handover struct {
 	Objects []Delivered // the delivered objects that have to exist now
 	// Alone are the delivered objects that have to exist if the API server refuses Objects: they have only the clusters of the decision. It
@@ -108,7 +110,8 @@ func (s System) leaveOut(decision *Decision, observed *Observation) (unjoined []
 }
 
 // handOverAll returns what has to exist in the system for a placed object now, for a decision from which leaveOut has removed the clusters
-// that have not joined.
+// that have not joined. The object stays in the clusters that it leaves in which it contains others, and otherwise as spec.delivery.surge
+// says. On an error, the result has the objects that have to exist meanwhile.
 func (s System) handOverAll(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured,
 	observed *Observation, now time.Time) (Handover, error) {
 	if stays := slices.DeleteFunc(s.Leaves(live, decision), func(name string) bool { return !slices.Contains(decision.Contained, name) }); len(stays) > 0 {
@@ -170,8 +173,9 @@ func (s System) handOver(object Object, decision Decision, spec *placementv1.Del
 	return out, nil
 }
 
-// removeAtOnce changes delivered objects so that the system removes the placed object at once from clusters that they do not name, if it is
-// in such a cluster. Only spec.delivery.surge keeps an object in a cluster that it leaves.
+// removeAtOnce changes delivered objects so that the system removes the placed object at once from clusters that they do not name, if
+// observed says that it is in such a cluster. It changes nothing for a system that does so anyway. Only spec.delivery.surge, and objects
+// that the placed object contains, keep it in a cluster that it leaves.
 func (s System) removeAtOnce(objects []Delivered, observed *Observation) {
 	if s.reporter.removeAtOnce == nil || observed == nil {
 		return
