@@ -55,7 +55,7 @@ const hashAnnotation = "placement.berth.dev/delivered-hash"
 
 // need is what one reconcile finds out of a placed object: which objects have to exist for it in systems, and how far its delivery is.
 type need struct {
-	policies, systems []string                      // The names of the policies that deliver the object, and of the systems to which they deliver it.
+	policies, systems []string                      // By name, the policies that deliver the object, and the systems to which they do.
 	resources         []schema.GroupVersionResource // The versions of the object's type in which it is read.
 	decidedBy         []string                      // The policies that deliver the object and, by remediation.mode, decide existing ones.
 	objects           []wanted                      // The objects that have to exist.

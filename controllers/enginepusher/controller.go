@@ -38,7 +38,8 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Deps holds the dependencies of a Controller.
+// Deps holds the dependencies of a Controller: what it reads policies and objects from, the clients of remote engines, and functions that
+// it calls.
 type Deps struct {
 	Watches  *watches.Hub
 	Registry *placement.Registry
@@ -66,7 +67,8 @@ type Controller struct {
 	leading atomic.Pointer[leading]
 }
 
-// leading has what the leader pushes with: the pusher, and the watches whose objects it pushes.
+// leading has what the leader pushes with: the pusher, and the watches whose objects it pushes. A replica has none while it is not the
+// leader.
 type leading struct {
 	pusher  *push.Pusher
 	watches *watches.Consumer // Watches the types that are pushed.

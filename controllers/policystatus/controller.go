@@ -61,7 +61,7 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Pusher pushes data and modules to remote engines, and knows the state of that.
+// Pusher pushes data and modules to remote engines, and knows how far that is and why it fails.
 type Pusher interface {
 	// State returns the state of the watch on a type that a policy needs in its remote engine, and how many objects of
 	// the type are there.
@@ -84,7 +84,7 @@ type Replication interface {
 	Stale(*placement.Policy) error
 }
 
-// Clusters knows the objects of inventories that represent clusters.
+// Clusters knows which names of clusters are ambiguous: that more than one object of the inventories has.
 type Clusters interface {
 	// Ambiguous returns the names of clusters that more than one object has, in some inventories.
 	Ambiguous(inventories []schema.GroupVersionResource) []replication.Ambiguity
@@ -96,7 +96,8 @@ type RemoteEngines interface {
 	DataReady(*policy.Binding) bool
 }
 
-// Webhooks knows the webhook configurations.
+// Webhooks knows for which generation of a policy its rules were last written to the webhook configurations, and whether the API server
+// refused them.
 type Webhooks interface {
 	// State returns the state of a policy's rules there.
 	State(policy string) status.WebhookState
@@ -116,14 +117,14 @@ type Remediator interface {
 	Resuming() bool
 }
 
-// Deliverer delivers objects to multi-cluster systems.
+// Deliverer delivers objects to multi-cluster systems, and reports on that for each policy.
 type Deliverer interface {
 	// Settled reports whether Report has all existing objects that versions of a policy deliver. Call Report after it.
 	Settled(...*placement.Policy) bool
 	Report(policy string) delivery.Report
 }
 
-// Catalog knows the types that the API server serves.
+// Catalog knows the types that the API server serves, and the groups that discovery could not list.
 type Catalog interface {
 	// Served returns nil if they are not known.
 	Served() *match.ServedTypes
@@ -396,14 +397,15 @@ func (c *Controller) measure(obj *placementv1.PlacementPolicy, next placementv1.
 	}
 }
 
-// countIsOpen reports whether it is not known yet how many moves an earlier leader made after it wrote the policy's status.
+// countIsOpen reports whether it is not known yet how many moves an earlier leader made after it last wrote the policy's status, so that
+// status.remediated may still lack them.
 func (c *Controller) countIsOpen(policy string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.before[policy].plan != nil
 }
 
-// mayWrite reports whether a policy's status may be written now, and counts the write if it may.
+// mayWrite reports whether a policy's status may be written now, by writeInterval and writeBurst, and counts the write if it may.
 func (c *Controller) mayWrite(policy string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -428,7 +430,8 @@ func (c *Controller) forget(policy string) {
 var matchPath = field.NewPath("spec", "match")
 
 // coverage adds to the facts of the policy with a name which of the types that it matches are served, suggestions for types that it reads
-// and that are not served, and whether it selects a namespace.
+// and that are not served, and whether its namespace selector selects no existing namespace. It adds nothing if the policy is not loaded,
+// and returns an error only if namespaces can't be listed.
 func (c *Controller) coverage(ctx context.Context, name string, f *Facts) error {
 	if f.State == nil {
 		return nil

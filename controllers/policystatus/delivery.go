@@ -132,7 +132,8 @@ func (s *setter) delivery(old placementv1.PlacementPolicyStatus, f Facts) {
 	s.Set(placementv1.ConditionRunning, f.runningCondition())
 }
 
-// asDelivered returns the condition Compliant: compliant, or a condition that is False because Delivered is. Objects that have their
+// asDelivered returns the condition Compliant: False with the reason NotDelivered if the policy is enforced, the condition Delivered is
+// False for any reason, also while delivery only goes on, and compliant is not False itself; compliant otherwise. Objects that have their
 // placement may then run in clusters that were not decided, or not in those that were, even if the policy does not decide existing objects.
 func (s *setter) asDelivered(compliant *metav1.Condition, f Facts) *metav1.Condition {
 	delivered := s.Find(placementv1.ConditionDelivered)

@@ -56,7 +56,8 @@ func objectsByReason(s placementv1.PlacementPolicyStatus) map[string]int {
 	return out
 }
 
-// rolloutOf returns how far a policy is rolled out, for metrics; nil for a policy without a rollout.
+// rolloutOf returns how far a policy is rolled out, for metrics: the state, the number of stages, and how many of them are reached; nil for
+// a policy without a rollout.
 func rolloutOf(s *placementv1.RolloutStatus) *metrics.Rollout {
 	if s == nil {
 		return nil

@@ -35,7 +35,7 @@ type Notification struct {
 	Message string
 }
 
-// starting are the reasons of the condition Ready that every policy has for a while after it is created or changed.
+// starting are the reasons of the condition Ready that every policy has for a while after it is created or changed. No Event reports them.
 var starting = []string{placementv1.ReasonNotInForce, placementv1.ReasonWebhookPending, placementv1.ReasonReplicating}
 
 // Notifications returns the changes between two statuses of a policy that Events report to users.
@@ -76,10 +76,11 @@ func notReady(ready metav1.Condition) string {
 	return ready.Message
 }
 
-// delivering are the reasons with which Delivered is False although no delivery fails.
+// delivering are the reasons with which Delivered is False although no delivery fails: no Event reports them.
 var delivering = []string{placementv1.ReasonDelivering, placementv1.ReasonWarnMode, placementv1.ReasonDryRunMode}
 
-// undelivered returns a notification that a delivery fails, if Delivered becomes False for another reason than before.
+// undelivered returns a notification that a delivery fails, if Delivered is False for another reason than before that is among those of
+// failures. It is none otherwise, also if only the message changed.
 func undelivered(before, after placementv1.PlacementPolicyStatus) []Notification {
 	was, is := conditionOf(before, placementv1.ConditionDelivered), conditionOf(after, placementv1.ConditionDelivered)
 	if after.Delivery == nil || is.Status != metav1.ConditionFalse || is.Reason == was.Reason || slices.Contains(delivering, is.Reason) {
@@ -90,7 +91,8 @@ func undelivered(before, after placementv1.PlacementPolicyStatus) []Notification
 			is.Reason, number(after.Delivery.Delivered), number(after.Delivery.Placed))}}
 }
 
-// approved returns a notification that a plan was approved, also if it was approved before by another user.
+// approved returns a notification that a plan was approved, also if another user had approved it before; none if after is not approved, or
+// the same user had approved the same plan. Both plans may be nil.
 func approved(before, after *placementv1.RemediationPlan) []Notification {
 	if after == nil || after.Approval == nil {
 		return nil

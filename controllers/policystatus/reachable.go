@@ -54,8 +54,9 @@ func (f Facts) unreachable(old placementv1.PlacementPolicyStatus, data *metav1.C
 	return status.False(reason, message+fmt.Sprint(f.Health.Err))
 }
 
-// lacks reports whether the remote engine does not decide because it lacks what Berth pushes. reason is the reason of the condition that
-// Facts.data returns, which says why the push is not complete.
+// lacks reports whether the remote engine does not decide because it lacks what Berth pushes: it says so itself or, if reason is
+// ReasonPushFailed, it refuses the request or has no decision. It is false while the circuit breaker is open. reason is that of the
+// condition that Facts.data returns.
 func (f Facts) lacks(reason string) bool {
 	fault, ok := errors.AsType[*engine.RemoteError](f.Health.Err)
 	if !ok || f.Health.BreakerOpen {
@@ -65,7 +66,7 @@ func (f Facts) lacks(reason string) bool {
 		reason == placementv1.ReasonPushFailed && (fault.Fault == engine.FaultUndefined || fault.Fault == engine.FaultRefused)
 }
 
-// asked describes for a message an engine without a known failure: that it answers, or that the leader has not queried it yet.
+// asked describes for a message an engine without a known failure: that it answers, or that this leader has not queried it yet.
 func (f Facts) asked() string {
 	if !f.Health.Queried {
 		return fmt.Sprintf("the leader has not queried the engine %s yet", f.Health.Endpoint)

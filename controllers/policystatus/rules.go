@@ -47,8 +47,8 @@ func (s *setter) decided(old placementv1.PlacementPolicyStatus, f Facts) {
 	}
 }
 
-// rules returns status.rules: the rules of the version in force, and those of an earlier version that still decide objects during a
-// rollout.
+// rules returns status.rules, each with its number of objects: the rules of spec.rules of the version in force, and those of an earlier
+// version that still decide objects during a rollout, at most maxRules. It is nil if there are none.
 func (f Facts) rules() []placementv1.RuleStatus {
 	names := slices.Clone(f.State.Policy.Rules)
 	for _, name := range slices.Sorted(maps.Keys(f.Report.Rules)) {
@@ -86,7 +86,9 @@ func (s *setter) few(found findings.Finding, told []string) bool {
 	return matched >= from && matched < below
 }
 
-// holding returns t without the findings that depend on the number of matched objects and do not hold for that number, or may not hold.
+// holding returns a copy of t without the findings that depend on the existing objects and do not hold for them: for a rule that decides
+// objects, for a number of matched objects that is too low or too high, or for none being matched. Those whose numbers are not known yet
+// are left out, too. t is not nil.
 func (s *setter) holding(old placementv1.PlacementPolicyStatus, t *status.TypeState) *status.TypeState {
 	out := *t
 	out.Others = slices.DeleteFunc(slices.Clone(t.Others), func(found findings.Finding) bool {

@@ -91,7 +91,7 @@ type Facts struct {
 	Health *placement.RemoteHealth
 }
 
-// Replica is the state in which Berth has the data of one type, and the number of its objects.
+// Replica is the state in which Berth has the data of one type, with the error if reading it fails, and the number of its objects.
 type Replica struct {
 	watches.State
 	Objects int // The number of objects of the type that Berth has, or that are in the remote engine.
@@ -187,8 +187,8 @@ func undecided(p placementv1.FailurePolicy) string {
 	return "denied"
 }
 
-// unmatched returns the condition Enforced, which is False, of a policy that can't match any object, or none now; nil if it can, or that is
-// not known.
+// unmatched returns the condition Enforced, which is False, of a policy that can't match any object, or none until the API server serves a
+// type; nil if it can, or that is not known. A namespace selector that selects none of the existing namespaces does not count.
 func (f Facts) unmatched() *metav1.Condition {
 	switch c := f.Coverage; {
 	case c != nil && c.Impossible != "":
@@ -335,7 +335,8 @@ func (f Facts) available() string {
 	return "installed"
 }
 
-// names lists the types that the policy reads and that are not served, for a message, with suggestions of similar names.
+// names lists the types that the policy reads and that are not served, for a message, each with a question that suggests a similar name if
+// there is one.
 func (f Facts) names(missing []analysis.Read) string {
 	texts := make([]string, len(missing))
 	for i, read := range missing {
@@ -345,9 +346,9 @@ func (f Facts) names(missing []analysis.Read) string {
 	return strings.Join(texts, ", ")
 }
 
-// targets returns the reason and the message of the condition Compliant for an error in reading the objects that a policy matches. If a
+// readFailure returns the reason and the message of the condition Compliant for an error in reading the objects that a policy matches. If a
 // permission is missing, the message has the rule to grant.
-func targets(err error) (reason, message string) {
+func readFailure(err error) (reason, message string) {
 	var refusal apierrors.APIStatus
 	if !apierrors.IsForbidden(err) {
 		return status.ReasonOf(err), err.Error()
@@ -438,8 +439,9 @@ func (f Facts) enforced() *metav1.Condition {
 	}
 }
 
-// limits returns messages about what limits the effect of the policy's decisions, such as other policies that set the same keys, and the
-// reason of the condition Enforced: ReasonEnforced if there are none.
+// limits returns messages about what limits the effect of the policy's decisions: types that are not served, no selected namespace, and
+// other policies that set the same keys. reason is that of the condition Enforced: ReasonConflict if there are such policies, or else that
+// of the other limit, or ReasonEnforced without any.
 func (f Facts) limits() (reason string, out []string) {
 	reason = placementv1.ReasonEnforced
 	if partly, message := f.partly(); partly != "" {
@@ -706,8 +708,8 @@ func WaitingFor(s placementv1.PlacementPolicyStatus, reason placementv1.WaitingR
 	return 0
 }
 
-// waitingText describes why how many objects wait, for appending to a message; "" if none waits. unapproved is the number of those that
-// wait for an approval.
+// waitingText describes how many objects wait for what, for appending to a message, such as "; 3 of them wait ..."; "" if none waits.
+// unapproved is the number of those that wait for an approval.
 func (f Facts) waitingText(unapproved int) string {
 	var out string
 	w, policy := f.Waiting, f.State.Policy
@@ -765,7 +767,7 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 	case !f.State.Policy.RemediatesExisting():
 		return status.Unknown(placementv1.ReasonRemediationOff, "existing objects are not looked at: remediation.mode is "+string(f.State.Policy.Remediation))
 	case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
-		reason, message := targets(f.MatchedWatches.Err)
+		reason, message := readFailure(f.MatchedWatches.Err)
 		return status.Unknown(reason, message)
 	case !f.MatchedWatches.Synced:
 		return status.Unknown(placementv1.ReasonEvaluating, "existing objects are being read")
@@ -790,7 +792,8 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 }
 
 // paused sets the condition Paused and status.paused. Remediation may be paused for several reasons: the first one is the reason of the
-// condition, and its message has all. While the leader does not know whether an earlier leader paused remediation, both stay.
+// condition, and its message has all. The condition is False if remediation is paused only in some namespaces, and removed if it is not
+// paused. While the leader does not know whether an earlier leader paused remediation, both stay.
 func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 	pause, name := f.Report.Pause, f.State.Policy.Name
 	if f.Resuming && pause == nil {
@@ -872,7 +875,9 @@ func (s *setter) ready(f Facts) *metav1.Condition {
 	return status.True(placementv1.ReasonInForce, joined(append([]string{message}, s.remarks(f)...)...))
 }
 
-// remarks returns messages about what users should correct although the policy is ready. They name no objects, since they get into Events.
+// remarks returns messages about what users should correct although the policy is ready: probable mistakes, ambiguous names of clusters,
+// types that are not served, no selected namespace, and other policies that set the same keys. They name no objects, since they get into
+// Events.
 func (s *setter) remarks(f Facts) []string {
 	var out []string
 	if s.Find(placementv1.ConditionCompiled).Reason == placementv1.ReasonTypeErrors {

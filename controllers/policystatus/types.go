@@ -135,8 +135,8 @@ func (s *setter) findings(t *status.TypeState) (total, mistakes int, impossible 
 	return total, mistakes, impossible
 }
 
-// textOf returns the text of a finding for status.findings, which begins with its line and column in spec.rego, such as "rego:3:5: ", if it
-// has them.
+// textOf returns the text of a finding for status.findings, cut to maxFindingMessage. It begins with its line and column in spec.rego, such
+// as "rego:3:5: ", if it has them.
 func textOf(at lint.Position, message string) string {
 	if at.Row > 0 {
 		message = fmt.Sprintf("rego:%d:%d: %s", at.Row, at.Col, message)

@@ -71,10 +71,10 @@ var ocmDecisionLists = &lists{
 }
 
 // Stays reports whether delivered objects of a type stay when no policy delivers the placed object any more, until the garbage collector
-// deletes them with it. It is true for PlacementDecisions of Open Cluster Management alone, and false for those of SIG Multicluster. They
-// have no effect without their Placement. Consumers watch both types independently: one that sees that the PlacementDecisions are gone
-// before it sees that the Placement is gone removes the workload from all clusters, in whichever order they are deleted. A Placement that a
-// user wrote is not deleted at all.
+// deletes them with it. It is true for PlacementDecisions of Open Cluster Management alone, and false for those of SIG Multicluster. The
+// former have no effect without their Placement. Consumers watch both types independently: one that sees that the PlacementDecisions are
+// gone before it sees that the Placement is gone removes the workload from all clusters, in whichever order they are deleted. A Placement
+// that a user wrote is not deleted at all.
 func Stays(resource schema.GroupVersionResource) bool {
 	return resource == ocmPlacementDecision.GroupVersionResource
 }

@@ -37,7 +37,8 @@ type Window struct {
 	length   time.Duration // How long it stays open.
 }
 
-// Parse returns the window that a policy specifies. If it is invalid, Parse returns the name of the invalid field, and an error.
+// Parse returns the window that a policy specifies. If it is invalid, Parse returns a zero Window, the name of the invalid field, which is
+// "start", "timeZone", or "duration", and an error.
 //
 // Schedules have the syntax and the meaning of those of CronJobs: both use the parser of the module github.com/robfig/cron.
 func Parse(w placementv1.RemediationWindow) (_ Window, field string, _ error) {
@@ -68,7 +69,8 @@ func Parse(w placementv1.RemediationWindow) (_ Window, field string, _ error) {
 	return Window{schedule: at, length: w.Duration.Duration}, "", nil
 }
 
-// closes returns when a window that is open at the time now closes; zero if it is not open then.
+// closes returns when the opening that is not over at the time now ends; zero if the window is not open then. If several openings overlap
+// at now, it is the end of the one that began first, although the window stays open after that.
 func (w Window) closes(now time.Time) time.Time {
 	if w.schedule == nil {
 		return time.Time{}
@@ -119,7 +121,8 @@ func (w Windows) next(after time.Time) (next time.Time) {
 	return next
 }
 
-// closes returns when the last of the windows closes that are open at the time now; zero if none is open then.
+// closes returns the latest time at which one of the windows closes that are open at the time now; zero if none is open then. Of a window
+// whose openings overlap, the one that began first counts, so that a window may still be open at the result.
 func (w Windows) closes(now time.Time) (last time.Time) {
 	for _, one := range w {
 		if closes := one.closes(now); closes.After(last) {
@@ -186,8 +189,8 @@ func (w Windows) StayClosed() bool {
 	return false
 }
 
-// Redundant returns the indexes of windows without effect, because others are open whenever they are. Of equal windows, these are all but
-// the first.
+// Redundant returns the indexes of windows without effect, because others are open whenever they are, in ascending order. Of equal windows,
+// these are all but the first. A window that never opens is not among them.
 func (w Windows) Redundant() (indexes []int) {
 	others := slices.Clone(w)
 	for i, one := range slices.Backward(w) {
@@ -200,7 +203,8 @@ func (w Windows) Redundant() (indexes []int) {
 	return indexes
 }
 
-// cover reports whether one of the windows is open at each time at which another one is. It returns false if that one is never open.
+// cover reports whether one of the windows is open at each time at which another one is, for the other's openings in maxPeriod after epoch,
+// and at most maxOpenings of them. It returns false if the other is the zero Window.
 func (w Windows) cover(other Window) bool {
 	if len(w) == 0 || other.schedule == nil {
 		return false
