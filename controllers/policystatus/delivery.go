@@ -133,8 +133,9 @@ func (s *setter) delivery(old placementv1.PlacementPolicyStatus, f Facts) {
 }
 
 // asDelivered returns the condition Compliant: False with the reason NotDelivered if the policy is enforced, the condition Delivered is
-// False for any reason, also while delivery only goes on, and compliant is not False itself; compliant otherwise. Objects that have their
-// placement may then run in clusters that were not decided, or not in those that were, even if the policy does not decide existing objects.
+// False for any reason, also while delivery only goes on, and compliant is not False for another reason; compliant otherwise. Objects that
+// have their placement may then run in clusters that were not decided, or not in those that were, even if the policy does not decide
+// existing objects.
 func (s *setter) asDelivered(compliant *metav1.Condition, f Facts) *metav1.Condition {
 	delivered := s.Find(placementv1.ConditionDelivered)
 	if f.State.Policy.Mode != placementv1.ModeEnforce || delivered == nil || delivered.Status != metav1.ConditionFalse {

@@ -159,8 +159,9 @@ func chosenBy(workload map[string]any) string {
 
 // runOfWorkload reports whether a Workload of Kueue runs in the cluster that MultiKueue chose, and whether that cluster is one of the
 // decided ones. It counts as running if it is admitted and the condition PodsReady, which is that of the cluster, is not False. Remains is
-// set if the chosen cluster is not decided: MultiKueue never moves a Workload that it dispatched. For a Workload that is finished, the
-// state is NotReported, unless Kueue finished it because its owner no longer exists, and the chosen cluster is not decided.
+// set if the chosen cluster is not decided, since MultiKueue never moves a Workload that it dispatched, and while Kueue has yet to take it
+// out of the clusters nominated before. For a Workload that is finished, the state is NotReported, unless Kueue finished it because its
+// owner no longer exists, and the chosen cluster is not decided.
 //
 // A Workload loses its owner if a client deletes the Job and orphans its dependents. Usually, Kueue takes the Workload out of its cluster
 // before that. If it did not run, or did not reach the cluster, MultiKueue leaves the Workload there as long as it exists on the manager,
