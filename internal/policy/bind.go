@@ -108,11 +108,11 @@ func (b *Binding) Namespaced(read analysis.Read) bool {
 	})
 }
 
-// Bindings are the API groups of the types that a policy refers to by plural name alone. The keys are the plural names.
-// "" is the core group.
+// Bindings are the API groups of the types that a policy refers to by plural name alone, so that the names keep them when other groups come
+// to serve a type of the name. The keys are the plural names. "" is the core group.
 type Bindings map[string]string
 
-// BoundPath is one path in `data` and the resource found there.
+// BoundPath is one path in `data` and the resource type whose objects, or, for quotas, whose limits and usage, are found there.
 type BoundPath struct {
 	Path     []string // the names below `data`
 	Resource schema.GroupVersionResource

@@ -254,7 +254,8 @@ func (c *contractChecker) checkShare(subject string, tpe types.Type) {
 	}
 }
 
-// shareExample returns an example of a cluster with a share, in the policy's language version.
+// shareExample returns an example of a clause with a cluster and its share, an object such as {"weight": 2}, in the policy's language
+// version.
 func (c *contractChecker) shareExample() string {
 	if c.v0 {
 		return `clusters = {"<cluster>": {"weight": 2}} { ... }`
@@ -589,7 +590,8 @@ func (c *contractChecker) checkClusterNames(value *ast.Term) {
 }
 
 // checkConstantShares adds errors for invalid constant names and shares, if the clause's value is an object with the shares of clusters, or
-// a part of one.
+// a part of one: the share of one cluster, or one of its fields. A share is an object with at most one of the fields weight and replicas,
+// an integer.
 func (c *contractChecker) checkConstantShares(rule *ast.Rule, value *ast.Term) {
 	if rule.Head.RuleKind() != ast.SingleValue {
 		return

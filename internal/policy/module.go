@@ -117,8 +117,9 @@ func (d Diagnostic) String() string {
 	return d.Detail()
 }
 
-// FieldError returns the diagnostic as an error about a field, of the form that the API server reports. The parameter rego is the path of
-// the field with the Rego, which the error names if the diagnostic has no field.
+// FieldError returns the diagnostic as an error about a field, of the form that the API server reports. An error in spec.rules is returned
+// as it was found, and any other one has the type Invalid. The parameter rego is the path of the field with the Rego, which the error names
+// if the diagnostic has no field.
 func (d Diagnostic) FieldError(rego *field.Path) *field.Error {
 	if d.rule != nil {
 		return d.rule
@@ -324,7 +325,7 @@ func errorOf(wrong []Diagnostic) error {
 	return &CompileError{Diagnostics: wrong}
 }
 
-// diagnostic returns a diagnostic about a position in a file; at may be nil.
+// diagnostic returns a diagnostic with a message about a position in a file. at may be nil: then Row and Col are 0.
 func diagnostic(file string, at *ast.Location, code, message string) Diagnostic {
 	d := Diagnostic{File: file, Code: code, Message: message}
 	if at != nil {

@@ -31,8 +31,9 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Revision is a version of a PlacementPolicy that compiled. Berth stores it outside the policy. A replica that starts
-// while the policy's newest version does not compile can then decide like the other replicas.
+// Revision is a version of a PlacementPolicy that compiled: its generation, its spec, and the API groups that its plural names were bound
+// to. Berth stores it outside the policy. A replica that starts while the policy's newest version does not compile can then decide like the
+// other replicas.
 type Revision struct {
 	// UID is the policy's UID. It tells a policy apart from an earlier, deleted one of the same name.
 	UID        types.UID                       `json:"uid"`

@@ -70,8 +70,9 @@ func compilationOf(spec placementv1.PlacementPolicySpec, most int) (*compilation
 	})
 }
 
-// newCompilation compiles and analyses a policy's Rego. The parameter listed reports whether spec.replicate is set, and most is the maximum
-// number of rules. An error is a *CompileError with the file name textFile.
+// newCompilation compiles and analyses a policy's Rego. It is an error if the Rego reads a resource type that is known only at evaluation,
+// unless listed reports that spec.replicate is set, or if it has more than most rules. An error is a *CompileError with the file name
+// textFile. Contract rules without a valid value are no error, but in the field contract.
 func newCompilation(regoVersion placementv1.RegoVersion, text string, listed bool, most int) (*compilation, error) {
 	parsed, err := ParseRego(textFile, text, regoVersion)
 	if wrong, ok := errors.AsType[*CompileError](err); ok {

@@ -194,7 +194,9 @@ func answerEarly(ctx context.Context, w http.ResponseWriter, body io.Reader, res
 	_, _ = io.Copy(io.Discard, body)
 }
 
-// refuse responds, with code 400, to a body that is not an AdmissionReview, so that the response can't contain the UID of a request.
+// refuse responds to a body from which no UID of a request was read, such as one that is not an AdmissionReview. The response is an
+// AdmissionReview, with HTTP's status 200, that denies with the code 400. It has no UID, so that the API server counts the call as failed,
+// and applies the webhook's failure policy.
 func refuse(ctx context.Context, w http.ResponseWriter, err error) {
 	ctrllog.FromContext(ctx).Error(err, "Refusing a request that is not an AdmissionReview")
 	write(ctx, w, admission.Errored(http.StatusBadRequest, err))

@@ -29,12 +29,13 @@ import (
 // fields before the objects. The largest are the names, groups and extra fields of the user.
 const maxHead = 1 << 20
 
-// errNoUID means that no valid response is possible, because a response must contain the UID of the request.
+// errNoUID means that no valid response is possible, because a response must contain the UID of the request. It is the error for a review
+// without request.uid before its objects.
 var errNoUID = errors.New("the AdmissionReview has no request.uid before its objects")
 
 // readHead reads the fields that identify a review's request: the UID, kind, resource, subresource, name, namespace, and operation, as far
-// as they come before the objects. It skips all others, such as the user. It reads at most maxHead bytes. It returns an error if it finds
-// no UID.
+// as they come before the objects. It skips the user (userInfo) and all other fields, and leaves them empty. It reads at most maxHead
+// bytes. It returns an error if it finds no UID.
 func readHead(r io.Reader) (*admissionv1.AdmissionRequest, error) {
 	d := json.NewDecoder(io.LimitReader(r, maxHead))
 	if err := enter(d); err != nil {
@@ -56,7 +57,8 @@ func readHead(r io.Reader) (*admissionv1.AdmissionRequest, error) {
 	return nil, errNoUID
 }
 
-// readRequest reads the fields of a request up to its objects, or as far as they can be read. It requires the UID.
+// readRequest reads the fields of a request that identify it, until its object or oldObject, or until one that can't be read. The error is
+// errNoUID if there is no UID up to there.
 func readRequest(d *json.Decoder) (*admissionv1.AdmissionRequest, error) {
 	if err := enter(d); err != nil {
 		return nil, err

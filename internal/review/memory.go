@@ -47,13 +47,14 @@ type Memory struct {
 	small, large *semaphore.Weighted
 }
 
-// NewMemory returns a Memory of which nothing is in use.
+// NewMemory returns a Memory of which nothing is in use. Reviews of at most smallBytes and larger ones have a limit each: smallInFlight and
+// largeInFlight bytes.
 func NewMemory() *Memory {
 	return &Memory{small: semaphore.NewWeighted(smallInFlight), large: semaphore.NewWeighted(largeInFlight)}
 }
 
-// acquire waits until a review of at most MaxBytes bytes may be read. Call release when none of its memory is used any
-// more. An error means that ctx ended before that.
+// acquire waits until a review of at most MaxBytes bytes may be read: until enough of the limit is free that it shares with the other small
+// or the other large reviews. Call release when none of its memory is used any more. An error means that ctx ended before that.
 func (m *Memory) acquire(ctx context.Context, bytes int64) (release func(), err error) {
 	of := m.small
 	if bytes > smallBytes {

@@ -131,7 +131,8 @@ func (o *overlay) put(r Reference, before, after *unstructured.Unstructured) {
 	o.changed[r.Resource][r.NamespacedName] = change{before, after}
 }
 
-// change returns the object with a key before and after the changes. ok is false if it does not change.
+// change returns the object with a key before and after the changes. ok is false if no change of it is recorded. It is true for one that
+// leaves the object as it was.
 func (o *overlay) change(key objectKey) (c change, ok bool) {
 	c, ok = o.changed[key.resource][key.name]
 	return c, ok

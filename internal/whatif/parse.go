@@ -32,8 +32,9 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// ParseReference parses TYPE/NAME or TYPE/NAMESPACE/NAME. The type policy stands for PlacementPolicies. Without the namespace, it finds the
-// only object of that name in all namespaces.
+// ParseReference parses TYPE/NAME or TYPE/NAMESPACE/NAME. The type policy stands for PlacementPolicies. For a namespaced type without the
+// namespace, it finds the only object of that name in all namespaces; none and several are errors. In the other cases, the object need not
+// exist.
 func ParseReference(ctx context.Context, cluster simulation.Cluster, text string) (Reference, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {

@@ -72,12 +72,13 @@ func (q *question) countAgain(ctx context.Context) error {
 	return err
 }
 
-// readsQuotas reports whether a policy reads quotas.
+// readsQuotas reports whether a policy reads ScopedQuotas or ClusterScopedQuotas, so that it may decide otherwise when their usage changes.
 func readsQuotas(p *simulation.Policy) bool {
 	return p.Fields(scopedQuotas) != nil || p.Fields(clusterScopedQuotas) != nil
 }
 
-// basisOfCounts reports whether objects of a type determine what quotas count, such as namespaces, and are not counted themselves.
+// basisOfCounts reports whether a type is one of ScopedQuotas, ClusterScopedQuotas, Namespaces, and DeviceClasses. Their objects determine
+// what quotas count, and are not counted themselves.
 func basisOfCounts(resource schema.GroupVersionResource) bool {
 	return slices.Contains([]schema.GroupVersionResource{scopedQuotas, clusterScopedQuotas, namespaces, deviceClassResource}, resource)
 }
@@ -123,7 +124,8 @@ func (q *question) changesCountOf(counted sets.Set[schema.GroupResource]) bool {
 	return false
 }
 
-// recountedFor reports whether changes of objects of a type may be why one of the recounted quotas gets another status.
+// recountedFor reports whether changes of objects of a type may be why one of the recounted quotas gets another status: the quota counts
+// the type, or the type is that of quotas, Namespaces, or DeviceClasses. It is false without recounted quotas.
 func (q *question) recountedFor(resource schema.GroupVersionResource) bool {
 	evaluators := quota.NewEvaluators(clock.RealClock{}, quota.Devices{})
 	for _, objects := range q.recounted {
@@ -177,7 +179,7 @@ func (q *question) count(ctx context.Context, quotas []placementv1.Quota, from s
 	return out, nil
 }
 
-// changesSpec reports whether a change, which does not delete the object, alters its spec or creates it.
+// changesSpec reports whether a change creates an object or alters its spec. It must not be called for a change that deletes the object.
 func changesSpec(c change) bool {
 	return c.before == nil || !equality.Semantic.DeepEqual(c.before.Object["spec"], c.after.Object["spec"])
 }

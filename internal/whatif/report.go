@@ -65,7 +65,8 @@ func Transitions() []Transition {
 // MaxStillWaiting is the maximum number of objects in Report.StillWaiting. As many may wait as there are in the cluster.
 const MaxStillWaiting = 1000
 
-// Report says what changes would do, without making them.
+// Report says what changes would do to the objects that policies match, without making them: which objects get other values or decisions,
+// how many for each transition, and errors and warnings about the changes.
 type Report struct {
 	// Objects are the objects to which something happens, by transition, type, namespace, and name.
 	Objects []Object `json:"objects"`
@@ -157,7 +158,8 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
-// newReport returns the objects, totals, and namespaces of a report on the results.
+// newReport returns a report on the results that has only Objects, Totals, and Namespaces. Results to which nothing happens (Object is nil)
+// are left out. The objects are sorted by transition, type, namespace, and name.
 func newReport(results []result) *Report {
 	out := &Report{Objects: []Object{}, Totals: map[Transition]int{}, Namespaces: map[string]map[Transition]int{}}
 	for _, r := range results {
@@ -179,7 +181,9 @@ func newReport(results []result) *Report {
 	return out
 }
 
-// addUnchanged counts an object to which nothing happens, with its state after the changes. It lists the object if it waits.
+// addUnchanged counts an object to which nothing happens, and whose state after the changes is s. If the object waits for other values, it
+// is counted in Waiting, and is among the first MaxStillWaiting of these in StillWaiting. Otherwise, also if it is denied, it is counted in
+// Unchanged.
 func (r *Report) addUnchanged(o simulation.Object, s *state) {
 	if !s.waiting {
 		r.Unchanged++

@@ -137,8 +137,9 @@ func (w *wanted) appendSteps(out []step, current *string) []step {
 	return out
 }
 
-// isLike reports whether an object gets the same value by another step, and waits in the same way before it. changes reports whether a
-// policy, by name, differs between the steps.
+// isLike reports whether two steps give an object the same value after the same wait: either both or none only after an approval or an
+// update, and with equal texts of what it waits for. The texts may differ if one policy decides both steps and does not differ between
+// them. changes reports whether the policy of a name differs.
 func (s step) isLike(other step, changes func(policy string) bool) bool {
 	// The texts of two times may differ for one policy, for example if a window opens between them.
 	waits := s.waits == other.waits || s.policy == other.policy && !changes(s.policy)
@@ -195,7 +196,8 @@ func (s *state) waits() bool {
 	return false
 }
 
-// awaited returns the values for which the object waits, each with the next of its changes.
+// awaited returns the values that the object gets only after it has waited, be it for an approval, its next update, or for example a
+// window. Each comes with the next of its changes. They are sorted by field and key. It returns nil if the object waits for nothing.
 func (s *state) awaited() []Value {
 	var out []Value
 	var buffer [2]step
@@ -208,8 +210,9 @@ func (s *state) awaited() []Value {
 	return out
 }
 
-// note adds what the verdict of a policy says: that the policy matches the object, which of its rules decides, and whether it leaves the
-// object without a placement.
+// note records what the verdict of a policy says of the object: that the policy matches it, unless the update takes the object out of the
+// match, which of the rules decides, and whether a policy that remediates automatically harms it: denies it, can't decide it, or allows it
+// no cluster.
 func (s *state) note(v *placement.Verdict) {
 	if !v.Leaves {
 		s.matched = append(s.matched, v.Policy.Name)
@@ -304,13 +307,13 @@ func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, 
 	return decisions{verdicts: verdicts, answers: answers}, err
 }
 
-// leavesExisting reports whether a policy is enforced and has another remediation.mode than Automatic, so that it changes existing objects
-// not at all, or only with an approval or at their next update.
+// leavesExisting reports whether a policy has the mode Enforce and another remediation.mode than Automatic, so that it changes existing
+// objects not at all, or only with an approval or at their next update.
 func leavesExisting(p *simulation.Policy) bool {
 	return p.Mode == placementv1.ModeEnforce && p.Remediation != placementv1.RemediationAutomatic
 }
 
-// evaluation is the result of the evaluation of a policy.
+// evaluation is the result of one evaluation of one policy on one object: the decision, or the error why the policy can't decide it.
 type evaluation struct {
 	decision placement.Decision
 	err      error
@@ -362,13 +365,15 @@ func transitionOf(values []Value) Transition {
 	return Pending
 }
 
-// stillWaits reports whether the object waits for the value and, without the changes, for another one. Either both are pending, or none is.
+// stillWaits reports whether the object waits for this value and, without the changes, for another one (Planned): for each of them until an
+// approval or its next update (Pending), or for none of them so, and then for this one because of what Waits says.
 func (v Value) stillWaits() bool {
 	return v.Planned != nil && v.Planned.Pending == v.Pending && (v.Pending || v.Waits != "")
 }
 
-// harmedBy returns the policies that newly leave the object without a placement, as their blast radius counts it: those that matched the
-// object before and did not leave it so, and those that did not match it before and now remove all of its clusters.
+// harmedBy returns the policies that newly harm the object, as their blast radius counts it: that deny it, can't decide it, or allow it no
+// cluster. A policy that matched the object before counts if it did not harm it then, and one that did not match it if it now removes all
+// clusters of the object. It returns nil if there are none.
 func (s *state) harmedBy(after *state) []string {
 	var out []string
 	for name, removes := range after.harmed {

@@ -149,7 +149,7 @@ type listed struct {
 	first    int // the index of the first one in Session.objects
 }
 
-// isList reports whether two slices are the same slice. It does not compare their members.
+// isList reports whether two slices are the same slice, or both are empty. It does not compare their members.
 func isList(a, b []*unstructured.Unstructured) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
@@ -302,7 +302,9 @@ func (q *question) read(ctx context.Context) error {
 	return nil
 }
 
-// readAgain updates contents and others for a type whose list after the changes differs from that before.
+// readAgain updates contents and others for a type whose list after the changes differs from that before. An object that is in the later
+// list gets the content that it has there, or is added to others if the session does not have it. One that is missing from it gets no
+// Content, unless the changes themselves delete it.
 func (q *question) readAgain(before listed, after simulation.List) {
 	found := make([]bool, len(before.contents))
 	next := 0
@@ -344,7 +346,7 @@ func (q *question) mark(ctx context.Context) error {
 			continue
 		}
 		after := q.after.Policy(before.Name)
-		if after == nil || !q.alike(before, after) {
+		if after == nil || !q.treatsAlike(before, after) {
 			for _, v := range before.Versions() {
 				for _, g := range q.groups.of(v.Policy) {
 					q.markAll(g)
@@ -365,7 +367,7 @@ func (q *question) mark(ctx context.Context) error {
 		if before != nil && !q.affected(after) {
 			continue
 		}
-		alike := before != nil && q.alike(before, after)
+		alike := before != nil && q.treatsAlike(before, after)
 		if alike && equality.Semantic.DeepEqual(before.Spec.Match, after.Spec.Match) {
 			continue
 		}
@@ -376,7 +378,8 @@ func (q *question) mark(ctx context.Context) error {
 	return nil
 }
 
-// markConcerned marks the objects that a policy may decide otherwise after the changes, provided that it matches them before and after.
+// markConcerned marks the objects that a policy matches before the changes and that it may decide otherwise after them. It does not check
+// whether the policy still matches them after the changes.
 func (q *question) markConcerned(ctx context.Context, before, after *simulation.Policy) error {
 	// No other group of the policy has the members of one.
 	groups := q.groups.of(before.Policy)
@@ -399,8 +402,8 @@ func (q *question) markAll(g *group) {
 	}
 }
 
-// markMatched marks the objects that a policy matches after the changes. If the policy treats objects alike that it matches before and
-// after the changes, it marks those that the policy matches only before or only after them.
+// markMatched marks the objects that a policy matches after the changes. With alike, which reports whether the policy treats objects alike
+// that it matches before and after the changes, it marks those that the policy matches only before or only after them.
 func (q *question) markMatched(ctx context.Context, p *simulation.Policy, alike bool) error {
 	matches, err := q.matchesByPlace(ctx, p)
 	if err != nil {
@@ -462,9 +465,11 @@ func (q *question) changesNamespaces() bool {
 	return len(q.changed.changed[namespaces]) > 0
 }
 
-// alike reports whether a policy treats equal decisions alike before and after the changes, and whether it reads no more of objects than
-// before. Then equal decisions on one member of each group mean that nothing happens to the others that the policy still matches.
-func (q *question) alike(before, after *simulation.Policy) bool {
+// treatsAlike reports whether at most the match and the decisions of a policy differ before and after the changes, because its match,
+// rules, Rego, or data do. All else in its spec must be equal, such as its mode, it must compile and be in force in all namespaces, and
+// must read no more of objects than before. Then equal decisions on one member of each group mean that nothing happens to the others that
+// the policy still matches. It returns false if that is not certain.
+func (q *question) treatsAlike(before, after *simulation.Policy) bool {
 	text := func(spec placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
 		spec.Match, spec.Rules, spec.Rego, spec.RegoVersion, spec.Data, spec.Replicate = placementv1.Match{}, nil, "", "", nil, nil
 		return spec
@@ -482,8 +487,8 @@ func (q *question) alike(before, after *simulation.Policy) bool {
 		equality.Semantic.DeepEqual(text(before.Spec), text(after.Spec))
 }
 
-// decideAlike reports whether the specs of a policy before and after the changes, which is alike in both, have the same rules, Rego,
-// spec.data, and spec.replicate. Then it decides equal objects alike that it matches in both, given the same data.
+// decideAlike reports whether the specs of a policy before and after the changes have the same rules, Rego, spec.data, and spec.replicate.
+// Then the policy decides equal objects alike that it matches in both, given the same data, if its mode and all else are the same, too.
 func decideAlike(a, b placementv1.PlacementPolicySpec) bool {
 	return equality.Semantic.DeepEqual(a.Rules, b.Rules) && a.Rego == b.Rego && a.RegoVersion == b.RegoVersion &&
 		equality.Semantic.DeepEqual(a.Data, b.Data) && equality.Semantic.DeepEqual(a.Replicate, b.Replicate)
@@ -497,7 +502,8 @@ type pair struct {
 	before   *state // what policies decided before the changes; never nil, and empty for a new object
 }
 
-// pairs returns the marked objects, and then those in others, each with what policies decided for it before the changes.
+// pairs returns the marked objects, and then those in others, each with what policies decided for it before the changes. Those in others
+// that existed before, such as objects that no policy matched then, are decided for that; new ones have an empty state.
 func (q *question) pairs(ctx context.Context) ([]pair, error) {
 	var out []pair
 	add := func(o simulation.Object, before *state) error {
@@ -535,7 +541,7 @@ func (q *question) pairs(ctx context.Context) ([]pair, error) {
 	return out, nil
 }
 
-// result is what happens to one object; Object is nil if nothing does.
+// result is what happens to one object, with its state after the changes; Object is nil if nothing does.
 type result struct {
 	*Object
 	// after is what policies decide for the object after the changes; nil if it is deleted, or if no policy matches it before or after
