@@ -87,8 +87,9 @@ func keyOf(s placementv1.Subject, at *field.Path) (key Key, ok bool) {
 	return Key{}, false
 }
 
-// Path returns the path of the compared value below data.clusters[name], or in a node. If there is a list, its items are compared. The path
-// of a free quantity, which clusters do not have, is that of the allocatable quantity. The path of a score is below DocumentScores.
+// Path returns the path of the compared value below data.clusters[name]. If there is a list, its items are compared. The path of a free
+// quantity, which clusters do not have, is that of the allocatable quantity. The path of a score is below DocumentScores. For nodes, the
+// path is "labels" and the key of the label, also for the fields region and zone, or just "name".
 func (c Compared) Path() []string {
 	switch s := c.Subject; {
 	case c.OfNodes && s.Field != placementv1.ClusterFieldName:

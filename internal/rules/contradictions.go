@@ -66,7 +66,8 @@ func requirementConditions(require []placementv1.Requirement, path *field.Path, 
 	return out
 }
 
-// subjectOf returns the name of the field of a subject that is set, such as "label", and the field's value.
+// subjectOf returns the name of the member of a subject that is set, such as "label" or "annotation", and its value. Without another
+// member, the name is "field", and the value may be "".
 func subjectOf(s placementv1.Subject) (kind, name string) {
 	for _, one := range []struct{ kind, name string }{
 		{"label", s.Label}, {"annotation", s.Annotation}, {"property", s.Property}, {"allocatable", s.Allocatable}, {"free", s.Free}, {"score", s.Score},
@@ -105,8 +106,8 @@ func annotationConditions(annotations []placementv1.AnnotationRequirement, path 
 	return out
 }
 
-// contradictions warns, once for each subject, of a condition that no value meets together with those before it. whose is the noun for what
-// has the value, and consequence what follows for the rule.
+// contradictions warns, once for each subject, of the first condition that no value meets together with those before it. whose is the noun
+// for what has the value, such as "cluster", and consequence what follows for the rule.
 func (v *validator) contradictions(conditions []condition, whose, consequence string) {
 	together := map[string][]condition{}
 	for _, c := range conditions {
@@ -188,7 +189,9 @@ func MayOverlap(a, b *placementv1.RuleCondition) bool {
 	return true
 }
 
-// alternative returns the end of a message that suggests what to write in place of a condition that contradicts others.
+// alternative returns the last sentence of a message about a condition that contradicts others: that all of them have to be met, and what
+// to do. If there is one other condition, and both have a list of values by In, that is to list the values of both in one entry, which it
+// writes out for at most maxSuggested values. Otherwise, it is to change or remove one of the conditions.
 func (c condition) alternative(others []condition) string {
 	isList := func(c condition) bool { return c.operator == placementv1.OperatorIn && c.values != nil }
 	if len(others) != 1 || !isList(c) || !isList(others[0]) {
@@ -234,7 +237,9 @@ func canBeMet(conditions []condition) bool {
 	return true
 }
 
-// rejects reports whether a value is certain not to meet the condition.
+// rejects reports whether a value is certain not to meet the condition. For Gt, Gte, Lt, and Lte, that is so for a value that they can't
+// read, too. It is false for Exists and DoesNotExist, for values that depend on the object, and for In if a cluster may have several
+// values.
 func (c condition) rejects(value string) bool {
 	switch {
 	case c.values == nil:
@@ -287,7 +292,8 @@ func outOfRange(conditions []condition) bool {
 	return false
 }
 
-// excludes reports whether no value meets both the condition, which is a lower bound, and an upper bound.
+// excludes reports whether no value meets both the condition, which is a lower bound, and an upper bound. If only integers count, as for
+// nodes, that is so for Gt 1 and Lt 2, too.
 func (c condition) excludes(upper condition) bool {
 	order := compareAs(c.as, c.values[0], upper.values[0])
 	if order > 0 || order == 0 && (c.isStrict() || upper.isStrict()) {
@@ -301,7 +307,7 @@ func (c condition) excludes(upper condition) bool {
 	return lowErr == nil && highErr == nil && high-low == 1
 }
 
-// readable reports whether Gt, Gte, Lt, and Lte can read a text as a value of a type.
+// readable reports whether Gt, Gte, Lt, and Lte can read a text as a value of a type; as a number for the type "".
 func readable(as placementv1.ValueType, value string) bool {
 	switch as {
 	case placementv1.ValueTypeVersion:

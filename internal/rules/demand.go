@@ -105,8 +105,9 @@ func (d Demand) In(expression string) string {
 // identifiers matches the names in a Rego expression.
 var identifiers = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 
-// Unusable returns why the requirement can compare no cluster with the value: the object does not have it, or it can't be read. It is for
-// requirements whose Rego rule with the value is undefined.
+// Unusable returns the message why the requirement can compare no cluster with the value: the object does not have it, or, in all other
+// cases, that it can't be read. Call it only if the requirement's Rego rule with the value is undefined; it does not check the value
+// itself.
 func (d Demand) Unusable() string {
 	if d.IsMissing {
 		return fmt.Sprintf("compares with %s, which the object does not have", d.Source)

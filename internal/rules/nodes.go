@@ -29,8 +29,8 @@ import (
 // metadataName is the only field of nodes that node affinities can match, besides labels.
 const metadataName = "metadata.name"
 
-// nodeLabel returns the key of the label of nodes that a subject stands for; "" for the name of a node, and for what nodes do not have,
-// such as properties.
+// nodeLabel returns the key of the label of nodes that a subject stands for: that of its label, or the well-known one for the fields region
+// and zone. It returns "" for the name of a node, and for what nodes do not have, such as properties.
 func nodeLabel(s placementv1.Subject) string {
 	switch s.Field {
 	case placementv1.ClusterFieldRegion:
@@ -119,8 +119,9 @@ func (r *ruleText) renderNodePreferences() {
 // anyInteger is the greatest int64. With Lt and this value, a node affinity matches any integer.
 const anyInteger = "9223372036854775807"
 
-// nodeOperator returns the operator (Gt or Lt) and the number with which a node affinity compares as Gt, Gte, Lt, or Lte does with n.
-// Labels with negative numbers do not count.
+// nodeOperator returns the operator (Gt or Lt) and the number with which a node affinity compares as Gt, Gte, Lt, or Lte does with n, which
+// is not negative. Gt and Lt stay, Gte becomes Gt with n-1, and Lte becomes Lt with n+1. Gte with 0 becomes Lt with anyInteger, which is
+// true of each integer. Labels with negative numbers do not count.
 func nodeOperator(operator placementv1.RequirementOperator, n int64) (affinity placementv1.RequirementOperator, number string) {
 	switch {
 	case operator == placementv1.OperatorGte && n == 0:
@@ -139,7 +140,8 @@ func nodeOperator(operator placementv1.RequirementOperator, n int64) (affinity p
 func (q requirement) nodeComparedName() string { return q.name("compared_" + q.suffix) }
 
 // nodeValue returns the regular expression of the values that the requirement can compare nodes with, and what such a value must be, for
-// the message by which an object with another value in its label or annotation is denied.
+// the message by which an object with another value in its label or annotation is denied. They are those of integers from 0 on for Gt, Gte,
+// Lt, and Lte, of names of nodes for the field name, and otherwise of values of labels.
 func (q requirement) nodeValue() (pattern, form string) {
 	switch {
 	case q.ordered():

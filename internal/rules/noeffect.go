@@ -61,7 +61,9 @@ func (v *validator) constants(rules []placementv1.Rule, path *field.Path) {
 	}
 }
 
-// order warns of prefer, weights, and minGain of a rule for clusters if they have no effect, or minGain makes all clusters equal.
+// order warns of fields of a rule for clusters without an effect: of prefer without weights and of minGain if the rule has neither limit
+// nor maxDomains or maxClusters of spread, of weights with limit: 1, and of a minGain above 1 that is not greater than the least difference
+// between two scores. It also warns of a minGain above the sum of all weights, which makes all clusters equal.
 func (v *validator) order(rule placementv1.Rule, path *field.Path) {
 	const limits = "Set limit, or maxDomains or maxClusters of spread"
 	if !choosesBest(rule) {
@@ -93,7 +95,9 @@ func choosesBest(rule placementv1.Rule) bool {
 	return rule.Limit > 0 || rule.Spread != nil && (rule.Spread.MaxDomains > 0 || rule.Spread.MaxClusters > 0)
 }
 
-// scores returns the highest score that preferences can give a cluster, and the smallest difference between two such scores.
+// scores returns the highest score that preferences can give a cluster, which is the sum of their weights, and the least difference between
+// two scores. Scores are the sums of any of the weights, so that for the weights 3 and 5 it is 2. With Most or Least, it is at most 1. Both
+// are 0 without preferences.
 func scores(prefer []placementv1.Preference) (sum, step int32) {
 	possible := sets.New[int32](0)
 	for _, p := range prefer {
@@ -151,8 +155,8 @@ func (v *validator) impossible(rule placementv1.Rule, path *field.Path) {
 	v.contradictions(requirementConditions(rule.Require, path.Child("require"), nodes), whose, consequence)
 }
 
-// unlikely warns of values in a rule for clusters that no cluster is expected to have, and of effects that no taint that repels objects
-// has.
+// unlikely warns of values in a rule for clusters that no cluster is expected to have, and of tolerations of an effect that repels nothing,
+// such as PreferNoSchedule, or that looks like a misspelled one.
 func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 	if rule.Candidates == placementv1.RuleCandidatesNodes {
 		return
@@ -178,7 +182,8 @@ func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 	}
 }
 
-// listed warns of a comparison with an annotation of Berth whose value is JSON, which no value of a cluster equals.
+// listed warns of a valueFrom with one of those annotations of Berth whose value is JSON, such as the list of clusters: no value of a
+// cluster equals it.
 func (v *validator) listed(q placementv1.Requirement, path *field.Path) {
 	lists := []string{placementv1.ClustersAnnotation, placementv1.ClusterSharesAnnotation, placementv1.RequestedAnnotation}
 	if q.ValueFrom != nil && slices.Contains(lists, q.ValueFrom.Annotation) {
@@ -194,7 +199,8 @@ var bytesOf = []string{string(corev1.ResourceMemory), string(corev1.ResourceStor
 // fewBytes is an amount of memory or storage that every cluster exceeds.
 var fewBytes = resource.MustParse("1Mi")
 
-// fewerBytes warns of an amount of bytes that is so small that its unit is probably missing.
+// fewerBytes warns of an amount of memory, storage, or huge pages above 0 and below 1Mi, which is so small that its unit is probably
+// missing.
 func (v *validator) fewerBytes(q placementv1.Requirement, path *field.Path) {
 	name := q.Allocatable + q.Free
 	if !slices.Contains(bytesOf, name) && !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {
@@ -213,8 +219,9 @@ var manyCPUs = resource.MustParse("10M")
 // kibi is the least number that a unit of bytes, such as Ki, stands for.
 const kibi = 1024
 
-// ExceedsClusters reports whether a value is a number of CPUs that is more than any cluster has, such as 8Gi, so that its unit is probably
-// a mistake.
+// ExceedsClusters reports whether a value is a number of allocatable or free CPUs that is more than any cluster has, so that its unit is
+// probably a mistake: 10 million or more, or 1024 or more written with a unit such as Ki or Gi. It is false for other resources, and for a
+// value that is no quantity.
 func ExceedsClusters(q placementv1.Requirement, value string) bool {
 	if q.Allocatable+q.Free != string(corev1.ResourceCPU) {
 		return false
@@ -223,7 +230,8 @@ func ExceedsClusters(q placementv1.Requirement, value string) bool {
 	return err == nil && (amount.Cmp(manyCPUs) >= 0 || amount.Format == resource.BinarySI && amount.CmpInt64(kibi) >= 0)
 }
 
-// unitsOfBytes warns of a number of CPUs that is more than any cluster has, such as one with a unit of bytes.
+// unitsOfBytes warns of each value that is a number of CPUs more than any cluster has: 10 million or more, or 1024 or more with a unit of
+// bytes such as Gi. The warning says to write the number without the unit or, if it has none, a number of CPUs.
 func (v *validator) unitsOfBytes(q placementv1.Requirement, path *field.Path) {
 	for i, value := range q.Values {
 		if !ExceedsClusters(q, value) {

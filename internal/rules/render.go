@@ -91,7 +91,8 @@ func Render(rules []placementv1.Rule) (m Module, warnings []string, errs field.E
 	return m, warnings, nil
 }
 
-// tooLong returns the message about a module whose text is too long: length bytes.
+// tooLong returns the message about a module whose text has length bytes, which is too long. It has both sizes in KiB, names the longest
+// rule, and suggests to move rules to another policy.
 func (g *generator) tooLong(length int) string {
 	const kib = 1 << 10
 	longest := slices.MaxFunc(g.rules, func(a, b *ruleText) int { return cmp.Compare(a.text.Len(), b.text.Len()) })
@@ -148,7 +149,9 @@ func (g *generator) module() string {
 	return out.String()
 }
 
-// decides returns the Rego rule decides, whose value is the name of the rule that decides the object.
+// decides returns the Rego rule decides, whose value is the name of the rule that decides the object: the first one that applies. A rule
+// with otherwise: NextRule is passed over if it finds too few clusters, unless it can't read a value of the object. If no other rule
+// applies, the last one that was passed over decides, and denies the object. The value is undefined if no rule applies.
 func (g *generator) decides() string {
 	var branches []string
 	// final reports whether a branch has no conditions, so that no other one can follow.

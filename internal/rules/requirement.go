@@ -254,8 +254,8 @@ func (q requirement) renderUnreadable() {
 	q.printf("\n%s contains %s if not %s\n", q.name(partUnreadable), q.invalidValue(q.form()), q.comparedName())
 }
 
-// form says what the object's value must be so that it can be read as the type that is compared, such as "must be a number, such as 2 or
-// 0.5".
+// form says what the object's value must be so that it can be read as the number, quantity, or version that is compared, such as "must be a
+// number, such as 2 or 0.5".
 func (q requirement) form() string {
 	return map[placementv1.ValueType]string{
 		placementv1.ValueTypeNumber: formNumber, placementv1.ValueTypeQuantity: formQuantity, placementv1.ValueTypeVersion: formVersion,
@@ -414,7 +414,8 @@ func canonicalNumber(text string) (string, bool) {
 	return text, true
 }
 
-// constant returns a value of Gt, Gte, Lt, or Lte as a Rego term.
+// constant returns a value of Gt, Gte, Lt, or Lte as a Rego term: a number for Number, a string for Quantity, and an array of three numbers
+// for Version.
 func constant(as placementv1.ValueType, value string) string {
 	switch as {
 	case placementv1.ValueTypeVersion:
@@ -445,7 +446,9 @@ func plainNumber(text string) string {
 // lack is a reason why a cluster is not eligible: the Rego expression of its text, and the one that is true for clusters with the reason.
 type lack struct{ text, condition string }
 
-// lacks returns the reasons why clusters do not meet the requirement. For each cluster, the first one whose condition is true counts.
+// lacks returns the reasons why clusters do not meet the requirement: that the object lacks the value to compare with, if that has no
+// default, and then that the cluster does not meet the requirement, for whatever cause. For each cluster, the first one whose condition is
+// true counts.
 func (q requirement) lacks() []lack {
 	var out []lack
 	if q.fromObject() && q.ValueFrom.Default == nil {
@@ -454,7 +457,8 @@ func (q requirement) lacks() []lack {
 	return append(out, lack{q.reason(), q.unmet()})
 }
 
-// reason returns the Rego expression of the text that says why a cluster does not meet the requirement.
+// reason returns the Rego expression of the text that says why a cluster does not meet the requirement: the field reason or, if that is not
+// set, words about the subject and the values, which may be one of the object.
 func (q requirement) reason() string {
 	switch {
 	case q.Reason != "":

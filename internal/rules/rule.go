@@ -137,8 +137,9 @@ func (r *ruleText) readsObject() bool {
 // unreadable returns the Rego expression that is true for an object with a value that the rule can't read. readsObject must be true.
 func (r *ruleText) unreadable() string { return fmt.Sprintf("count(%s) > 0", r.name(partUnreadable)) }
 
-// decided returns Rego expressions that are all true for an object that the rule decides and does not deny for lack of clusters or values:
-// a rule for clusters finds enough, and a rule for nodes can read the values of the object that it compares with.
+// decided returns Rego expressions, one a line, that are all true for an object that the rule decides and does not deny for lack of
+// clusters or values. The first, which is always there, compares decides with the name of the rule. Another one is true if a rule for
+// clusters chooses any, or if a rule for nodes can read the values of the object that it compares with.
 func (r *ruleText) decided() string {
 	out := "decides == " + quote(r.rule.Name)
 	switch {
@@ -245,7 +246,8 @@ func renderMap[T ~string](r *ruleText, path *field.Path, document string, values
 	r.printf("%s := %s if {\n%s\n}\n", document, listed("{", members, "}"), r.decided())
 }
 
-// renderMessages renders the warning of the field warn, and the error of the field deny.
+// renderMessages renders a member of the Rego rule warnings with the text of the field warn, and one of errors with that of deny, for the
+// objects that the rule decides; none for a field that is not set.
 func (r *ruleText) renderMessages() {
 	if r.rule.Warn != "" {
 		r.comment(r.path.Child("warn"), "")

@@ -251,7 +251,8 @@ var dependsOn = map[string][]string{
 	functionAmount:          {functionQuantity},
 }
 
-// sharedText returns the Rego of the shared functions and rules that are used.
+// sharedText returns the Rego of the shared functions and rules that are used, with those that these need, in the order of shared, and then
+// of a Rego rule for each label and annotation of the object in placeholders (objectTexts). It returns "" if there are none of both.
 func (g *generator) sharedText() string {
 	for _, one := range shared {
 		if g.helpers[one.name] {

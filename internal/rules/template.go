@@ -38,8 +38,9 @@ const (
 // part is a piece of a text: a literal, or a placeholder if the literal is empty.
 type part struct{ literal, placeholder string }
 
-// parseTemplate splits a text at its placeholders. It returns an error about the first invalid one. The parameter clusters permits
-// the placeholders {clusters} and {clusters:json}.
+// parseTemplate splits a text at its placeholders, such as {name}. {{ and }} stand for single braces. It returns an error about the first
+// brace without its counterpart, or placeholder that is unknown. The placeholders {clusters} and {clusters:json} are errors unless clusters
+// is true. The text "" is one empty part.
 func parseTemplate(text string, clusters bool) ([]part, error) {
 	var out []part
 	var literal strings.Builder
@@ -74,7 +75,8 @@ func parseTemplate(text string, clusters bool) ([]part, error) {
 	return out, nil
 }
 
-// checkPlaceholder returns an error for an unknown placeholder, and for one of clusters that is not permitted.
+// checkPlaceholder returns an error unless name, which is without braces, is kind, namespace, name, label:KEY, or annotation:KEY or, if
+// clusters is true, clusters or clusters:json.
 func checkPlaceholder(name string, clusters bool) error {
 	switch name {
 	case placeholderKind, placeholderNamespace, placeholderName:
@@ -112,7 +114,8 @@ func (r *ruleText) template(text string) string {
 	return fmt.Sprintf(`concat("", [%s])`, strings.Join(terms, ", "))
 }
 
-// placeholder returns the Rego expression of a placeholder.
+// placeholder returns the Rego expression of a placeholder: of the kind, namespace, name, a label, or an annotation of the object, or of
+// the clusters that the rule chooses, sorted, joined by commas or as JSON. What the object lacks is "", apart from the kind.
 func (r *ruleText) placeholder(name string) string {
 	switch name {
 	case placeholderKind:
@@ -134,8 +137,9 @@ func (r *ruleText) placeholder(name string) string {
 	return fmt.Sprintf("object_text_%d", slices.Index(r.objectTexts, name)+1)
 }
 
-// Without returns the text that an object gets which has only those labels and annotations for which has returns true, with "x" in place of
-// the values of all other placeholders. lacks are the labels and annotations in the text's placeholders that the object does not have.
+// Without returns what an object gets of a text with placeholders if it has only those labels and annotations for which has returns true.
+// Literal parts stay. In place of each placeholder is "x", also of one for a label that the object has, or nothing if it is for a label or
+// annotation that the object lacks. lacks are these labels and annotations.
 func Without(text string, has func(placementv1.ObjectValue) bool) (out string, lacks []placementv1.ObjectValue) {
 	// validate has checked the text.
 	parts, _ := parseTemplate(text, true)

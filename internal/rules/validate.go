@@ -69,7 +69,8 @@ var (
 	doubled = regexp.MustCompile(`(?:^|[^{])(\{\{(\s*\.?[A-Za-z][-A-Za-z0-9_.:/]*\s*)\}\})(?:[^}]|$)`)
 )
 
-// isVersion reports whether a text can be read as a version, such as "v1.30.2" or "1.30". A text after the numbers does not matter.
+// isVersion reports whether a text begins like a version: with one to three numbers joined by dots, after a "v" or not, such as "v1.30.2",
+// "1.30", and "1". A text after the numbers does not matter. It is false for numbers of more than 30 digits.
 func isVersion(text string) bool {
 	return versions.MatchString(text) && !longVersions.MatchString(text)
 }
@@ -92,7 +93,8 @@ type validator struct {
 	errs     field.ErrorList
 }
 
-// validate returns the warnings about rules, which are at the path, and the errors in them.
+// validate returns the warnings about rules, which are at the path, and the errors in them. It does not check all that the schema of the
+// API does, such as that the names of rules differ.
 func validate(rules []placementv1.Rule, path *field.Path) (warnings []string, errs field.ErrorList) {
 	v := &validator{}
 	for i, rule := range rules {
@@ -197,7 +199,9 @@ func decidesBesides(rule placementv1.Rule) bool {
 		rule.Candidates != ""
 }
 
-// effect refuses the last rule if it decides nothing (an earlier one may exempt objects), and fields that have no effect in a rule.
+// effect refuses the last rule if it decides nothing (an earlier one may exempt objects), and fields that have no effect in a rule: others
+// beside deny, message and otherwise without clusters, candidates in a rule that decides nothing, and NextRule in the last rule. The schema
+// refuses weights and minGain without prefer.
 func (v *validator) effect(rule placementv1.Rule, path *field.Path, last bool) {
 	decides := selects(rule) || rule.Set != nil || rule.Warn != "" || rule.Deny != ""
 	forClusters := rule.Otherwise != "" || rule.Message != ""
@@ -226,7 +230,7 @@ func (v *validator) nodeTolerations(tolerations []placementv1.RuleToleration, pa
 	}
 }
 
-// when checks the condition of a rule.
+// when checks the condition of a rule: both selectors, the keys of the annotations, and whether the CEL expression compiles.
 func (v *validator) when(w placementv1.RuleCondition, path *field.Path) {
 	options := metav1validation.LabelSelectorValidationOptions{}
 	v.errs = append(v.errs, metav1validation.ValidateLabelSelector(w.ObjectSelector, options, path.Child("objectSelector"))...)
@@ -316,7 +320,8 @@ func (v *validator) property(path *field.Path, name string) {
 	}
 }
 
-// amount checks a requirement of an allocatable or free quantity.
+// amount checks a requirement of an allocatable or free quantity. It refuses In and NotIn, another type (as) than Quantity, and for Gt,
+// Gte, Lt, and Lte what is no quantity. It permits Exists and DoesNotExist, and negative quantities.
 func (v *validator) amount(q placementv1.Requirement, path *field.Path) {
 	switch {
 	case q.Operator == placementv1.OperatorIn || q.Operator == placementv1.OperatorNotIn:
@@ -332,8 +337,8 @@ func (v *validator) amount(q placementv1.Requirement, path *field.Path) {
 // versionWord matches names of labels, annotations, and properties that are probably of versions, and not those of conversions.
 var versionWord = regexp.MustCompile(`(^|[-_./])version|Version`)
 
-// compared checks that Gt, Gte, Lt, or Lte can read the values and the default that they compare with, and warns if versions are probably
-// compared as numbers.
+// compared checks that Gt, Gte, Lt, or Lte can read the values and the default that they compare with. It warns if versions are probably
+// compared as numbers: if as is not set, the name of the subject contains the word version, and a value is a number with a dot.
 func (v *validator) compared(q placementv1.Requirement, path *field.Path) {
 	for i, value := range q.Values {
 		v.comparable(path.Child("values").Index(i), value, valueType(q))
@@ -353,7 +358,8 @@ func requirementIsOrdered(operator placementv1.RequirementOperator) bool {
 	return requirement{Requirement: placementv1.Requirement{Operator: operator}}.ordered()
 }
 
-// proportional checks a preference for the most or the least of a value.
+// proportional checks a preference for the most or the least of a value. It refuses one for nodes, for any field, such as version, with
+// values, or with the type (as) Version; an allocatable or free quantity must be read as Quantity. It gives no warnings.
 func (v *validator) proportional(q placementv1.Requirement, path *field.Path, nodes bool) {
 	v.subject(q.Subject, path)
 	isAmount := q.Allocatable != "" || q.Free != ""
@@ -401,7 +407,9 @@ func (v *validator) comparable(path *field.Path, value string, as placementv1.Va
 	}
 }
 
-// nodeRequirement refuses a requirement that a node affinity can't express. ordered reports whether its operator compares by order.
+// nodeRequirement refuses a requirement that a node affinity can't express. It permits labels and the fields name, region, and zone, and
+// refuses reason, and a type (as) other than Number. For the name, it requires In or NotIn with one value. If ordered is true, which
+// reports whether the operator compares by order, values must be integers from 0 on.
 func (v *validator) nodeRequirement(q placementv1.Requirement, path *field.Path, ordered bool) {
 	if nodeLabel(q.Subject) == "" && q.Field != placementv1.ClusterFieldName {
 		v.forbid(path, "with candidates: Nodes, only labels and the fields name, region and zone exist")
@@ -433,7 +441,9 @@ func (v *validator) nodeRequirement(q placementv1.Requirement, path *field.Path,
 	}
 }
 
-// spread checks the spread of a rule.
+// spread checks the spread of a rule; nothing if it has none. It refuses invalid keys, minimums of domains and clusters that together
+// exceed limit, and, for nodes, all but a label, the fields region and zone, and minDomains. It warns of a spread with limit: 1. It does
+// not compare minimums with maximums.
 func (v *validator) spread(rule placementv1.Rule, path *field.Path, nodes bool) {
 	s := rule.Spread
 	if s == nil {
@@ -457,7 +467,9 @@ func (v *validator) spread(rule placementv1.Rule, path *field.Path, nodes bool) 
 	}
 }
 
-// settings checks the labels, annotations, and node selectors that a rule sets. clusters reports whether the rule gives clusters.
+// settings checks the keys of the labels, annotations, and node selectors that a rule sets, constant values of labels, and the placeholders
+// in the values. clusters reports whether the rule gives clusters, so that {clusters} is permitted. It warns of {clusters} in a label if
+// the rule may choose several. It does not refuse the keys that are Berth's own.
 func (v *validator) settings(rule placementv1.Rule, path *field.Path, clusters bool) {
 	s := rule.Set
 	if s == nil {
