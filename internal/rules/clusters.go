@@ -98,8 +98,8 @@ var (
 	repelling  = []string{string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectNoExecute), effectNoSelect, effectNoSelectIfNew}
 )
 
-// Repels reports whether a taint keeps the objects that a rule decides out of a cluster: its effect repels objects, and the rule does not
-// tolerate it. The module of the rule decides the same.
+// Repels reports whether a taint keeps the objects that a rule decides out of a cluster: its effect is any other than PreferNoSchedule and
+// PreferNoSelect, and the rule does not tolerate it. The module of the rule decides the same.
 func Repels(rule placementv1.Rule, key, value, effect string) bool {
 	return !slices.Contains(preferring, effect) && !slices.ContainsFunc(rule.Tolerate, func(t placementv1.RuleToleration) bool {
 		return (t.Key == "" || t.Key == key) && (t.Effect == "" || t.Effect == effect) && (t.Operator == corev1.TolerationOpExists || t.Value == value)
