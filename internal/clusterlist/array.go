@@ -130,7 +130,8 @@ func plainName(name string) bool {
 	return true
 }
 
-// isPlain reports whether a character is one that JSON never escapes, as those in the names of Kubernetes' objects.
+// isPlain reports whether a character is an ASCII letter, a digit, or one of - . _ / : which JSON never escapes, and of which the names of
+// Kubernetes' objects consist.
 func isPlain(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '/' || c == ':'
 }

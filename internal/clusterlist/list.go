@@ -42,7 +42,8 @@ type List struct {
 	Repeats bool
 }
 
-// At reads the list of clusters of an object. path is the List.Path at which a declared kind has the list; a built-in kind has its own.
+// At reads the list of clusters of an object. A built-in kind, by the object's apiVersion and kind, has its own path. For every other kind,
+// path is the List.Path at which the list is; one with fewer than two names is an error.
 func At(obj map[string]any, path string) (List, error) {
 	version, _ := obj["apiVersion"].(string)
 	name, _ := obj["kind"].(string)

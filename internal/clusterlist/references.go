@@ -70,7 +70,7 @@ func (r *references) read(obj map[string]any) (Names, written, error) {
 }
 
 // write sets the references to those with the wanted names. For a name, it keeps the references that the object has, otherwise takes those
-// of entries, and otherwise makes a new one.
+// of entries, and otherwise makes a new one. It returns an error only if want has several terms.
 func (r *references) write(obj map[string]any, want Names, entries []any) error {
 	if want.Several {
 		return fmt.Errorf("the object has no terms, and the clusters to write are for %d terms", len(want.Terms))
@@ -155,7 +155,7 @@ func (r *references) name(obj map[string]any, entry any) (name string, ok bool) 
 }
 
 // qualifiedName returns the namespace and the name in an entry's reference, as in "eu/prod". A reference without a namespace is to the
-// namespace of the PlacementDecision. ok is false if it has no name.
+// namespace of the PlacementDecision. ok is false if the name is absent or not a string; an empty name counts as one.
 func qualifiedName(obj map[string]any, entry any) (name string, ok bool) {
 	at := map[string]any{"entry": entry}
 	name, ok = lookup(at, []any{"entry", "clusterProfileRef", "name"}).(string)
@@ -178,7 +178,8 @@ func (r *references) reference(obj map[string]any, name string) map[string]any {
 	return newReference(namespace, plain)
 }
 
-// newReference returns an entry that refers to a ClusterProfile; without a namespace if that is empty.
+// newReference returns an entry of a PlacementDecision, with the member clusterProfileRef. That has the name and the namespace of a
+// ClusterProfile, or only the name if the namespace is empty.
 func newReference(namespace, name string) map[string]any {
 	out := map[string]any{"name": name}
 	if namespace != "" {

@@ -111,7 +111,8 @@ func (s slot) expression(list []any) (int, error) {
 // existing returns how many elements of path after the first base ones exist in an object.
 func (s slot) existing(obj map[string]any) int { return max(0, existing(obj, s.path)-s.base) }
 
-// set sets the names in an object of which value has returned no error. No names are written as NoCluster.
+// set sets the names in an object of which value has returned no error: as the list at path or, for a selector, as the values of its
+// expression, which set adds if it is absent. No names are written as NoCluster.
 func (s slot) set(obj map[string]any, names []string) {
 	if len(names) == 0 {
 		names = []string{NoCluster}

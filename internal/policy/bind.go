@@ -35,13 +35,15 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// Resource is a resource type that the API server serves and that supports list and watch.
+// Resource is a resource type that the API server serves and that supports list and watch: its group, version, and plural name, and whether
+// it is namespaced. It does not have the kind.
 type Resource struct {
 	schema.GroupVersionResource
 	Namespaced bool
 }
 
-// ServedTypes describes the resource types that the API server serves.
+// ServedTypes has the resource types that the API server serves and that support list and watch. It finds them by their plural name alone,
+// one for each group, or by group, version, and plural name. It also has the types whose objects represent clusters, served or not.
 type ServedTypes interface {
 	// ByPlural returns the watchable resources with that plural name, one per group, in the group's preferred version.
 	ByPlural(plural string) []Resource
@@ -243,7 +245,9 @@ func movedMessage(bound schema.GroupResource, others []Resource) string {
 }
 
 // BindingsFromStatus derives the bindings of the version in force, which m is, from status.dependencies of the policy, for clients that may
-// not read its stored revision. It omits plural names whose group the status does not determine; nil for none.
+// not read its stored revision. Of the groups that the status has for a plural name, those that m also reads by group and version do not
+// count if there are several. BindingsFromStatus omits a plural name unless exactly one group is left. It returns nil if there are no
+// bindings.
 func (m *Module) BindingsFromStatus(dependencies []placementv1.Dependency) Bindings {
 	groups := map[string][]string{}
 	for _, d := range dependencies {
@@ -385,8 +389,9 @@ func (b *Binding) served(l placementv1.ReplicatedResource, served ServedTypes) (
 	return candidates[i], true
 }
 
-// bindListed binds a type of spec.replicate to its two paths: by its plural name alone, and by its group and version. If the API server
-// does not serve the type, it adds it to Missing.
+// bindListed binds a type of spec.replicate to its two paths: by its plural name alone, and by its group and version. For each path, it
+// adds the fields of the objects that the Rego reads there. If the API server does not serve the type, bindListed adds the type to Missing,
+// and does nothing else.
 func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served ServedTypes) {
 	r, ok := b.served(l, served)
 	if !ok {

@@ -56,8 +56,8 @@ type BoundedCompiler struct {
 	late    int // the number of compilations that continue after the deadline
 }
 
-// NewBoundedCompiler returns a compiler for which at most n callers wait for a compilation at once, each until the deadline. compile is the
-// function Compile, or another one in tests.
+// NewBoundedCompiler returns a compiler for which at most n callers wait for a compilation at once, each until the deadline. Other callers
+// wait for one of these to end, at most as long, and then get ErrBusy. compile is the function Compile, or another one in tests.
 func NewBoundedCompiler(n int, deadline time.Duration,
 	compile func(name string, spec placementv1.PlacementPolicySpec) (*Module, error)) *BoundedCompiler {
 	return &BoundedCompiler{compile: compile, deadline: deadline, slots: make(chan struct{}, n), overdue: map[string]bool{}}

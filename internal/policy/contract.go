@@ -50,8 +50,9 @@ type contractChecker struct {
 	clause *ast.Rule // the clause under examination
 }
 
-// checkContract returns the errors in the clauses of a module's contract rules, sorted by position. OPA has the union of the types
-// of all clauses of a rule. Only if that union contains an invalid alternative, each clause is compiled again for its own type.
+// checkContract returns the errors in the clauses of a module's contract rules, sorted by position: in the types of their values, and in
+// constants in their values, such as names of clusters. OPA has the union of the types of all clauses of a rule. Only if that union
+// contains an invalid alternative, each clause is compiled again for its own type.
 func (m *Module) checkContract(module *ast.Module, c *contractChecker) []Diagnostic {
 	// All clauses of a rule have the same union.
 	doubted := map[string]bool{}
@@ -223,7 +224,8 @@ func (c *contractChecker) checkClusters(tpe types.Type) {
 	}
 }
 
-// checkShare adds an error unless the type can be the share of a cluster. Messages name the cluster as subject.
+// checkShare adds an error unless the type can be the share of a cluster: an object with at most one of the members weight and replicas,
+// whose value is a number. Messages name the cluster as subject.
 func (c *contractChecker) checkShare(subject string, tpe types.Type) {
 	objects, ok := alternatives[*types.Object](tpe)
 	if !ok {
@@ -552,8 +554,8 @@ func assigned(body ast.Body, value *ast.Term) *ast.Term {
 	return value
 }
 
-// checkLabelValue adds an error if the value of a label is a constant that no label can have. If the key is invalid, there is an error
-// already.
+// checkLabelValue adds an error if the value of a label is a constant string that no label can have. It ignores every other value, and a
+// label with an invalid key, for which there is an error already.
 func (c *contractChecker) checkLabelValue(key string, value *ast.Term) {
 	text, ok := value.Value.(ast.String)
 	if !ok || wrongKey(language.RuleLabels, key) != "" {
@@ -564,7 +566,8 @@ func (c *contractChecker) checkLabelValue(key string, value *ast.Term) {
 	}
 }
 
-// checkClusterName adds an error if a term is a constant that can't be the name of a cluster.
+// checkClusterName adds an error if a term is a constant string that can't be the name of a cluster. It adds none for any other term, also
+// not for a constant of another type.
 func (c *contractChecker) checkClusterName(t *ast.Term) {
 	name, ok := t.Value.(ast.String)
 	if !ok {
@@ -575,7 +578,8 @@ func (c *contractChecker) checkClusterName(t *ast.Term) {
 	}
 }
 
-// checkClusterNames adds an error for each constant that can't be the name of a cluster, in a set, an array, or a member of a set.
+// checkClusterNames adds an error for each constant string that can't be the name of a cluster, in a set, an array, or a member of a set.
+// It ignores all other terms.
 func (c *contractChecker) checkClusterNames(value *ast.Term) {
 	switch v := value.Value.(type) {
 	case ast.String:
@@ -608,8 +612,8 @@ func (c *contractChecker) checkConstantShares(rule *ast.Rule, value *ast.Term) {
 	}
 }
 
-// checkConstantShare adds an error if cluster is a constant that can't be the name of a cluster, or share is an object with an invalid name
-// or value of a member, as far as these are constant.
+// checkConstantShare adds an error if cluster is a constant string that can't be the name of a cluster, or if share is an object with a
+// constant key that no share has, or with too many constant keys. It checks the values of share only if all of share is constant.
 func (c *contractChecker) checkConstantShare(cluster, share *ast.Term) {
 	c.checkClusterName(cluster)
 	object, isObject := share.Value.(ast.Object)
@@ -641,7 +645,8 @@ func constantKeys(object ast.Object) []string {
 	return keys
 }
 
-// example returns an example clause for the rule under examination, in the policy's language version.
+// example returns an example clause for the rule under examination, such as errors or clusters, in the policy's language version. Messages
+// contain it.
 func (c *contractChecker) example() string {
 	both := map[string]struct{ v1, v0 string }{
 		language.RuleAnnotations: {`annotations["example.com/key"] := "<value>" if { ... }`, `annotations["example.com/key"] = "<value>" { ... }`},

@@ -41,7 +41,8 @@ func CompileGenerated(name, text string, rules []string) (*Module, error) {
 	return &Module{Compiler: compiler, Package: parsed.Package.Path, Rules: rules}, nil
 }
 
-// Rules are the rules of a generated module, prepared for evaluation. They are safe for concurrent use.
+// Rules are the rules of a module that Berth generated (CompileGenerated), prepared for evaluation. They read an input and no cluster data.
+// They are safe for concurrent use.
 type Rules interface {
 	// Evaluate returns the values of the rules that are defined for the input, keyed by rule name. The values are the
 	// Go types of JSON, with sets as lists. If a builtin function fails, Evaluate returns an error instead of omitting

@@ -334,8 +334,8 @@ func diagnostic(file string, at *ast.Location, code, message string) Diagnostic 
 	return d
 }
 
-// checkPackage returns an error for a package that would hide the documents below data that Berth fills, such as data.clusters. A package
-// below data.kubernetes is allowed.
+// checkPackage returns an error for a package that would hide the documents below data that Berth fills, such as data.clusters, also one
+// below such a document. It returns nil for all other packages, and for those below data.kubernetes.
 func checkPackage(file string, pkg *ast.Package) error {
 	if root, _ := language.Part(pkg.Path, 1); !slices.Contains(language.Roots, root) || root == language.RootKubernetes && len(pkg.Path) != 2 {
 		return nil

@@ -70,7 +70,8 @@ type RemoteModule struct {
 // NeedsPush reports whether Berth pushes data or modules to the engine.
 func (r *Remote) NeedsPush() bool { return len(r.Spec.Replicate)+len(r.Modules) > 0 }
 
-// SecretUse is a field of spec.remote that names a Secret in the operator's own namespace.
+// SecretUse is a field of spec.remote that names a Secret in the operator's own namespace: the path of the field, the name of the Secret,
+// and the keys that the Secret must have.
 type SecretUse struct {
 	// Field is the field's path below spec.remote.
 	Field string
@@ -187,7 +188,8 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	return m, nil
 }
 
-// locate sets Document, Base, and V0 from spec.remote.url. It returns what is wrong with the URL, for users; "" for nothing.
+// locate sets Document, Base, and V0 from spec.remote.url. It returns what is wrong with the URL, for users; "" for nothing. A URL without
+// v1/data or v0/data is wrong only if Berth pushes data or modules to the engine; otherwise Base is nil.
 func (r *Remote) locate() string {
 	var err error
 	if r.Document, err = url.Parse(r.Spec.URL); err != nil {
@@ -327,7 +329,8 @@ func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []
 	return warnings, wrong
 }
 
-// remoteError returns the diagnostic for an error in a field, whose path below spec.remote is given.
+// remoteError returns the diagnostic for an error in a field, whose path below spec.remote is given. It has Berth's code for errors in
+// spec.remote, and no position.
 func remoteError(field, message string) Diagnostic {
 	return Diagnostic{Field: "spec.remote." + field, Code: codeRemote, Message: message}
 }

@@ -56,8 +56,8 @@ func RevisionName(policy string) string {
 	return "placementpolicy-" + hex.EncodeToString(sum[:10])
 }
 
-// NumberedRevisionName returns the name of the ControllerRevision that stores a version of a policy that comes into force in stages. number
-// is the generation in which the version first was in the spec.
+// NumberedRevisionName returns the name of the ControllerRevision that stores a version of a policy that comes into force in stages:
+// RevisionName, a hyphen, and number. number is the generation in which the version first was in the spec.
 func NumberedRevisionName(policy string, number int64) string {
 	return RevisionName(policy) + "-" + strconv.FormatInt(number, 10)
 }

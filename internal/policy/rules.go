@@ -85,8 +85,8 @@ func (m *Module) InputWithoutChoice() *projection.FieldSet {
 	return m.InputWithoutPath
 }
 
-// Field returns the field of the policy's rules from which a line of Text comes, such as "spec.rules[0].require[1]". It returns ""
-// if the policy has no rules.
+// Field returns the field of the policy's rules from which a line of Text comes, such as "spec.rules[0].require[1]". It returns
+// "spec.rules" for a line that comes from no single field, and "" if the policy has no rules.
 func (m *Module) Field(line int) string {
 	if m.rendered == nil {
 		return ""

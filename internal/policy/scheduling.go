@@ -126,7 +126,9 @@ func isUnrestricting(name *ast.Term) bool {
 	return ok && slices.Contains(unrestricting, string(text))
 }
 
-// restricts reports whether a value has a member that is not unrestricting, at any depth. A value that is not known counts as one that has.
+// restricts reports whether a value of the rule scheduling, or of a member of it, sets anything outside the members in unrestricting. An
+// object does if a member that is not in unrestricting does; an empty object does not. Every other value does, also one that is not
+// constant.
 func restricts(value *ast.Term) bool {
 	object, ok := value.Value.(ast.Object)
 	return !ok || object.Until(func(name, member *ast.Term) bool { return !isUnrestricting(name) && restricts(member) })

@@ -26,8 +26,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// ParseRego parses a policy's Rego in a version of the language. file is the file name in messages. The module is nil for a text without a
-// package. The error is a *CompileError.
+// ParseRego parses a policy's Rego in a version of the language. file is the file name in messages. A text that does not parse, or has no
+// package, is an error, which is a *CompileError.
 func ParseRego(file, text string, version placementv1.RegoVersion) (*ast.Module, error) {
 	parser, capabilities := language.Of(version)
 	module, err := ast.ParseModuleWithOpts(file, text, ast.ParserOptions{RegoVersion: parser, Capabilities: capabilities})

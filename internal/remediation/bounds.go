@@ -66,8 +66,8 @@ func newBounds(name string, last time.Time) *bounds {
 	return b
 }
 
-// usage is what counts for the pace (MaxPerMinute) and the limits on objects that are being moved, of one policy, of the policies of a
-// group, or of all policies.
+// usage has the times of the last patches, for the pace (MaxPerMinute), and the objects that are being moved, for the limits on these. It
+// is that of one policy, of the policies of a group together, or of all policies. It does not have the objects that are unavailable.
 type usage struct {
 	members []*bounds // The bounds of the policies that share the usage.
 	// last is the time of the last patch, and earlier that of the patch before. granted is when Schedule last granted an object a patch.
@@ -76,7 +76,7 @@ type usage struct {
 	moving, late tally[struct{}]
 }
 
-// newUsage returns a usage whose last patch was at a time.
+// newUsage returns a usage without objects that are being moved, for which the last patch counts as made at the time last.
 func newUsage(last time.Time) *usage {
 	return &usage{last: last, moving: newTally[struct{}](), late: newTally[struct{}]()}
 }
@@ -183,7 +183,7 @@ func (b *bounds) maxUnavailable(objects Matches) int {
 }
 
 // count updates whether an object counts as moving and late, by its movement, and as unavailable, by the argument. freed reports whether
-// this may let other objects be patched.
+// the object no longer counts against a limit that is set, so that other objects may be patched now.
 func (b *bounds) count(key Key, m *movement, unavailable bool) (freed bool) {
 	moved, was, late := b.moving.has(key), b.unavailable.has(key), b.late.has(key)
 	moves := b.name == "" && len(m.patching)+len(m.following) > 0 || slices.ContainsFunc(b.members, m.movesFor)
@@ -209,7 +209,8 @@ const (
 	reportInterval = time.Minute
 )
 
-// holding delays the patches of a policy while its data keeps changing: longer with each change.
+// holding delays the patches of a policy while its data keeps changing: longer with each change, up to a maximum. It has the time of the
+// first patch for the newest change, and the delay.
 type holding struct {
 	revised bool          // Set from a change of the data until the next object is patched.
 	acted   time.Time     // When the first object was patched for the newest change for which any was; zero if none was.

@@ -156,14 +156,14 @@ type guard struct {
 	dirty, unplanned bool
 }
 
-// harmed is an object that a change harms.
+// harmed is an object that a change harms: in which way, and since when.
 type harmed struct {
 	harm  harm      // How it is harmed now.
 	since time.Time // When sweep first saw the object among the harmed ones; zero before that.
 }
 
-// Assessment is the set of objects that must be decided again because of one change. Patches for its policies are held until all objects
-// that these policies may match are decided, or AssessmentLimit has passed. It is safe for concurrent use.
+// Assessment is the set of objects that must be decided again because of one change. Patches for its policies are held until Complete has
+// been called, and all objects that these policies may match are decided or AssessmentLimit has passed. It is safe for concurrent use.
 type Assessment struct {
 	ledger   *Ledger
 	accounts map[string]*account // The accounts of the policies that still wait for objects, by name.
@@ -179,7 +179,7 @@ type Assessment struct {
 var unknown = []string{""}
 
 // Assess begins an assessment of the effects of a change on the objects of some policies. Patches for these policies wait until it ends.
-// The caller must add the objects, and then call Complete.
+// The caller must add the objects, and then call Complete: without that, the assessment never ends, not even after AssessmentLimit.
 func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessment {
 	defer l.lock()()
 	out := &Assessment{ledger: l, accounts: map[string]*account{}, since: now, pending: map[Key][]string{}, waits: map[string]int{}}
@@ -469,7 +469,8 @@ func (g *guard) sweep(now time.Time) {
 	}
 }
 
-// resume ends the pause. Patches of the policy that wait for open assessments go on waiting.
+// resume ends the pause, and does not forget the objects that are harmed. Patches of the policy that wait for open assessments go on
+// waiting, as if the series of assessments had begun now.
 func (g *guard) resume(now time.Time) {
 	g.pause, g.allowed, g.resuming, g.dirty, g.began = nil, 0, false, false, now
 }

@@ -126,7 +126,8 @@ type matchedObject struct {
 	counted  census.Entry // How the object counts in the Census; the zero Entry before Place.
 }
 
-// account holds what one policy decided on existing objects, its plan, and its pause.
+// account holds what one policy decided on existing objects, its plan, and its pause because of objects that a change would harm. The
+// Scheduler has the pause because of failures.
 type account struct {
 	objects    map[CompactKey]finding              // The findings of the policy on the objects that it matches.
 	types      map[schema.GroupVersionResource]int // The numbers of matched objects by type.
@@ -149,7 +150,8 @@ type contest struct {
 	policies []string // The names of the policies whose changes do not last.
 }
 
-// finding is what one policy decided on one object.
+// finding is what one policy decided on one version of one object: what the policy would do to the object, the move that it requires, how
+// that relates to the plan, or why the policy could not decide.
 type finding struct {
 	// effect is what the policy would do to the object; the zero Handle for nothing by no rule. If the object can't be decided, it is zero or,
 	// with move, that of the plan. Findings with equal effects share one.

@@ -55,7 +55,8 @@ type Rollout struct {
 	Missing string // What is missing until the object runs in its clusters, as text. Only reports of multi-cluster systems set it.
 }
 
-// rolls reports whether the pods of an object are replaced automatically when its pod template changes.
+// rolls reports whether the pods of an object are replaced automatically when its pod template changes. It is false for a paused
+// Deployment, and for objects with the update strategy OnDelete. It is true for all others, of whatever kind.
 func rolls(obj *unstructured.Unstructured) bool {
 	if (obj.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "apps", Kind: "Deployment"}) {
 		paused, _, _ := unstructured.NestedBool(obj.Object, "spec", "paused")
@@ -134,7 +135,8 @@ func (m *movement) movesFor(b *bounds) bool {
 // claims returns the claims of the policies for which the object is being patched or was granted a patch, sorted by the name of the policy.
 func (m *movement) claims() []claim { return slices.SortedFunc(maps.Values(m.patching), byPolicy) }
 
-// rolls reports whether the object counts as unavailable because of a patch.
+// rolls reports whether the object counts as unavailable because of a patch, from the grant of the patch until the object is ready: for a
+// policy, the patch replaces its pods, evicts it, or has it leave clusters before it runs in others.
 func (m *movement) rolls() bool {
 	for _, c := range m.patching {
 		if c.rolls {
@@ -154,7 +156,8 @@ func (m *movement) precedes(r Rollout) bool {
 	return err != nil || order < 0
 }
 
-// claim is what one policy wants to do with an object, with the bounds of that policy.
+// claim says that one policy requires a patch of an object, whether the object counts as being moved after the patch, and whether it counts
+// as unavailable meanwhile. It has the bounds of the policy.
 type claim struct {
 	*bounds
 	// follows reports whether the object counts as being moved after the patch until it is ready, or until the Pod is gone: the patch
@@ -467,7 +470,8 @@ func (s *Scheduler) resuming() (out []string) {
 	return out
 }
 
-// Left is the state of a policy's patches that an earlier leader left.
+// Left is what an earlier leader left of a policy's patches: the moves to other clusters that had not ended, the failures, and the pause
+// that they caused. It has neither a plan nor the times of patches.
 type Left struct {
 	Generation int64             // The generation of the policy's version that was in force.
 	Moving     bool              // Whether the leader may have been moving more objects than Moves has.

@@ -57,13 +57,15 @@ type Transition struct {
 	Objects int // The number of objects that the plan changes in this way.
 }
 
-// PlannedMove is an object that has to be moved for a policy. Ledger.Moves also returns those that are not in the plan.
+// PlannedMove is an object that has to be moved for a policy, and the changes that the move makes. Ledger.Moves also returns those that are
+// not in the plan; a PlannedMove does not say whether it is.
 type PlannedMove struct {
 	Key
 	Changes []placement.Change // The changes that the move makes.
 }
 
-// Action describes the changes as instructions, and whether the object is evicted for them: "evict: set nodeSelector disk to ssd".
+// Action describes the changes as instructions, joined by semicolons, and whether the object is evicted for them: "evict: set nodeSelector
+// disk to ssd".
 func (m PlannedMove) Action() string {
 	if m.Evicts() {
 		return "evict: " + actions(m.Changes)
@@ -270,7 +272,7 @@ func (a *account) replan(now time.Time) bool {
 	return true
 }
 
-// transitions returns the most frequent changes. kinds are the numbers of objects by encoded changes.
+// transitions returns at most maxTransitions changes, those of the most objects first. kinds are the numbers of objects by encoded changes.
 func transitions(kinds map[string]int) (out []Transition) {
 	byChange := map[string]int{}
 	for changes, objects := range kinds {
@@ -398,7 +400,8 @@ type Cause struct {
 	Facts  []Fact           // Some of the changes of single objects that are the cause.
 }
 
-// Fact describes the change of one object that a policy reads.
+// Fact describes, in one line of text, the change of one object that a policy reads. It also has the type and the namespace of the object,
+// and whether that represents a cluster, which decide who may see the text.
 type Fact struct {
 	// Resource is the type of the object, as in Cause.Data; "" for a namespace whose labels changed. Namespace is the object's namespace. Text
 	// describes the change on one line.
@@ -532,7 +535,8 @@ func (l *Ledger) occasionOf(key Key, policy string, generation int64, a *account
 	return a.shared
 }
 
-// causeOfStrays returns why moves that are not in the plan are required, and texts for it, beginning with the cause of the most moves.
+// causeOfStrays returns why moves that are not in the plan are required. cause combines the causes of all of these moves; texts describe
+// them, at most MaxCauses, beginning with the cause of the most moves.
 func (a *account) causeOfStrays() (cause Cause, texts []string) {
 	moves := map[*occasion]int{}
 	for _, f := range a.objects {
@@ -564,7 +568,8 @@ func (a *account) causeOfStrays() (cause Cause, texts []string) {
 // allFacts returns true: every fact may be seen.
 func allFacts(Fact) bool { return true }
 
-// Reasons describes why policies move an object.
+// Reasons describes why policies move an object, for all of these policies together: the causes, the plans that contain the move, and who
+// approved them.
 type Reasons struct {
 	// Causes describe all causes. Shown describe only what all users who may read the object may see: changes of clusters, and of objects in
 	// its namespace. Of other changed objects, Shown only names the types. Each has at most MaxCauses texts.

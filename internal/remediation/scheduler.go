@@ -76,7 +76,8 @@ type Matches interface {
 	Holds(policy, namespace string) (assessed time.Time, paused bool)
 }
 
-// Limits limits what is done for all policies together. 0 means no limit.
+// Limits has the limits on all policies together: on patches a minute, and on objects that are being moved at the same time. 0 means no
+// limit.
 type Limits struct {
 	MaxPerMinute  int // The maximum number of patches a minute.
 	MaxConcurrent int // The maximum number of objects that are being moved at the same time.
@@ -225,7 +226,7 @@ func (s *Scheduler) reclassify() {
 	}
 }
 
-// freed records that an event may let waiting objects go on.
+// freed records that an event may let waiting objects go on, and wakes the caller of Schedule. It does nothing if no object waits.
 func (s *Scheduler) freed() {
 	if len(s.line.byKey) > 0 {
 		s.dirty = true
@@ -420,7 +421,9 @@ func (s *Scheduler) blocked(now time.Time, w *waiter, granted bool) block {
 	return s.all.blocked(now, w.key, granted)
 }
 
-// blockedBy returns what keeps an object back because of one policy that wants to patch it, or of the policies of its group.
+// blockedBy returns what keeps an object back because of one policy that wants to patch it, or of the policies of its group: a pause
+// because of failures, a probe, changing data, the windows, objects of which it is not known whether they are ready, the budget. It does
+// not check assessments, nor the pause because of harmed objects.
 func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, granted bool) block {
 	b := c.bounds
 	if b.version == nil {
@@ -523,7 +526,9 @@ func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) (out Resu
 	return out
 }
 
-// end ends the patch of a movement, whose move may go on. changed reports whether the patch changed the object, or evicted it.
+// end ends the patch of a movement. changed reports whether the patch changed the object, or evicted it: then the object counts as being
+// moved from now on for the policies whose claims say so. The movement ends if the object counts as being moved for no policy, or is ready
+// already. end does not record whether the patch failed.
 func (s *Scheduler) end(now time.Time, key Key, m *movement, evicts bool, patch Patch, changed bool) {
 	for u := range s.usesOf(m.claims()) {
 		// It does not count for the pace, unless another one began meanwhile.
@@ -757,7 +762,7 @@ func (s *Scheduler) update(key Key, others ...*bounds) {
 	}
 }
 
-// line holds the objects that wait for a patch.
+// line holds the objects that wait for a patch, by key and by class.
 type line struct {
 	byKey   map[Key]*waiter    // All waiting objects.
 	classes map[classID]*class // The same objects, in classes.

@@ -96,7 +96,7 @@ func (d Due) MovesClusters() bool {
 	return slices.ContainsFunc(d.changes(), placement.Change.MovesClusters)
 }
 
-// Policies returns the names of the policies of the verdicts as text for a message, such as PlacementPolicy "eu".
+// Policies returns the names of the policies of the verdicts as text for a message, such as PlacementPolicy "eu", PlacementPolicy "us".
 func (d Due) Policies() string {
 	out := Names(d)
 	for i, name := range out {
@@ -117,7 +117,7 @@ func actions(changes []placement.Change) string {
 	return strings.Join(out, "; ")
 }
 
-// changes returns the changes that a patch for the verdicts makes.
+// changes returns the changes that a patch for the verdicts makes. It omits the changes that remediation can't make (moveset.Possible).
 func (d Due) changes() (out []placement.Change) {
 	for _, v := range d {
 		for _, change := range v.Changes {

@@ -29,8 +29,9 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// objects holds the objects of a request, decoded as far as needed. The fields that every decision needs are decoded
-// from the start: apiVersion, kind, and metadata without managedFields, which are a large part of many objects.
+// objects holds the new and the old object of a request, decoded as far as needed. The fields that every decision needs are decoded from
+// the start: apiVersion, kind, and metadata without managedFields, which are a large part of many objects. If the request has no old
+// object, as for a creation, the old one is empty, and not nil.
 type objects struct {
 	obj, old *partial // The object as requested, and as stored before; old has no content if there is none.
 }

@@ -47,8 +47,10 @@ func failureStatus(verdicts []*placement.Verdict) (code int32, reason metav1.Sta
 // evaluationCodes are the codes of errors of OPA that the policy's text and its input cause.
 var evaluationCodes = []string{topdown.BuiltinErr, topdown.ConflictErr, topdown.TypeErr, topdown.WithMergeErr}
 
-// permanent reports whether an evaluation that failed with err is known to fail again with the same policy, object, and data. Otherwise, a
-// retry may succeed.
+// permanent reports whether an evaluation that failed with err is known to fail again with the same policy, object, and data. That is so if
+// a function or rules of the Rego fail, a value breaks the decision contract, the input or the evaluation exceeds a size limit, the policy
+// does not compile (unless it only took too long), or it is unknown where the kind has its pod template. After all other errors, a retry
+// may succeed.
 func permanent(err error) bool {
 	if list, ok := errors.AsType[*policy.CompileError](err); ok {
 		return !policy.IsUnfinished(list)

@@ -168,8 +168,8 @@ func (h *Handler) decideObjects(ctx context.Context, req admission.Request, deco
 	return response, answer
 }
 
-// log writes to the log of decisions what policies change by an admitted request, if they change anything. began is when the decision
-// began.
+// log writes to the log of decisions what policies change by a request that is admitted, with the user and the time since began, when the
+// decision began. It writes nothing if policies change nothing.
 func (h *Handler) log(ctx context.Context, req admission.Request, decoded *objects, outcome *placement.Outcome, began time.Time) {
 	action, old := decisionlog.Created, &unstructured.Unstructured{}
 	if req.Operation == admissionv1.Update {
@@ -223,7 +223,8 @@ func (h *Handler) decideLive(ctx context.Context, decide decideFunc, request pla
 	return decide(&live, ctx, request)
 }
 
-// evaluate evaluates one policy on an input, with a span and metrics.
+// evaluate evaluates one policy on an input, and returns the decision and the error of its evaluator. It records the evaluation as a span
+// and in the metrics.
 func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 	return tracing.Evaluate(ctx, h.Clock, h.Metrics, metrics.SourceAdmission, p, input)
 }
@@ -340,8 +341,8 @@ func failure(v *placement.Verdict) string {
 	return fmt.Sprintf("PlacementPolicy %q can't decide: %v", v.Policy.Name, v.Err)
 }
 
-// withRule returns a message with which a policy denies an object, with the name of the rule of spec.rules that decides in front, unless it
-// is there already.
+// withRule returns a message with which a policy denies an object, with the name of the rule of spec.rules that decides in front, as in
+// "rule eu: no cluster is eligible". It returns the message itself if that begins so already, or if no rule of spec.rules decides.
 func withRule(v *placement.Verdict, message string) string {
 	rule := "rule " + v.Decision.Rule + ": "
 	if v.Decision.Rule == "" || strings.HasPrefix(message, rule) {

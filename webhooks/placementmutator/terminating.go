@@ -25,9 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// finalizationMembers are the fields of metadata that an update may change to complete the deletion of a terminating
-// object, and those that the API server changes itself. Changes of the deletion fields are ignored because the API
-// server keeps the stored values.
+// finalizationMembers are the fields of metadata that an update may change to complete the deletion of a terminating object, such as
+// finalizers and ownerReferences, and those that the API server changes itself, such as managedFields and resourceVersion. Changes of the
+// deletion fields are ignored because the API server keeps the stored values.
 var finalizationMembers = []string{
 	"finalizers", "ownerReferences", memberManagedFields,
 	"resourceVersion", "generation", "deletionTimestamp", "deletionGracePeriodSeconds",
