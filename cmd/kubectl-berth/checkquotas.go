@@ -133,7 +133,8 @@ func warnOfNamespace(ctx context.Context, cluster simulation.Cluster, namespaces
 // initialNamespaces are the namespaces that each API server creates itself.
 var initialNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease"}
 
-// namesOf lists the names of the objects of a type.
+// namesOf lists the names of the objects of one type in a cluster, such as PriorityClasses, together with those that each API server has,
+// which the cluster may not list.
 type namesOf struct {
 	cluster  simulation.Cluster
 	resource schema.GroupVersionResource
@@ -156,8 +157,8 @@ func (n namesOf) Names(ctx context.Context) ([]string, error) {
 	return out, err
 }
 
-// quotasOf lists the quotas and LimitedResources of a cluster, and what they are compared with. Of client.Reader, it implements List, which
-// is all that the webhook for quotas calls.
+// quotasOf reads a cluster for the webhook that checks quotas and LimitedResources. Of client.Reader, it implements only List, for quotas,
+// LimitedResources, ResourceQuotas, LimitRanges, Pods, and PriorityClasses. A call of Get panics.
 type quotasOf struct {
 	client.Reader
 	cluster simulation.Cluster

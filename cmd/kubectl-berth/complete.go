@@ -53,8 +53,9 @@ func (f *simulationFlags) completePolicies(cmd *cobra.Command, args []string, _ 
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeObjects completes the name of an object in the namespace of the kubeconfig after its type, as in deployment/NAME. It does not
-// complete types. If the cluster can't be read in time, there are no names.
+// completeObjects completes TYPE/NAME, such as deployment/web, with the names of the objects of the type in the namespace of the
+// kubeconfig, or with all if the type is cluster-scoped. Without a slash, it returns no names, and the shell may complete names of files.
+// If the cluster can't be read in time, there are no names.
 func (f *simulationFlags) completeObjects(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	typeName, _, ok := strings.Cut(toComplete, "/")
 	if !ok {

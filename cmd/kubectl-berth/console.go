@@ -149,8 +149,8 @@ func newServer(ctx context.Context, handler http.Handler) *http.Server {
 	}
 }
 
-// serveUntil calls serve, which runs the server. When the context ends, it shuts the server down, and gives requests shutdownTimeout to
-// end.
+// serveUntil calls serve, which runs the server, and returns its error. When ctx ends, it shuts the server down, gives requests
+// shutdownTimeout to end, and returns nil if they did.
 func serveUntil(ctx context.Context, server *http.Server, serve func() error) error {
 	closed := make(chan error, 1)
 	go func() {

@@ -157,7 +157,8 @@ func (r *examiner) readClock(ctx context.Context, config *rest.Config, c clock.P
 	return nil
 }
 
-// readInstallation reads Berth's Deployment, Lease, certificate, and webhook configurations. What does not exist stays empty in r.found.
+// readInstallation reads Berth's Deployment, Lease, certificate, and webhook configurations into r.found. What does not exist stays nil or
+// empty there. An error of reading one of them is added to r.found.Unread, and the others are still read.
 func (r *examiner) readInstallation(ctx context.Context) {
 	d, err := r.typed.AppsV1().Deployments(r.namespace).Get(ctx, "berth-controller-manager", metav1.GetOptions{})
 	if r.note(doctor.ObjectDeployment, err) {

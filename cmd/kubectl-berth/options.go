@@ -141,7 +141,8 @@ func (f *simulationFlags) cluster(ctx context.Context) (simulation.Cluster, simu
 	return cluster, options, nil
 }
 
-// live returns the cluster behind an API server. It adds the key that verifies records to the options, if the user may read it.
+// live returns the cluster behind an API server. It sets options.Keyring to the key that verifies records; to nil, without an error, if the
+// user may not read the key or it does not exist.
 func (f *simulationFlags) live(
 	ctx context.Context, config *rest.Config, inventories *replication.Inventories, options *simulation.Options,
 ) (*simulation.Live, error) {

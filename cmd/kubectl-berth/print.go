@@ -144,7 +144,8 @@ func manifest(p *placementv1.PlacementPolicy) (string, error) {
 	return nice, nil
 }
 
-// block renders a field with a multi-line text as a YAML block scalar. field is the name after its indentation.
+// block renders a field with a multi-line text as a YAML block scalar in the literal style (|), which keeps all line breaks, also those at
+// the end. field is the indentation and the name. The lines are indented by two more spaces than the name.
 func block(field, text string) string {
 	chomp := "-"
 	if body, ended := strings.CutSuffix(text, "\n"); ended {

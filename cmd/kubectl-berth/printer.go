@@ -28,8 +28,9 @@ import (
 	"github.com/berth-dev/berth/internal/printable"
 )
 
-// printer writes text to out, and keeps the first error in err. Commands print only through it: names, annotations, and messages come from
-// users that the reader need not trust, so arguments can't begin a line or style text, unlike formats and documents.
+// printer writes text to out, and keeps the first error in err, after which it writes nothing more. Commands print only through it: names,
+// annotations, and messages come from users that the reader need not trust, so arguments can't begin a line or style text, unlike formats
+// and documents.
 type printer struct {
 	out io.Writer
 	err error

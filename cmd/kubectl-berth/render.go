@@ -51,7 +51,8 @@ const renderExample = `  # What do the rules of a policy compile to?
   kubectl berth render --digest policy.yaml
   kubectl get plpol eu-pci -o jsonpath={.status.moduleDigest}`
 
-// renderOptions are the flags of the render command.
+// renderOptions are the flags of the render command: the files with policies, and whether it prints the digests of their Rego modules in
+// place of the modules.
 type renderOptions struct {
 	simulationFlags
 	files  resource.FilenameOptions

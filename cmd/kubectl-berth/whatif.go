@@ -61,7 +61,8 @@ const whatifExample = `  # A new version of a policy
   # In a pipeline, without the cluster
   kubectl berth whatif -f policy.yaml --from cluster.json.gz --max-moves 10`
 
-// whatifOptions are the flags of the whatif command.
+// whatifOptions are the flags of the whatif command: the changes to simulate (objects that are applied or deleted, and fields that are
+// set), the output format, and how many objects may move.
 type whatifOptions struct {
 	simulationFlags
 	files       resource.FilenameOptions // objects that are created or replaced
@@ -308,7 +309,8 @@ func qualifiedName(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// keyName returns how the output names a key of a field, for example "annotation a/b"; for the field clusters, only the key, a path.
+// keyName returns how the output names a key of a field, for example "annotation a/b"; for the field clusters, only the key, a path. The
+// key of one policy's part of a pod's affinity is shown as that of the affinity.
 func keyName(field, key string) string {
 	if field == "clusters" {
 		return key

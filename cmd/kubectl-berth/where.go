@@ -201,7 +201,8 @@ func (o *whereOptions) show(ctx context.Context, subject subject, out io.Writer)
 	return o.showMembers(table.Places[i], f.In(subject.by, subject.place), out)
 }
 
-// noPlace returns the error for the name of a place that is not in a table.
+// noPlace returns the error that a table has no cluster, node, zone, or region of the name, with the nearest name in the table if there is
+// one. For the name "", the error is that no workload is without one.
 func noPlace(table *fleet.Table, name string) error {
 	if name == "" {
 		return fmt.Errorf("no workload is without a %s", table.By)
@@ -501,7 +502,7 @@ func joined[T any](items []T, text func(T) string) string {
 	return strings.Join(out, ",")
 }
 
-// column is a column of a table.
+// column is a column of a table with a row for each item: the header, and the function that returns the text of a cell.
 type column[T any] struct {
 	header string
 	// cell returns the text for an item; "" if it has none.

@@ -26,7 +26,8 @@ import (
 	"github.com/berth-dev/berth/internal/clusterlist"
 )
 
-// Compliance says how an existing object compares to the decisions of those policies that evaluate existing objects.
+// Compliance is how an existing object compares to the decisions of those policies that evaluate existing objects: it has the decided
+// values, waits for a patch, or violates the decisions.
 type Compliance uint8
 
 const (
@@ -74,7 +75,8 @@ type list struct {
 	counts Counts
 }
 
-// Entry is how one object counts in a Census, for the next call of Count for it. The zero value counts in no cluster.
+// Entry is what Census.Count returned for one object: the list of clusters and the compliance by which the object counts. The next call of
+// Count for the object needs it. The zero value counts in no cluster.
 type Entry struct {
 	list       *list
 	compliance Compliance
@@ -107,8 +109,8 @@ func (c *Census) Count(before Entry, text *string, compliance Compliance) (after
 	return after
 }
 
-// Clusters returns the numbers of objects by cluster: individually for the limit clusters with the most objects, sorted by name, and then
-// in one sum for all others, if there are any.
+// Clusters returns the numbers of objects by cluster: individually for the limit clusters with the most objects, sorted by name, and then,
+// with the Cluster "", one sum for all others, if there are any.
 func (c *Census) Clusters(limit int) (out []ClusterCount) {
 	var lists []list
 	c.mu.Lock()

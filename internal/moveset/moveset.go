@@ -33,7 +33,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// ID identifies a move: an object, and the values that its changes replace and set. Identify computes it.
+// ID identifies a move: it is a hash over the object, and the field, the key, and both values of each change. Identify computes it.
 type ID [16]byte
 
 // Bytes is the size of an encoded ID.
@@ -53,7 +53,7 @@ func Identify(resource schema.GroupResource, namespace, name string, uid types.U
 	return ID(sum[:Bytes])
 }
 
-// Set is a set of moves, such as those of a plan.
+// Set is a set of moves, such as those of a plan. It has only their IDs.
 type Set struct {
 	// Digest identifies the set: equal sets have the same digest, in any process. It has the first 16 bytes of the SHA-256 hash over the
 	// sorted IDs, in hexadecimal digits.
@@ -61,7 +61,7 @@ type Set struct {
 	ids    []ID // Sorted.
 }
 
-// New returns the set of some moves. It sorts ids, and keeps them.
+// New returns the set of some moves. It sorts ids in place, keeps the slice, and removes no duplicates.
 func New(ids []ID) *Set {
 	slices.SortFunc(ids, compare)
 	hash := sha256.New()
@@ -141,7 +141,8 @@ func appendText(out []byte, text *string) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(*text))+1), *text...)
 }
 
-// Decode returns the changes that the function Encode encoded, with only their Field, Key, From, and To.
+// Decode returns the changes that the function Encode encoded, with only their Field, Key, From, and To. encoded must be a result of
+// Encode, or Decode may panic.
 func Decode(encoded string) (out []placement.Change) {
 	for encoded != "" {
 		var texts [4]*string

@@ -25,7 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Claim identifies an object of an inventory that represents a cluster.
+// Claim identifies an object of an inventory that represents a cluster: by its type, namespace, and name and, of a ClusterProfile, its
+// cluster manager.
 type Claim struct {
 	Resource        schema.GroupResource
 	Namespace, Name string
@@ -34,7 +35,8 @@ type Claim struct {
 	Manager string
 }
 
-// ClaimOf returns the claim of an object. normal is its normal form, of which only ManagerField is read.
+// ClaimOf returns the claim of an object. Only for a ClusterProfile, it sets Manager, to the field ManagerField of the object's normal form
+// (normal); for all other types, Manager is "".
 func ClaimOf(resource schema.GroupResource, namespace, name string, normal map[string]any) Claim {
 	out := Claim{Resource: resource, Namespace: namespace, Name: name}
 	if resource == ClusterProfiles {
@@ -64,6 +66,7 @@ func (c Claims) Add(cluster string, claim Claim) {
 
 // memberClusters are the objects of KubeFleet that represent clusters. For each, KubeFleet keeps a ClusterProfile of its name in the
 // namespace derivedNamespace, which is KubeFleet's own (pkg/controllers/clusterinventory/clusterprofile of version 0.3.1, on by default).
+// So every ClusterProfile there is taken for one that KubeFleet derived.
 var memberClusters = schema.GroupResource{Group: "cluster.kubernetes-fleet.io", Resource: "memberclusters"}
 
 const derivedNamespace = "fleet-system"
@@ -88,8 +91,9 @@ func (c Claim) DerivedFrom() (of Claim, ok bool) {
 	return Claim{}, false
 }
 
-// Counting returns the claims, of those on one cluster, that count. An object that a fleet manager derived from another one of them does
-// not count, because it has fewer fields.
+// Counting returns the claims, of those on one cluster, that count. A ClusterProfile does not count if the object from which a fleet
+// manager derived it is also among the claims, because it has fewer fields than that object. Otherwise it counts, even if several
+// ClusterProfiles are derived from the same absent object.
 func Counting(claims []Claim) []Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(claim Claim) bool {
 		of, derived := claim.DerivedFrom()
@@ -135,7 +139,8 @@ func (a Ambiguity) Reason() string {
 	return fmt.Sprintf("is ambiguous: %s have this name", strings.Join(shown, " and "))
 }
 
-// DescribeAmbiguities returns the texts of the first MaxShown ambiguities, and the number of the others.
+// DescribeAmbiguities returns the texts of the first MaxShown ambiguities and, if there are more, the number of the others, separated by
+// semicolons; "" for none.
 func DescribeAmbiguities(all []Ambiguity) string {
 	var texts []string
 	for _, a := range all[:min(len(all), MaxShown)] {

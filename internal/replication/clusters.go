@@ -25,9 +25,9 @@ import (
 // ClusterProfiles are the objects of SIG Multicluster that represent clusters.
 var ClusterProfiles = schema.GroupResource{Group: "multicluster.x-k8s.io", Resource: "clusterprofiles"}
 
-// known lists the built-in inventories with the functions that read the fields in which they
-// differ. The fields are those of the published schemas of ClusterProfile (SIG Multicluster), ManagedCluster (Open
-// Cluster Management), Cluster (Karmada), and MemberCluster (KubeFleet).
+// known lists the built-in inventories, in the order in which messages name them, each with the function that reads the fields in which
+// they differ: ClusterProfile (SIG Multicluster), ManagedCluster (Open Cluster Management), Cluster (Karmada), and MemberCluster
+// (KubeFleet), which has an item for each of two versions. The fields are those of the published schemas.
 var known = []inventory{
 	{resource: schema.GroupVersionResource{Group: ClusterProfiles.Group, Version: "v1alpha1", Resource: ClusterProfiles.Resource}, read: readClusterProfile},
 	{resource: schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"},
@@ -46,8 +46,8 @@ const (
 	claimRegion   = "region.open-cluster-management.io"
 )
 
-// readClusterProfile sets the fields of the normal form that a ClusterProfile of SIG Multicluster has: properties, ready, version, and
-// provider, the cluster manager; region and zones from its labels.
+// readClusterProfile sets the fields of the normal form (out) that a ClusterProfile of SIG Multicluster (obj) has: properties, version,
+// ready (the condition ControlPlaneHealthy), and provider, the cluster manager; region and zones from its labels.
 func readClusterProfile(obj, out map[string]any) {
 	out["properties"] = named(list(obj, "status", "properties"))
 	out["ready"] = condition(obj, "ControlPlaneHealthy")
@@ -56,8 +56,9 @@ func readClusterProfile(obj, out map[string]any) {
 	regionFromLabels(out)
 }
 
-// readManagedCluster sets the fields of the normal form that a ManagedCluster of Open Cluster Management has: properties, which are its
-// claims, ready, version, capacity, and allocatable; provider from a claim, region and zones from its labels, or region from a claim.
+// readManagedCluster sets the fields of the normal form (out) that a ManagedCluster of Open Cluster Management (obj) has: properties, which
+// are its claims, ready (the condition ManagedClusterConditionAvailable), version, capacity, and allocatable; provider from a claim, region
+// and zones from its labels, or region from a claim.
 func readManagedCluster(obj, out map[string]any) {
 	claims := named(list(obj, "status", "clusterClaims"))
 	out["properties"] = claims
@@ -72,8 +73,9 @@ func readManagedCluster(obj, out map[string]any) {
 	}
 }
 
-// readKarmadaCluster sets the fields of the normal form that a Cluster of Karmada has: ready, version, provider, allocatable, and
-// allocated; region and zones from its spec or, if they are not there, from its labels.
+// readKarmadaCluster sets the fields of the normal form (out) that a Cluster of Karmada (obj) has: ready (the condition Ready), version,
+// provider, allocatable, and allocated, in which the pods that wait to be scheduled also count; region and zones from its spec or, if they
+// are not there, from its labels.
 func readKarmadaCluster(obj, out map[string]any) {
 	out["ready"] = condition(obj, "Ready")
 	set(out, "version", text(obj, "status", "kubernetesVersion"))
@@ -90,8 +92,9 @@ func readKarmadaCluster(obj, out map[string]any) {
 	regionFromLabels(out)
 }
 
-// readMemberCluster sets the fields of the normal form that a MemberCluster of KubeFleet has: properties, ready, capacity, allocatable, and
-// allocated; region and zones from its labels.
+// readMemberCluster sets the fields of the normal form (out) that a MemberCluster of KubeFleet (obj) has: properties, ready (the condition
+// Joined, whether or not the agent still reports), capacity, allocatable, and allocated, which is allocatable minus available; region and
+// zones from its labels. There is no version.
 func readMemberCluster(obj, out map[string]any) {
 	properties := map[string]any{}
 	for name, property := range object(obj, "status", "properties") {
@@ -108,7 +111,8 @@ func readMemberCluster(obj, out map[string]any) {
 	regionFromLabels(out)
 }
 
-// regionFromLabels sets region and zones of a normal form from the well-known Kubernetes labels, unless they are set.
+// regionFromLabels sets region, and zones to a list of one, of a normal form (out) from topology.kubernetes.io/region and
+// topology.kubernetes.io/zone in its field labels, each unless it is set, or the label is missing.
 func regionFromLabels(out map[string]any) {
 	labels, _ := out["labels"].(map[string]any)
 	if _, found := out["region"]; !found {
@@ -146,7 +150,8 @@ func object(obj map[string]any, at ...string) map[string]any { return path(at).o
 // list returns the slice at a path of an object, which must not be changed; an empty one if there is none.
 func list(obj map[string]any, at ...string) []any { return path(at).list(obj) }
 
-// named converts a list of objects with the members name and value to a map from the names to the values.
+// named converts a list of objects with the members name and value to a map from the names to the values. It skips items without a name. Of
+// several with the same name, the last one counts.
 func named(pairs []any) map[string]any {
 	out := map[string]any{}
 	for _, pair := range pairs {
@@ -159,7 +164,8 @@ func named(pairs []any) map[string]any {
 	return out
 }
 
-// condition reports whether status.conditions of an object has a condition of the type with status True.
+// condition reports whether status.conditions of an object has a condition of the type with status True. It is false for any other status,
+// and without the condition.
 func condition(obj map[string]any, conditionType string) bool {
 	return slices.ContainsFunc(list(obj, "status", "conditions"), func(c any) bool {
 		m, ok := c.(map[string]any)
@@ -175,8 +181,9 @@ var readinessTaints = []string{
 	"cluster.open-cluster-management.io/unavailable", "cluster.open-cluster-management.io/unreachable",
 }
 
-// MarksUnready reports whether a taint with a key and an effect is one by which a fleet manager marks clusters that are not ready. The same
-// key with another effect, such as NoExecute, means that workloads have to leave.
+// MarksUnready reports whether a taint with a key and an effect is one by which a fleet manager marks clusters that are not ready: the key
+// is one of Karmada's or Open Cluster Management's for that, and the effect is NoSchedule or NoSelect. The same key with another effect,
+// such as NoExecute, means that workloads have to leave.
 func MarksUnready(key, effect string) bool {
 	return (effect == "NoSchedule" || effect == "NoSelect") && slices.Contains(readinessTaints, key)
 }

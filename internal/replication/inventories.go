@@ -33,7 +33,8 @@ type Inventories struct {
 	all []inventory // the inventories, in the order in which messages name them
 }
 
-// inventory is one resource type, in one version, whose objects represent clusters.
+// inventory is one resource type, in one version, whose objects represent clusters: how their normal form is read, and which of the objects
+// count.
 type inventory struct {
 	resource schema.GroupVersionResource
 	// read sets those fields of an object's normal form (out) that differ between inventories.
@@ -105,8 +106,8 @@ func (i *Inventories) Served(served func(schema.GroupVersionResource) bool) []sc
 	return out
 }
 
-// Needs returns the sealed set of the fields of the normal form that must be kept of an inventory's objects if policies read the given
-// ones. It adds the name if clusters have other names than their objects, or if only some objects represent clusters, so that what is kept
+// Needs returns the sealed set of the fields of the normal form that must be kept of the objects of an inventory: those that policies read
+// (read), and the name if clusters have other names than their objects, or if sources select some of the objects, so that what is kept
 // changes if the name changes, or whether there is one. It adds the manager of ClusterProfiles, which says what they are derived from.
 func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projection.FieldSet) *projection.FieldSet {
 	in, more := i.find(resource), &projection.FieldSet{}
@@ -156,8 +157,8 @@ func (i *Inventories) Cluster(resource schema.GroupVersionResource, obj map[stri
 	return out, true
 }
 
-// Clusters converts all objects of an inventory to the normal form. idle has messages about sources, and namespaces of sources, that select
-// none of the objects.
+// Clusters converts all objects of an inventory to the normal form, and leaves out those that represent no cluster. idle has messages for
+// the sources of the inventory, and the namespaces of sources, that select none of the objects. It is empty without objects.
 func (i *Inventories) Clusters(resource schema.GroupVersionResource, objects []map[string]any) (clusters []map[string]any, idle []string) {
 	for _, obj := range objects {
 		if document, ok := i.Cluster(resource, obj); ok {
@@ -174,7 +175,8 @@ func (i *Inventories) Clusters(resource schema.GroupVersionResource, objects []m
 	return clusters, idle
 }
 
-// Declaration describes, in the manager's configuration, how the objects of a custom resource type represent clusters.
+// Declaration describes, in the manager's configuration, how the objects of a custom resource type represent clusters: which fields of an
+// object are the fields of the normal form, and when the cluster is ready.
 type Declaration struct {
 	// Group, Version, and Resource identify the type, for example fleet.example.com, v1, and sites.
 	Group    string `json:"group"`
@@ -186,7 +188,7 @@ type Declaration struct {
 
 // DeclaredFields has, for fields of the normal form, the paths of fields in an object. Names are joined by dots, as in
 // status.resources.allocatable. A name that contains dots is in brackets, as in metadata.labels['example.com/tier']. A field without a
-// default that is not declared, or that an object does not have, is unknown.
+// default that is not declared, or that an object does not have, is missing from the normal form; properties and taints are then empty.
 type DeclaredFields struct {
 	// Name is the path of the cluster's name. The default is the object's name. An object without a value there represents no cluster yet.
 	Name string `json:"name,omitempty"`
@@ -210,7 +212,8 @@ type DeclaredFields struct {
 	Ready *DeclaredReady `json:"ready,omitempty"`
 }
 
-// DeclaredReady says when a cluster is ready. Exactly one field is set.
+// DeclaredReady says when a cluster is ready: if a condition of the object has the status True, or if a boolean field of the object is
+// true. Exactly one field is set.
 type DeclaredReady struct {
 	// Condition is the type of a condition in status.conditions that must be True.
 	Condition string `json:"condition,omitempty"`

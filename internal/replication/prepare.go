@@ -61,7 +61,7 @@ func Parts(obj map[string]any) (own, normal map[string]any) {
 	return own, normal
 }
 
-// NormalFields returns the sealed field set that has the given fields of a prepared object's normal form.
+// NormalFields returns the sealed field set of a prepared object that has the given fields of its normal form, and none of its own fields.
 func NormalFields(fields *projection.FieldSet) *projection.FieldSet {
 	return projection.Nest(normalForm, fields)
 }
@@ -87,12 +87,13 @@ func Paths(fields *projection.FieldSet) []string {
 	return slices.Compact(out)
 }
 
-// normalPath is the path of the normal form in texts of field sets.
+// normalPath is the text with which FieldSet.Paths begins the paths of fields in the normal form of a prepared object.
 var normalPath = func() string {
 	return NormalFields(&projection.FieldSet{}).Paths()[0]
 }()
 
-// FieldsOfNormal returns the sealed set of the normal form's fields that are in the field set of a prepared object.
+// FieldsOfNormal returns the sealed set of the fields of the normal form that a field set of a prepared object has, without the path of the
+// normal form before them; empty if there are none.
 func FieldsOfNormal(fields *projection.FieldSet) *projection.FieldSet {
 	return fields.AtPath(normalForm)
 }

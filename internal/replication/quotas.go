@@ -37,7 +37,8 @@ func Quota(resource schema.GroupVersionResource, obj map[string]any) (document m
 	return map[string]any{"hard": object(obj, "status", "hard"), "used": object(obj, "status", "used")}, true
 }
 
-// stripQuota removes fields of a quota that change with every charge and that no policy needs.
+// stripQuota removes metadata.resourceVersion and the fields reservations, conditions, module, summary, and observedGeneration of the
+// status from a quota: no policy needs them, and some change with every charge.
 func stripQuota(obj *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(obj.Object, "metadata", "resourceVersion")
 	for _, field := range []string{"reservations", "conditions", "module", "summary", "observedGeneration"} {

@@ -27,7 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Source selects, in the manager's configuration, the objects of an inventory that represent clusters.
+// Source selects, in the manager's configuration, the objects of an inventory that represent clusters, by their namespaces and labels. If
+// there are sources, objects that none of them selects represent no cluster.
 type Source struct {
 	// Group and Resource identify the inventory, for example multicluster.x-k8s.io and clusterprofiles.
 	Group    string `json:"group"`
@@ -38,7 +39,7 @@ type Source struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-// source is a compiled Source.
+// source is a Source of the manager's configuration with its selector in the form that matches labels.
 type source struct {
 	// at is the path of the source in the configuration, for messages.
 	at         string
@@ -46,7 +47,8 @@ type source struct {
 	selector   labels.Selector
 }
 
-// selects reports whether the source selects an object.
+// selects reports whether the source selects an object: if the source names the object's namespace, or names none, and its selector matches
+// the labels.
 func (s source) selects(obj map[string]any) bool {
 	if len(s.namespaces) > 0 && !slices.Contains(s.namespaces, text(obj, "metadata", "namespace")) {
 		return false
@@ -100,7 +102,8 @@ func (i *Inventories) Restrict(at *field.Path, sources []Source) (*Inventories, 
 	return out, nil
 }
 
-// compileSource returns the compiled form of a source of the inventory with a resource type. at is its path, for errors.
+// compileSource returns the compiled form of a source of the inventory with a resource type. It is an error if there is no such inventory,
+// if the source has namespaces for a cluster-scoped type, or if a namespace or the selector is invalid. at is its path, for errors.
 func (i *Inventories) compileSource(at *field.Path, resource schema.GroupResource, s Source) (out source, errs field.ErrorList) {
 	of := slices.IndexFunc(i.all, func(in inventory) bool { return in.resource.GroupResource() == resource })
 	if of < 0 {

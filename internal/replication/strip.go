@@ -25,7 +25,7 @@ import (
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // Strip removes from an object, in place, the fields that never become replica data: managed fields, kubectl's copy of the manifest, the
-// payload of Secrets, and internal status fields of quotas.
+// payload of Secrets and, from quotas, the resource version and the status fields that no policy needs.
 func Strip(resource schema.GroupResource, obj *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(obj.Object, "metadata", "managedFields")
 	unstructured.RemoveNestedField(obj.Object, "metadata", "annotations", lastApplied)
