@@ -63,7 +63,7 @@ import (
 	"github.com/berth-dev/berth/internal/rollout"
 )
 
-// Catalog knows the types that the API server serves, and can read them from the API server again.
+// Catalog has the types that the API server serves. It reads them again on request, and calls its subscribers when they change.
 type Catalog interface {
 	policy.Catalog
 	// Invalidate requests a new discovery soon. Subscribe registers a callback for when a discovery finds a change.
@@ -71,7 +71,7 @@ type Catalog interface {
 	Subscribe(f func())
 }
 
-// Engine prepares compiled policies for evaluation. Its methods are safe for concurrent use.
+// Engine checks compiled policies, and prepares them for evaluation. Its methods are safe for concurrent use.
 type Engine interface {
 	// Check verifies that the engine provides everything that a policy refers to by name. The error is a *policy.CompileError.
 	Check(m *policy.Module) error
@@ -92,7 +92,8 @@ const (
 	defaultMaxStaleness = time.Minute
 )
 
-// Deps holds the dependencies of a Controller.
+// Deps holds the dependencies of a Controller: what it reads policies and stored versions from, how it compiles and prepares them, the
+// registry that it fills, and the check of replica data.
 type Deps struct {
 	// Policies reads PlacementPolicies. The controller puts them into Registry.
 	Policies client.Reader
@@ -127,7 +128,7 @@ func New(d Deps) *Controller {
 }
 
 // SetupWithManager adds the controller to a manager, in which it runs on every replica. It loads a policy when the spec or how far it is
-// rolled out changes, and all policies when a discovery finds other types.
+// rolled out changes, and all policies when a discovery finds other types. A change of a CustomResourceDefinition requests a discovery.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	definitions := &metav1.PartialObjectMetadata{}
 	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
@@ -193,7 +194,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: l.again(state)}, nil
 }
 
-// again returns after which time a policy with the state s has to be loaded again although no watched object changes; 0 for never.
+// again returns after which time a policy with the state s has to be loaded again although no watched object changes: soon while a version
+// waits for its data; missingInterval while it lacks a type, a stored version, or the end of a compilation, or while a name in it is
+// ambiguous; 0 for never.
 func (l *loading) again(s *placement.PolicyState) time.Duration {
 	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
 	switch {
@@ -214,8 +217,8 @@ func (c *Controller) entryOf(name string) (out entry) {
 	return out
 }
 
-// Loaded reports whether every policy that existed when this replica started has been processed, also one that does not compile. Once true,
-// it stays true.
+// Loaded reports whether, at some time since the start of this replica, all policies that existed at that time had been processed, also
+// those that do not compile. Once true, it stays true.
 func (c *Controller) Loaded(ctx context.Context) bool {
 	list, unknown := &placementv1.PlacementPolicyList{}, func(p placementv1.PlacementPolicy) bool { return c.entryOf(p.Name).uid == "" }
 	if !c.loaded.Load() && c.Policies.List(ctx, list) == nil && !slices.ContainsFunc(list.Items, unknown) {
@@ -224,7 +227,8 @@ func (c *Controller) Loaded(ctx context.Context) bool {
 	return c.loaded.Load()
 }
 
-// version is a compiled version of a policy. Absent fields of its spec have their defaults.
+// version is a policy version, with its compiled module and match and, once prepare has bound it, its binding and evaluator. Absent fields
+// of its spec have their defaults.
 type version struct {
 	policy.Revision
 	module    *policy.Module
@@ -235,8 +239,9 @@ type version struct {
 	lost      error               // Why the version that this one stands for can't be loaded; nil if it is loaded.
 }
 
-// entry is what a replica keeps of a policy. The zero value stands for a policy that was never loaded. Only the reconcile of the policy
-// writes it, and reconciles of one policy never overlap.
+// entry is what a replica keeps of a policy between two loads: the versions that decide, the one that decided everywhere last, and until
+// when a version waits for its data. The zero value stands for a policy that was never loaded. Only the reconcile of the policy writes it,
+// and reconciles of one policy never overlap.
 type entry struct {
 	uid     types.UID
 	used    []*version // The versions that decide: one, or that of the reached stages and that of all other namespaces.
@@ -248,7 +253,7 @@ type entry struct {
 // waits reports whether a version waits for its data.
 func (e entry) waits() bool { return !e.until.IsZero() }
 
-// loading is one load of a policy.
+// loading is one load of a policy: the policy, what was in force before, and what the load has found so far.
 type loading struct {
 	*Controller
 	entry
@@ -335,8 +340,8 @@ func (l *loading) find(ctx context.Context, ref rollout.Ref) error {
 	return nil
 }
 
-// version returns the version to which ref refers, compiled. The error is ErrNotStored if there is none; it can also be that of the
-// compiler or of the API server.
+// version returns the version to which ref refers, compiled. It may not be bound to types yet, and then has no evaluator. The error is
+// ErrNotStored if there is no such version; it can also be that of the compiler or of the API server.
 func (l *loading) version(ctx context.Context, ref rollout.Ref) (*version, error) {
 	generation, stored := int64(ref), ref != rollout.Newest
 	if !stored {
@@ -397,7 +402,8 @@ func (l *loading) newest(ctx context.Context) (*version, error) {
 	return v, nil
 }
 
-// compile compiles the module and the match of a version.
+// compile compiles the module and the match of a version at each call, and reuses no earlier result. The result is not bound to types, and
+// has no evaluator. The error is that of the compiler, or lists what is invalid in spec.match.
 func (l *loading) compile(ctx context.Context, source policy.Revision) (*version, error) {
 	out := &version{Revision: source}
 	out.Spec = source.Spec.WithDefaults()
@@ -416,7 +422,7 @@ func (l *loading) compile(ctx context.Context, source policy.Revision) (*version
 }
 
 // read returns the version in the ControllerRevision with a name. The error is ErrNotStored if there is none, if it can't be decoded, or if
-// it belongs to another policy.
+// it belongs to a policy with another UID; it can also be that of the API server.
 func (l *loading) read(ctx context.Context, name string) (policy.Revision, error) {
 	object := &appsv1.ControllerRevision{}
 	err := l.Revisions.Get(ctx, types.NamespacedName{Namespace: l.Namespace, Name: name}, object)
@@ -595,7 +601,8 @@ func (l *loading) settled(s *placement.PolicyState) bool {
 	return !slices.ContainsFunc(s.InForce(), func(b *policy.Binding) bool { return !l.Settled(b) })
 }
 
-// canDecide reports whether all versions of a state can decide once their data is complete.
+// canDecide reports whether all versions of a state can decide once their data is complete: none is lost, and the API server serves all
+// types that they read.
 func canDecide(s *placement.PolicyState) bool {
 	return !s.Broken && !slices.ContainsFunc(s.InForce(), lacksTypes)
 }
@@ -617,7 +624,8 @@ func (l *loading) use(c rollout.Choice, versions []*version) {
 	}
 }
 
-// setStored sets Last and Numbered of a state: the versions that the leader stores after a choice.
+// setStored sets two fields of a state, from which the leader stores versions as ControllerRevisions: Last, the version that is stored
+// under the name of the policy (nil for none), and Numbered, those that are stored under their generations.
 func (l *loading) setStored(c rollout.Choice, s *placement.PolicyState) {
 	last, numbered := l.facts.Stores(c)
 	s.Last, s.Numbered = nil, nil

@@ -126,7 +126,8 @@ func (s *RevisionStore) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(s)
 }
 
-// policyOfRevision returns the name of the policy of a ControllerRevision; none if that is not a revision of a policy.
+// policyOfRevision returns the name of the policy of a ControllerRevision, from the annotation annotationPolicy; none if it lacks the
+// annotation, or has a name that no revision of that policy has.
 func policyOfRevision(revision client.Object) []string {
 	name, known := revision.GetAnnotations()[annotationPolicy]
 	if !known || !strings.HasPrefix(revision.GetName(), policy.RevisionName(name)) {
@@ -230,7 +231,7 @@ func (s *RevisionStore) store(ctx context.Context, obj *placementv1.PlacementPol
 	return client.IgnoreAlreadyExists(s.State.GetClient().Create(ctx, revision))
 }
 
-// remove deletes revisions. It ignores those that do not exist any more.
+// remove deletes revisions. It ignores those that do not exist any more, and stops at the first other error.
 func (s *RevisionStore) remove(ctx context.Context, revisions ...appsv1.ControllerRevision) error {
 	for i := range revisions {
 		if err := s.State.GetClient().Delete(ctx, &revisions[i], client.Preconditions{UID: &revisions[i].UID}); client.IgnoreNotFound(err) != nil {

@@ -78,14 +78,15 @@ var publishDelays = []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.S
 // poll is the request for the periodic read of the index of schemas. A request with a namespace and without a name reads it once.
 var poll = reconcile.Request{}
 
-// pollAfterChange enqueues reads of the index of schemas, each after one of publishDelays, after a change of a CustomResourceDefinition.
+// pollAfterChange enqueues reads of the index of schemas, one after each of publishDelays, after a change of a CustomResourceDefinition.
 func pollAfterChange(q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	for _, delay := range publishDelays {
 		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: delay.String()}}, delay)
 	}
 }
 
-// Deps holds the dependencies of a Controller.
+// Deps holds the dependencies of a Controller: what it reads policies and schemas from, how policies in force are bound to API groups, what
+// finds other mistakes, and what it calls after a check.
 type Deps struct {
 	Client  client.Reader
 	Checker *schemas.Checker
@@ -114,7 +115,7 @@ type Controller struct {
 	recent recent
 }
 
-// checked is the result of the check of one generation of a policy.
+// checked is the result of the check of one generation of a policy: that of the type checker, or why it failed, and the findings of Finder.
 type checked struct {
 	uid        types.UID
 	generation int64
@@ -136,8 +137,8 @@ func New(d Deps) *Controller {
 // ServedChanged has all policies with a result of a check checked again, because the API server serves other types than before.
 func (c *Controller) ServedChanged() { c.served.Notify() }
 
-// PolicyLoaded enqueues the check of a policy that names a type of several API groups, since it may be known now which of these it reads.
-// It does nothing for any other policy.
+// PolicyLoaded enqueues the check of a policy if its last check could not tell which of several API groups it reads a type of, since that
+// may be known now. It does nothing for any other policy.
 func (c *Controller) PolicyLoaded(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +162,9 @@ func (c *Controller) State(name string, uid types.UID, generation int64) *status
 	return out
 }
 
-// SetupWithManager adds the controller to a manager.
+// SetupWithManager adds the controller to a manager, in which it runs on the leader. It checks a policy when its spec changes, and all
+// policies when the API server serves other types. It reads the index of schemas at each pollPeriod, and after changes of
+// CustomResourceDefinitions.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	definitions := &metav1.PartialObjectMetadata{}
 	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
@@ -217,7 +220,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return c.check(ctx, req.Name)
 }
 
-// poll reads the index of schemas, and checks the policies whose schemas have changed.
+// poll reads the index of schemas, and checks the policies whose schemas have changed. If the index can't be read, it checks none, and
+// returns no error. The result asks for the next call after pollPeriod.
 func (c *Controller) poll(ctx context.Context) (reconcile.Result, error) {
 	again := reconcile.Result{RequeueAfter: pollPeriod}
 	c.mu.Lock()
@@ -238,7 +242,8 @@ func (c *Controller) poll(ctx context.Context) (reconcile.Result, error) {
 	return again, nil
 }
 
-// outdated returns the policies that were checked with a schema of which the index has another version.
+// outdated returns the policies that were checked with a schema of which the index has another version, or none any more, and those whose
+// check lacked a schema that the index has now.
 func (c *Controller) outdated(index schemas.Index) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -126,7 +126,8 @@ func (r recentScores) All(ctx context.Context) (_ map[string]map[string]any, err
 // recentNodes implements findings.Nodes with the cache of recent.
 type recentNodes struct{ *recent }
 
-// All returns the name and the labels of each node, at most recentPeriod old unless reading them again fails. It implements findings.Nodes.
+// All returns a map for each node, with its name, labels, taints, and allocatable resources; none if there are too many nodes. They are at
+// most recentPeriod old unless reading them again fails. It implements findings.Nodes.
 func (r recentNodes) All(ctx context.Context) (_ []map[string]any, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -74,10 +74,11 @@ const (
 	policyTimeout   = 10
 )
 
-// PolicyDeadline is the maximum duration of a request about one of Berth's own objects. The API server's timeout is a little longer.
+// PolicyDeadline is the maximum duration of a request for one of Berth's own objects, such as a policy or a quota. The API server's timeout
+// is a little longer.
 const PolicyDeadline = (policyTimeout - 1) * time.Second
 
-// Options configure how the API server reaches the webhooks.
+// Options configure how the API server reaches the webhooks, by a URL or a Service, and which ClusterRoles own the configurations.
 type Options struct {
 	// URL is the base URL of the webhooks. If it is empty, the API server uses the Service.
 	URL string
@@ -89,7 +90,7 @@ type Options struct {
 	Owners Owners
 }
 
-// Tokens provides the token in the paths of the webhooks.
+// Tokens provides the token in the paths of the webhooks, and a channel that receives a value when it changes.
 type Tokens interface {
 	// Current returns the token. ok is false until there is one.
 	Current() (token string, ok bool)
@@ -146,7 +147,9 @@ func (c *Controller) State(policy string) status.WebhookState { return c.states.
 
 var request = reconcile.Request{NamespacedName: types.NamespacedName{Name: WorkloadsName}}
 
-// SetupWithManager adds the controller to a manager. It runs on the leader.
+// SetupWithManager adds the controller to a manager, in which it runs on the leader. It writes the configurations when one of them, the
+// spec of a policy, quota, or LimitedResource, the set of policies in force, a DeviceClass, the certificate, or the token changes. It does
+// not watch ClusterRoles.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	same := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} }
 	all := handler.EnqueueRequestsFromMapFunc(same)
@@ -247,7 +250,8 @@ func Bundles(ctx context.Context, c client.Reader) ([][]byte, error) {
 	return out, err
 }
 
-// UsedTokens returns the tokens in the paths of the configured webhooks, one for each webhook.
+// UsedTokens returns the tokens in the paths of the configured webhooks, one for each webhook that has a token in its path, even if several
+// have the same.
 func UsedTokens(ctx context.Context, c client.Reader) ([]string, error) {
 	all, err := clientConfigs(ctx, c)
 	var out []string
@@ -339,7 +343,8 @@ func (c *Controller) applyValidating(ctx context.Context, name string, owners []
 }
 
 // applyConfiguration creates or updates a configuration to be want, or deletes it if want has no webhooks. webhooks is their number. It
-// reads the existing configuration into have, after which equal reports whether have and want have equal webhooks.
+// reads the existing configuration into have, after which equal reports whether have and want have equal webhooks. It writes nothing if the
+// webhooks and the owner references are equal, whatever the labels are.
 func (c *Controller) applyConfiguration(ctx context.Context, owners []metav1.OwnerReference, have, want client.Object, webhooks int, equal func() bool) error {
 	name := want.GetName()
 	log := ctrllog.FromContext(ctx).WithValues("configuration", name)
@@ -370,7 +375,7 @@ func (c *Controller) applyConfiguration(ctx context.Context, owners []metav1.Own
 	return c.client.Update(ctx, want)
 }
 
-// labels returns the labels of the configurations.
+// labels returns the labels of the configurations: app.kubernetes.io/name and app.kubernetes.io/managed-by, both berth.
 func labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"}
 }
@@ -433,8 +438,9 @@ func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, 
 	})
 }
 
-// approvals returns the webhook that records which user approves a plan. The API server ignores it if Berth is down: then a plan can be
-// approved, and the status has the user "unknown".
+// approvals returns the webhook that records which user approves a plan. It gets the creations and updates of PlacementPolicies that have
+// the annotation with an approval. The API server ignores the webhook if Berth is down: then a plan can be approved, and the status has the
+// user "unknown".
 func (c *Controller) approvals(to access) admissionregistrationv1.MutatingWebhook {
 	own := c.validatingOwn("approvals", PathApprovals, to, admissionregistrationv1.ClusterScope, "placementpolicies")
 	return admissionregistrationv1.MutatingWebhook{
@@ -449,8 +455,8 @@ func (c *Controller) approvals(to access) admissionregistrationv1.MutatingWebhoo
 	}
 }
 
-// rejectedWebhook returns the index of the webhook that the API server reports as invalid, and the reason. The index is
-// -1 if the error names no webhook.
+// rejectedWebhook returns the index of the webhook that the API server reports first as invalid, and the reason. The index is -1 if the
+// error is another one, or names no webhook.
 func rejectedWebhook(err error) (int, string) {
 	if !apierrors.IsInvalid(err) {
 		return -1, ""

@@ -80,8 +80,9 @@ func OLMLabels(namespace, clusterServiceVersion string) map[string]string {
 
 var clusterRole = rbacv1.SchemeGroupVersion.WithKind("ClusterRole")
 
-// read returns references to the owners; none if they do not exist or Berth may not read them. live must not be a cache: with a reference
-// to a deleted role, the garbage collector would delete configurations that the role's successor has to own.
+// read returns references to the ClusterRoles that own the configurations and are not being deleted, sorted by name; none if they do not
+// exist, or if Berth may not read them. live must not be a cache: with a reference to a deleted role, the garbage collector would delete
+// configurations that the role's successor has to own.
 func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerReference, error) {
 	var roles []metav1.PartialObjectMetadata
 	if len(o.Labels) > 0 {
@@ -202,7 +203,8 @@ func (a *Adopter) Start(ctx context.Context) error {
 // the end.
 const ownerTries = 20
 
-// adopt adds the owners to all existing configurations. found is false if no ClusterRole has the labels.
+// adopt adds the owners to all existing configurations; an error with one does not stop the others. found is false if no ClusterRole has
+// the labels, or if reading them fails.
 func (a *Adopter) adopt(ctx context.Context) (found bool, err error) {
 	owners, err := a.owners.read(ctx, a.live)
 	if err != nil || len(owners) == 0 {

@@ -23,8 +23,8 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// ExpectationOf returns what policies decide for an object, as the expectation of a case: the policies that match it, why it is denied or
-// can't be decided, its clusters, and the annotations and labels that policies change.
+// ExpectationOf decides an object, and returns the result as the expectation of a case: the policies that match the object, why it is
+// denied or can't be decided, its clusters, and the annotations and labels that policies change.
 func ExpectationOf(ctx context.Context, s *simulation.Simulation, o simulation.Object) (Expectation, error) {
 	outcome, err := s.Decide(ctx, o)
 	if err != nil {

@@ -49,7 +49,8 @@ const (
 // Suffix ends the names of files of cases.
 const Suffix = "_test.yaml"
 
-// File is a file of cases.
+// File is a file of cases: the files with the policies and other objects, other versions of the policies for which all cases run too, more
+// objects, and the cases.
 type File struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -69,7 +70,8 @@ type File struct {
 	alternatives [][]*unstructured.Unstructured // the objects in the files of each list in Alternatives
 }
 
-// Case is one object, and what policies are expected to decide for it.
+// Case is one object, which is created or exists, and what policies are expected to decide for it in the presence of the file's objects and
+// some more and, optionally, after one change of other objects.
 type Case struct {
 	Name string `json:"name"`
 	// Matrix has lists of values by name. The case runs once for each combination of values, with $(name) replaced by the value in
@@ -86,7 +88,8 @@ type Case struct {
 	Then *Change `json:"then,omitempty"`
 }
 
-// Change is a change of objects in a case.
+// Change is a change of other objects than that of the case: some are created, replaced, or deleted. It has the expectation for the object
+// of the case after that.
 type Change struct {
 	// Objects are created, or replace existing ones of the same name.
 	Objects []Object `json:"objects,omitempty"`
@@ -95,7 +98,8 @@ type Change struct {
 	Expect Expectation `json:"expect"` // for Case.Object after the change
 }
 
-// Expectation is what policies are expected to decide for an object. Fields that are not set are not checked, except for Matched and Error.
+// Expectation is what policies are expected to decide for an object. Fields that are not set are not checked, except that, without Matched,
+// a policy must match and, without Error, all policies that match must be able to decide.
 type Expectation struct {
 	// Matched are the names of all policies that match the object, in order of precedence. If it is not set, at least one must match.
 	Matched     *[]string          `json:"matched,omitempty"`
@@ -115,7 +119,7 @@ type Expectation struct {
 	WhyNot map[string]string `json:"whyNot,omitempty"`
 }
 
-// empty reports whether nothing is expected.
+// empty reports whether no field is set, so that nothing is expected.
 func (e Expectation) empty() bool {
 	return e.Matched == nil && len(e.Annotations)+len(e.Labels)+len(e.PodSpec)+len(e.WhyNot) == 0 && e.Clusters == nil && e.Denied == nil &&
 		e.Warnings == nil && e.Error == ""
@@ -157,7 +161,8 @@ func Find(paths ...string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// Load reads a file of cases and the files that it names. Errors contain the file and the field.
+// Load reads a file of cases and the files that it names, relative to its directory, and validates it. Unknown fields, and cases without
+// any policy, are errors. Errors contain the file and the field.
 func Load(path string) (*File, error) {
 	text, err := input.ReadFile(path)
 	if err != nil {
@@ -204,7 +209,8 @@ func (f *File) read(names []string) ([]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// decode decodes YAML. unknown are errors for unknown and duplicate fields.
+// decode decodes YAML. unknown are errors for unknown fields, apart from which out is complete. err is that of invalid YAML, duplicate
+// fields among it, or of a value with a wrong type.
 func decode(text []byte, out any) (unknown []error, err error) {
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -254,7 +260,8 @@ func (f *File) validate(unknown []error) error {
 	return nil
 }
 
-// readObjects returns the objects in a file of YAML documents.
+// readObjects returns the objects in a file of YAML documents, one for each document that is not empty. It does not check that they have a
+// kind, and returns a List as one object.
 func readObjects(path string) ([]*unstructured.Unstructured, error) {
 	text, err := input.ReadFile(path)
 	if err != nil {
@@ -306,8 +313,9 @@ func (c Case) unused() (string, error) {
 	return "", err
 }
 
-// expand returns a copy of the case for each combination of the values of its matrix, with the values in place of $(name). If the name of
-// the case does not have $(name), it appends name=value to that.
+// expand returns a copy of the case for each combination of the values of its matrix, with the values in place of $(name); the case itself
+// if it has no matrix. If the name of the case does not have $(name), it appends name=value to that. It is an error if the case can't be
+// decoded with the values in it. A name to which nothing refers is no error.
 func (c Case) expand() ([]Case, error) {
 	out := []Case{c}
 	for _, name := range slices.Sorted(maps.Keys(c.Matrix)) {
@@ -329,7 +337,8 @@ func (c Case) expand() ([]Case, error) {
 	return out, nil
 }
 
-// replace returns a copy of the case in which value replaces old in all texts.
+// replace returns a copy of the case in which value replaces old in all texts. It is an error if the case can't be decoded after that, for
+// example because value has characters with a meaning in YAML.
 func (c Case) replace(old, value string) (Case, error) {
 	text, err := yaml.Marshal(c)
 	if err != nil {

@@ -41,7 +41,7 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// Options say which cases run and how.
+// Options have the settings of the simulation that decides the cases, a selection of cases by name, and what collects their coverage.
 type Options struct {
 	Simulation  simulation.Options
 	Inventories *replication.Inventories
@@ -53,7 +53,7 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Result is the result of one case.
+// Result is the result of one case: the differences from what is expected, none if the case passes, and how long it took.
 type Result struct {
 	File string `json:"file"` // the path of the file of cases
 	Case string `json:"case"` // the name of the case, with the suffix of the alternative
@@ -62,8 +62,8 @@ type Result struct {
 	Duration time.Duration `json:"durationNanoseconds"`
 }
 
-// Run runs the cases of a file that the options select. A case that fails is a Result. An error means that a case could not be run, for
-// example because an object has no kind.
+// Run runs the cases of a file that the options select. A case that fails is a Result. An error, with which there are no results, means
+// that a case could not be run, for example because an object has no kind.
 func (f *File) Run(ctx context.Context, o Options) ([]Result, error) {
 	if len(f.alternatives) == 0 {
 		return f.runWith(ctx, o, f.loaded, "")
@@ -79,7 +79,8 @@ func (f *File) Run(ctx context.Context, o Options) ([]Result, error) {
 	return out, nil
 }
 
-// runWith runs the cases while the objects exist. It appends the suffix, which tells alternatives apart, to the names of cases in results.
+// runWith runs the cases while the objects exist, the policies of an alternative among them. It appends the suffix, which tells
+// alternatives apart, to the names of cases in results. It returns no results if a case can't be run.
 func (f *File) runWith(ctx context.Context, o Options, objects []*unstructured.Unstructured, suffix string) ([]Result, error) {
 	r := &runner{objects: objects, suffix: suffix, options: o, simulations: map[string]*simulation.Simulation{}}
 	var out []Result
@@ -195,7 +196,8 @@ func (r *runner) decide(ctx context.Context, s *simulation.Simulation, o simulat
 	return outcome, failures, nil
 }
 
-// maxCandidates is the maximum number of clusters that are not chosen for which a case finds reasons, to compare them with whyNot.
+// maxCandidates is the maximum number of clusters that are not chosen for which a case finds reasons, to compare them with whyNot. An
+// expectation for any other cluster fails.
 const maxCandidates = 1000
 
 // compare returns how an outcome differs from what is expected, one text for each field that differs; WhyNot is left to compareReasons.
@@ -331,7 +333,7 @@ func textsOf(reasons []explain.Reason) []string {
 	return out
 }
 
-// Coverage collects which lines of policies are evaluated when cases run.
+// Coverage collects which lines of policies are evaluated when cases run. It is not safe for concurrent use.
 type Coverage struct {
 	byPolicy map[string]*policyCoverage // by the name of the policy, with the suffix, and its Rego
 }
@@ -347,8 +349,9 @@ type policyCoverage struct {
 // NewCoverage returns a Coverage that has collected no lines yet.
 func NewCoverage() *Coverage { return &Coverage{byPolicy: map[string]*policyCoverage{}} }
 
-// add evaluates the policies that match an object once more, and adds the lines that the evaluations reach. The report has the suffix
-// after the policies' names.
+// add evaluates the policies that match an object once more, and adds the lines that the evaluations reach. It skips policies that the
+// embedded engine does not evaluate, and those that can't decide the object. It is an error if the requested state of an existing object
+// can't be read. The report has the suffix after the policies' names.
 func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulation.Object, outcome *placement.Outcome, suffix string) error {
 	input := o.Content
 	if o.Exists {
@@ -377,7 +380,8 @@ func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulati
 	return nil
 }
 
-// PolicyCoverage tells which part of one policy the cases evaluated.
+// PolicyCoverage tells which part of one policy the cases evaluated: the percentage of its lines, and which lines of spec.rego or fields of
+// spec.rules were not evaluated.
 type PolicyCoverage struct {
 	Policy string `json:"policy"`
 	// Percent is the percentage of the lines with expressions that were evaluated. A policy with spec.rules is measured by the Rego that its
@@ -425,7 +429,8 @@ func (c *Coverage) Report() (policies []PolicyCoverage, percent float64) {
 	return policies, float64(covered) * 100 / float64(total)
 }
 
-// fieldsAt returns the fields of spec.rules that lines of a module come from, sorted. Lines that several rules use come from no field.
+// fieldsAt returns the fields of spec.rules, such as spec.rules[0].require[1], that lines of a module come from, sorted. The module must be
+// compiled from spec.rules. Lines that several rules use come from no field.
 func fieldsAt(m *policy.Module, lines []int) []string {
 	var out []string
 	for _, line := range lines {
@@ -437,7 +442,8 @@ func fieldsAt(m *policy.Module, lines []int) []string {
 	return slices.Compact(out)
 }
 
-// clauses returns the number of clauses of rules and functions of a module, and the number of those that had a value in a case.
+// clauses returns the number of clauses of rules and functions of a module, and the number of those that had a value in a case: the report
+// has the line of the head as evaluated.
 func clauses(m *policy.Module, report cover.Report) (all, covered int) {
 	for _, module := range m.Compiler.Modules {
 		for _, rule := range module.Rules {

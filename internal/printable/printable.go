@@ -42,7 +42,8 @@ func Truncate(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-3], "") + "..."
 }
 
-// escape replaces characters without a glyph, except for those in kept, and bytes that are not UTF-8 by escapes.
+// escape replaces characters without a glyph, such as control and format characters, except for those in kept, and bytes that are not UTF-8
+// by escapes, such as \n, \u202e, and \xff.
 func escape(text, kept string) string {
 	hidden := func(r rune) bool { return !strconv.IsGraphic(r) && !strings.ContainsRune(kept, r) }
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, hidden) {

@@ -76,7 +76,7 @@ type Assignment struct {
 	Text string
 }
 
-// overlay is a cluster as it would be after changes.
+// overlay is a cluster as it would be after changes, which are not made in the cluster below it.
 type overlay struct {
 	simulation.Cluster
 	changed map[schema.GroupVersionResource]map[types.NamespacedName]change // the changed objects, by type and name
@@ -171,7 +171,9 @@ func (o *overlay) apply(ctx context.Context, obj *unstructured.Unstructured) err
 	return nil
 }
 
-// merge returns what an existing object is after a manifest was applied, whose status does not count. It changes the manifest.
+// merge returns what an existing object is after a manifest was applied as kubectl apply does: with what the manifest sets, without what
+// only the manifest that was applied last had, and otherwise as it is. The status stays. The whole spec is that of the manifest if the
+// object is of Berth's API and was not applied before. merge changes the manifest.
 func merge(existing, manifest *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	// Its controller writes the status.
 	delete(manifest.Object, "status")

@@ -46,8 +46,9 @@ var (
 	deviceClassResource = resourcev1.SchemeGroupVersion.WithResource("deviceclasses")
 )
 
-// quotaFindings returns, for the quotas that quotas returns, a warning for each resource of which more is used after the changes than the
-// quota allows, and for each of which the usage is not known. Above the limit, nothing is removed, but requests that need more are denied.
+// quotaFindings returns warnings for the quotas that the changes create or alter and, if they alter namespaces and usage is recounted, for
+// all ClusterScopedQuotas: one for each resource of which more is used after the changes than the quota allows, and for each of which the
+// usage is not known. Above the limit, nothing is removed, but requests that need more are denied.
 func (q *question) quotaFindings(ctx context.Context) ([]Finding, error) {
 	quotas, err := q.quotas(ctx)
 	if err != nil {
@@ -116,7 +117,7 @@ func (q *question) quotas(ctx context.Context) ([]placementv1.Quota, error) {
 	return out, nil
 }
 
-// typedQuota decodes a ScopedQuota or ClusterScopedQuota.
+// typedQuota decodes a quota: as a ClusterScopedQuota if the object has no namespace, and otherwise as a ScopedQuota, whatever its kind.
 func typedQuota(obj *unstructured.Unstructured) (placementv1.Quota, error) {
 	var out placementv1.Quota = &placementv1.ScopedQuota{}
 	if obj.GetNamespace() == "" {

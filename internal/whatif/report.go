@@ -24,7 +24,7 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// Transition says what happens to an object because of changes.
+// Transition says what happens to an object because of changes, such as Denied or Moved.
 type Transition string
 
 const (
@@ -90,8 +90,8 @@ type Report struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Moves returns the number of objects that get another label, annotation, scheduling field, or list of clusters without an approval and
-// without another update, although they may wait, for example for a window.
+// Moves returns the number of objects, with any transition, that get another label, annotation, scheduling field, or list of clusters
+// without an approval and without another update, although they may wait, for example for a window.
 func (r *Report) Moves() int {
 	out := 0
 	for _, o := range r.Objects {

@@ -101,7 +101,8 @@ func (w *wanted) add(c placement.Change, policy, waits string, due bool) {
 // target returns due or, if it is nil, pending. One of the two must not be nil.
 func (w *wanted) target() target { return *cmp.Or(w.due, w.pending) }
 
-// value returns the value that the object has, or that it gets without waiting; nil for none.
+// value returns the value that the object gets without waiting (due, if it waits for nothing) or, if there is none, the one that it has;
+// nil for none.
 func (w *wanted) value() *string {
 	if w.due != nil && w.due.waits == "" {
 		return w.due.value
@@ -185,7 +186,8 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	return out, nil
 }
 
-// waits reports whether the object waits for another value, such as for an approval, a window, or its next update.
+// waits reports whether the object waits for another value: for an approval or its next update (pending), or for something else, such as a
+// window, before a value that is due.
 func (s *state) waits() bool {
 	var buffer [2]step
 	for _, w := range s.wanted {

@@ -88,8 +88,8 @@ func NewPartialSession(ctx context.Context, cluster simulation.Cluster, o simula
 	return newSession(ctx, cluster, o, true)
 }
 
-// newSession reads and decides what NewSession does. partial reports whether types that the user may not list are left out, and are no
-// error.
+// newSession reads and decides what NewSession does. partial reports whether types that policies match and that the user may not list are
+// left out, and are no error. Session.missing has their names.
 func newSession(ctx context.Context, cluster simulation.Cluster, o simulation.Options, partial bool) (*Session, error) {
 	cached := simulation.NewCached(cluster)
 	before, err := simulation.New(ctx, cached, o)

@@ -45,8 +45,8 @@ const (
 	maxOpenFor = time.Minute
 )
 
-// endpoint is the state of an engine that all policies which use it share, whatever their credentials. It is safe for
-// concurrent use.
+// endpoint is the state of an engine that all policies which use it share, whatever their credentials: its circuit breakers, the limit of
+// requests, and its health. It is safe for concurrent use.
 type endpoint struct {
 	// name is the address of the engine, as in https://opa.example:8181.
 	name     string
@@ -88,7 +88,8 @@ func newEndpoint(name string) *endpoint {
 	return e
 }
 
-// breakerChanged records that the circuit breaker opened or closed. Once it is closed, the engine counts as healthy.
+// breakerChanged records since when the circuit breaker has been open, and when it lets the next request through. If a trial fails, it
+// stays open longer, since the same time as before. Once it is closed, the engine counts as healthy.
 func (e *endpoint) breakerChanged(from, to gobreaker.State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -107,8 +108,9 @@ func (e *endpoint) breakerChanged(from, to gobreaker.State) {
 	}
 }
 
-// recordNamespace records in failing or broken that a request for an object in a namespace ended with a fault. A success clears both. It is
-// called before the circuit breaker counts the outcome.
+// recordNamespace records how a request for an object in a namespace ended, before the circuit breaker counts the outcome. A success clears
+// failing and broken. A fault that the object may have caused adds the namespace to failing. Any other fault, and each fault for an object
+// in no namespace, sets broken. errInconclusive changes nothing.
 func (e *endpoint) recordNamespace(namespace string, outcome error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,7 +128,9 @@ func (e *endpoint) recordNamespace(namespace string, outcome error) {
 	}
 }
 
-// widespread reports whether the faults since the last success point to the engine, and not only to the objects of a few namespaces.
+// widespread reports whether the faults since the last success point to the engine, and not only to the objects of a few namespaces: there
+// was one that no object can cause, such as of the network, or one for an object in no namespace, or there were some in at least
+// containment.Namespaces namespaces.
 func (e *endpoint) widespread() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -136,9 +140,10 @@ func (e *endpoint) widespread() bool {
 // errInconclusive is the outcome of an attempt that says nothing about the engine. The circuit breaker ignores it.
 var errInconclusive = errors.New("no request was sent to the engine")
 
-// breakerOutcome converts the error of an attempt to an outcome for the circuit breaker. It returns nil if the endpoint
-// answered, even if it refused the request or the response can't be used, errInconclusive if the error says nothing about the endpoint, and
-// otherwise the fault.
+// breakerOutcome converts the error of an attempt to an outcome for the circuit breaker. It returns nil if the engine answered, even if it
+// refused the request or the credentials, lacks what Berth pushes there, or sent a response that can't be used. It returns errInconclusive
+// if the error says nothing about the engine: no request was sent, the caller gave up, or its certificate is not trusted. Otherwise it
+// returns the fault, such as a timeout.
 func breakerOutcome(err error) error {
 	var fault *engine.RemoteError
 	if errors.Is(err, errInconclusive) {
@@ -209,8 +214,8 @@ func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool),
 	}, nil
 }
 
-// setQuietUntil sets quietUntil to the time that a fault in the error requests with Retry-After; to now if the fault has none. An error
-// without a fault changes nothing.
+// setQuietUntil sets quietUntil to the time that a fault in the error requests with Retry-After, at most maxOpenFor from now; to now if the
+// fault has none. An error without a fault, or nil, changes nothing.
 func (e *endpoint) setQuietUntil(err error) {
 	if fault, ok := errors.AsType[*engine.RemoteError](err); ok {
 		e.mu.Lock()
@@ -219,12 +224,14 @@ func (e *endpoint) setQuietUntil(err error) {
 	}
 }
 
-// quietAfter returns the time before which the engine wants no requests after a fault; now if the fault has no Retry-After.
+// quietAfter returns the time before which the engine wants no requests after a fault (Retry-After), at most maxOpenFor after now; now if
+// the fault has no Retry-After.
 func quietAfter(fault *engine.RemoteError, now time.Time) time.Time {
 	return now.Add(min(fault.RetryAfter, maxOpenFor))
 }
 
-// next returns the time when an open circuit breaker lets the next request through. The caller holds the lock.
+// next returns the time when an open circuit breaker lets the next request through: at the end of its pause or, if that is later, at the
+// time that the engine requested with Retry-After. The caller holds the lock.
 func (e *endpoint) next() time.Time {
 	if e.quietUntil.After(e.trial) {
 		return e.quietUntil
@@ -282,7 +289,8 @@ func (e *endpoint) state() endpointState {
 	return endpointState{fault: e.health.kind(), open: !e.openSince.IsZero()}
 }
 
-// healthNow returns the endpoint's health and the time when the circuit breaker opened; zero if it is closed.
+// healthNow returns the endpoint's health and the time when the circuit breaker opened; zero if it is closed. While it is closed, a fault
+// of long ago no longer counts if the engine has answered since.
 func (e *endpoint) healthNow() (h health, openSince time.Time) {
 	now := time.Now()
 	e.mu.Lock()

@@ -31,7 +31,8 @@ import (
 	"github.com/berth-dev/berth/internal/weakcache"
 )
 
-// Observer is notified about requests to engines. Its methods are safe for concurrent use and return quickly.
+// Observer is notified of each request to an engine, of each change in the health of a policy in force, and of policies whose existing
+// objects must be decided again. Its methods are safe for concurrent use and return quickly.
 type Observer interface {
 	// Requested is called after each request to an engine, and for each request that the circuit breaker or a limit on
 	// requests prevented. fault is empty for a success.
@@ -43,7 +44,7 @@ type Observer interface {
 	Revised(policy string)
 }
 
-// Options configure an Engine.
+// Options configure an Engine: the clients, the policies in force, the observer, and whether policies may send Secrets.
 type Options struct {
 	// Clients are the clients of the engines; nil for clients that have no Secrets.
 	Clients *opaclient.Pool
@@ -140,8 +141,8 @@ func (e *Engine) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable. Every replica sends requests.
 func (*Engine) NeedLeaderElection() bool { return false }
 
-// runDue has the existing objects decided again of policies whose refresh interval has passed, and notifies the observer of the health of
-// all policies.
+// runDue has the existing objects decided again of policies in force whose refresh interval has passed, and notifies the observer of each
+// policy in force whose health has changed.
 func (e *Engine) runDue(now time.Time) {
 	for _, p := range e.inForce() {
 		if p.refreshDue(now) {
@@ -175,7 +176,8 @@ func (e *Engine) inForce() []*evaluator {
 	return out
 }
 
-// requested notifies the observer of a request to an endpoint, which ended with err after the time took.
+// requested notifies the observer, if there is one, of a request to an endpoint, which ended with err (nil for a success) after the time
+// took.
 func (e *Engine) requested(endpoint string, err error, took time.Duration) {
 	if e.Observer != nil {
 		e.Observer.Requested(endpoint, engine.FaultOf(err), took)

@@ -36,8 +36,8 @@ import (
 
 var _ placement.Remote = (*evaluator)(nil)
 
-// evaluator is one policy that a remote engine decides. A policy that is bound again without a change keeps its
-// evaluator.
+// evaluator decides the objects of one policy by a remote engine. It implements placement.Remote. A policy that is bound again without a
+// change keeps its evaluator.
 type evaluator struct {
 	engine   *Engine
 	name     string
@@ -87,7 +87,8 @@ func (e *Engine) Prepare(_ context.Context, name string, m *policy.Module, b *po
 	return e.evaluators.Get(key, func() (*evaluator, error) { return e.newEvaluator(name, m, b) })
 }
 
-// newEvaluator returns a new evaluator for a policy, with the client and the endpoint that other policies may share.
+// newEvaluator returns a new evaluator for a policy, with the client and the endpoint that other policies may share. It sends no request,
+// and does not read the Secrets with credentials.
 func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) (*evaluator, error) {
 	r := m.Remote
 	p := &evaluator{engine: e, name: name, remote: r, binding: b, inputBytes: m.InputBytes}
@@ -110,7 +111,8 @@ func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) 
 	return p, nil
 }
 
-// Check returns a *policy.CompileError if the policy would send Secrets to the engine and Options do not allow that.
+// Check returns a *policy.CompileError if the policy matches or replicates Secrets by the name of their type, and Options.AllowSecrets is
+// not set. A match by a wildcard is no error. Engines get Secrets without their data in any case.
 func (e *Engine) Check(m *policy.Module) error {
 	if e.AllowSecrets {
 		return nil
@@ -148,13 +150,14 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	return out.decision, err
 }
 
-// sizedDecision is a decision and the size in bytes of the response that it was read from.
+// sizedDecision is a decision and the size in bytes of the response that it was read from. A decision from a large response is not cached.
 type sizedDecision struct {
 	decision placement.Decision
 	size     int // in bytes
 }
 
-// attempt sends one request, if the circuit breakers and the limits on requests allow it.
+// attempt sends one request, and records how it ended. If a circuit breaker is open or too many requests are under way, it sends none, and
+// returns an *engine.RemoteError.
 func (p *evaluator) attempt(ctx context.Context, body []byte) (out sizedDecision, err error) {
 	leave, err := p.endpoint.enter(ctx)
 	if err != nil {
@@ -224,8 +227,10 @@ func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, er
 	return sizedDecision{decision, len(answer)}, err
 }
 
-// recordOutcome records what the error of an attempt, or nil, says about this policy alone. It reports whether the policy's own health
-// changed.
+// recordOutcome records what the error of an attempt says about this policy alone, and reports whether the policy's own health changed. nil
+// and an error other than a fault, such as of a response that is no valid decision, count as answered. A fault counts if it concerns the
+// policy and not the engine, such as an undefined result or refused credentials, but not that pushed data is missing before the engine
+// first had all of it.
 func (p *evaluator) recordOutcome(err error) (changed bool) {
 	now := time.Now()
 	p.mu.Lock()
@@ -266,7 +271,8 @@ func (p *evaluator) Health() placement.RemoteHealth {
 	return out
 }
 
-// notifyHealth notifies the observer of the policy's health if it changed since the last notification.
+// notifyHealth notifies the observer of the policy's health if, since the last notification, it has changed whether the engine was queried,
+// whether the circuit breaker is open, or the kind of the fault.
 func (p *evaluator) notifyHealth(o Observer) {
 	p.notifyMu.Lock()
 	defer p.notifyMu.Unlock()

@@ -27,7 +27,8 @@ import (
 // the state from changing with each request.
 const recoveryPeriod = 10 * time.Second
 
-// health is the result of a series of attempts to query an engine. The zero value means no attempts.
+// health is the result of a series of attempts to query an engine: the present fault, since when there have been faults, and whether the
+// last attempt succeeded. The zero value means no attempts.
 type health struct {
 	// attempted reports whether there was an attempt.
 	attempted bool
@@ -47,7 +48,7 @@ func (h *health) failed(fault *engine.RemoteError, now time.Time) {
 	h.attempted, h.fault, h.last, h.answering = true, fault, now, false
 }
 
-// answered records an attempt that succeeded.
+// answered records an attempt that succeeded. It removes the fault only if the last one is at least recoveryPeriod old.
 func (h *health) answered(now time.Time) {
 	h.attempted, h.answering = true, true
 	h.expire(now)
@@ -68,7 +69,8 @@ func (h *health) kind() engine.Fault {
 	return h.fault.Fault
 }
 
-// differs reports whether two states of a policy's health differ in more than the text of the error.
+// differs reports whether two states of a policy's health differ in whether the engine was queried, whether the circuit breaker is open, or
+// the kind of the fault. Other fields, such as the text of the error and since when there have been faults, do not count.
 func differs(x, y placement.RemoteHealth) bool {
 	return x.Queried != y.Queried || x.BreakerOpen != y.BreakerOpen || engine.FaultOf(x.Err) != engine.FaultOf(y.Err)
 }

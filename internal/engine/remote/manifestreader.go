@@ -33,8 +33,8 @@ import (
 // minPollInterval is the minimum interval between requests for the manifest that poll starts.
 const minPollInterval = 500 * time.Millisecond
 
-// manifestReader reads the manifest of an engine. Policies that reach the engine in the same way share one. It is safe
-// for concurrent use.
+// manifestReader reads the manifest of an engine, and keeps the last one. Policies that reach the engine in the same way share one, and
+// their concurrent reads share requests. It is safe for concurrent use.
 type manifestReader struct {
 	client *opaclient.Client
 	url    *url.URL // the URL of the manifest
@@ -110,8 +110,8 @@ func (w *manifestReader) startRequest(timeout time.Duration) *manifestRequest {
 	return l
 }
 
-// run sends a request, and then further ones until no caller waits for the next. It uses a context of its own, because the callers have
-// different deadlines.
+// run sends the request l and then, one after another, those that were scheduled meanwhile, and ends when there is none. It uses a context
+// of its own, because the callers have different deadlines.
 func (w *manifestReader) run(l *manifestRequest) {
 	for l != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
@@ -142,7 +142,7 @@ func (w *manifestReader) fetch(ctx context.Context) (*opaclient.Manifest, error)
 }
 
 // verifyBefore returns a manifest that lists everything that the policy needs, as read before the engine decides: the last one that was
-// read, if it does, or else a new one. The error is an *engine.RemoteError.
+// read, if it does, or else a new one. The error is an *engine.RemoteError: also the new manifest lacks something, or can't be read.
 func (w *manifestReader) verifyBefore(ctx context.Context, b *policy.Binding) (*opaclient.Manifest, error) {
 	current := w.latest()
 	if missing, _ := current.Missing(b); missing == "" && current != nil {
@@ -176,7 +176,8 @@ func (w *manifestReader) verifyAfter(ctx context.Context, before *opaclient.Mani
 	return superseded, nil
 }
 
-// timeoutOf returns the timeout of one request to the engine of a policy.
+// timeoutOf returns the timeout of one request to the engine of a policy: spec.remote.timeoutSeconds, for which r.Spec has the default if
+// it is not set.
 func timeoutOf(r *policy.Remote) time.Duration {
 	return time.Duration(r.Spec.TimeoutSeconds) * time.Second
 }

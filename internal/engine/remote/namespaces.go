@@ -36,7 +36,8 @@ const (
 )
 
 // namespaces are circuit breakers and limits of an engine for each namespace: faults that the objects of one namespace cause do not affect
-// the others. They are safe for concurrent use.
+// the others. If there are more than maxNamespaces, the one whose last use is longest ago, and that has no requests under way, is removed.
+// They are safe for concurrent use.
 type namespaces struct {
 	mu sync.Mutex
 	// known are the states by namespace.
@@ -56,9 +57,10 @@ type namespaceState struct {
 	used   uint64        // the value of namespaces.uses at the last use
 }
 
-// enter waits until a request for an object in a namespace may be sent. It returns an *engine.RemoteError if the namespace's circuit
-// breaker is open, or if the wait takes too long. Otherwise the caller must call leave exactly once, with the outcome of the request as
-// breakerOutcome returns it, or with errInconclusive if no request was sent. Objects in no namespace have no limit.
+// enter waits until a request for an object in a namespace may be sent. It returns an *engine.RemoteError with FaultCircuitOpen if the
+// namespace's circuit breaker is open, or with FaultTimeout if the wait takes too long. Otherwise the caller must call leave exactly once,
+// with the outcome of the request as breakerOutcome returns it, or with errInconclusive if no request was sent. Objects in no namespace
+// have no limit.
 func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (leave func(outcome error), err error) {
 	if namespace == "" {
 		return func(error) {}, nil
@@ -92,7 +94,9 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 // running.
 var errNamespaceBusy = errors.New("this request was not sent: many others for objects of its namespace are under way, and none of them ended in time")
 
-// done ends a request of a namespace, and records its outcome for the namespace's circuit breaker.
+// done records for the circuit breaker of a namespace how a request ended, and that the request no longer waits or runs. A success closes
+// the circuit breaker. A fault that the object may have caused counts against it. Other outcomes change nothing. done does not release the
+// request's slot in inFlight.
 func (n *namespaces) done(s *namespaceState, outcome error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -27,8 +27,8 @@ import (
 // open circuit breaker to let a request through.
 const probeInterval = openFor + tickInterval
 
-// probe is the last failed request of a policy. It is sent again if no other request is sent. Otherwise conditions and
-// metrics would report the failure until the next request, even if the engine has recovered.
+// probe is the last request for a policy if it failed, and when the last attempt ended. The request is sent again if no other request is
+// sent. Otherwise conditions and metrics would report the failure until the next request, even if the engine has recovered.
 type probe struct {
 	// body is the body of the last request if it failed; else nil.
 	body []byte
@@ -37,7 +37,8 @@ type probe struct {
 	running bool // whether a probe is being sent
 }
 
-// recordAttempt records for the next probe that an attempt with a body ended with err.
+// recordAttempt records for the next probe that an attempt with a body ended with err. If that is a fault, the probe will send the body;
+// otherwise there is nothing to send.
 func (p *evaluator) recordAttempt(body []byte, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,8 +64,9 @@ func (p *evaluator) probeDue(now time.Time) []byte {
 	return p.probe.body
 }
 
-// sendProbe sends one probe. Its success counts as recovery. Its failure does not count against the endpoint, because
-// the cause may be this one request, which no caller waits for.
+// sendProbe sends one probe. Its success counts as recovery. Its failure counts against the health of the policy if it concerns the policy
+// alone, but never against the endpoint, because the cause may be this one request, which no caller waits for. A Retry-After in the
+// response still counts for the endpoint.
 func (p *evaluator) sendProbe(ctx context.Context, body []byte) {
 	ctx, cancel := context.WithTimeout(ctx, timeoutOf(p.remote))
 	defer cancel()

@@ -41,8 +41,8 @@ const (
 	jitter = 0.5
 )
 
-// attemptsContext returns the context for all attempts together. Its deadline is a little before the one of ctx; without one,
-// it is defaultDeadline from now.
+// attemptsContext returns the context for all attempts together. Its deadline is deadlineMargin before the one of ctx, or less if little
+// time is left; without a deadline of ctx, it is defaultDeadline from now.
 func attemptsContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -91,7 +91,7 @@ func retry[T any](ctx context.Context, spec placementv1.Remote, attempt func(con
 	}
 }
 
-// attemptOnce calls attempt with the policy's timeout for one attempt.
+// attemptOnce calls attempt with the policy's timeout for one attempt, spec.timeoutSeconds.
 func attemptOnce[T any](ctx context.Context, spec placementv1.Remote, attempt func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(spec.TimeoutSeconds)*time.Second)
 	defer cancel()
@@ -99,7 +99,8 @@ func attemptOnce[T any](ctx context.Context, spec placementv1.Remote, attempt fu
 }
 
 // transient reports whether another attempt may succeed after a fault: after a timeout, a fault of the network or the server, back
-// pressure, refused credentials, an unreadable response, or one of an engine that lacks what Berth pushes there.
+// pressure, refused credentials, an unreadable response, or one of an engine that lacks what Berth pushes there. It is false for all
+// others, such as an open circuit breaker or an undefined result.
 func transient(f engine.Fault) bool {
 	switch f {
 	case engine.FaultTimeout, engine.FaultNetwork, engine.FaultUnauthorized, engine.FaultBackPressure, engine.FaultServer,
