@@ -601,8 +601,8 @@ func (l *loading) settled(s *placement.PolicyState) bool {
 	return !slices.ContainsFunc(s.InForce(), func(b *policy.Binding) bool { return !l.Settled(b) })
 }
 
-// canDecide reports whether all versions of a state can decide once their data is complete: none is lost, and the API server serves all
-// types that they read.
+// canDecide reports whether all versions of a state can decide once their data is complete: each of them was loaded, and the API server
+// serves all types that they read.
 func canDecide(s *placement.PolicyState) bool {
 	return !s.Broken && !slices.ContainsFunc(s.InForce(), lacksTypes)
 }

@@ -57,7 +57,8 @@ type manifestRequest struct {
 	err      error // the error of the request
 }
 
-// manifestReaderOf returns the reader of the manifest in a policy's engine, which uses the client.
+// manifestReaderOf returns the reader of the manifest in a policy's engine, which uses the client. Policies with the same client and base
+// URL share it. It sends no request.
 func (e *Engine) manifestReaderOf(r *policy.Remote, c *opaclient.Client) (*manifestReader, error) {
 	return e.manifestReaders.Get(fmt.Sprintf("%p %s", c, r.Base), func() (*manifestReader, error) {
 		return &manifestReader{client: c, url: opaclient.ManifestURL(r.Base)}, nil
