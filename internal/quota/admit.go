@@ -161,7 +161,8 @@ func (r *Request) changes(results []*quotaResult) bool {
 	return !enforced && len(upstream.RemoveZeros(r.delta())) > 0
 }
 
-// checkQuota checks the request against one quota.
+// checkQuota checks the request against one quota, in whatever mode that is. It charges nothing. The result is never nil without an error,
+// which means that the quota's module could not be evaluated; if the quota does not apply to the object, applies is false in it.
 func (r *Request) checkQuota(ctx context.Context, account *Account) (*quotaResult, error) {
 	out := &quotaResult{account: account, alreadyCharged: account.alreadyCharged(r)}
 	spec, status := account.quota.QuotaSpec(), account.quota.QuotaStatus()
@@ -214,7 +215,7 @@ func (r *Request) checkQuota(ctx context.Context, account *Account) (*quotaResul
 
 // change returns the amounts that the object takes in addition to those that a quota with these rules already counts for it: all that it
 // takes if the rules do not apply to the old object, or if there is none. They include amounts under names that the quota's hard does not
-// have, and no zeros. tracked are the names in hard by which objects of the object's type are measured, such as requests.cpu and
+// have. They are positive: a resource of which the object takes less than before, or as much, is left out. tracked are the names in hard by which objects of the object's type are measured, such as requests.cpu and
 // count/pods for Pods; whether the rules apply depends on them.
 func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (corev1.ResourceList, error) {
 	if r.before != nil {
@@ -229,7 +230,8 @@ func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (core
 	return upstream.RemoveZeros(r.current.usage), nil
 }
 
-// add adds the result of one quota to the verdict, depending on the quota's mode.
+// add adds the reasons of one quota to deny the request, the permanent and the temporary ones, to the verdict: to Denied and Pending if the
+// quota's mode is Enforce, all to Warned if it is Warn, and all to Audited if it is DryRun.
 func (v *Verdict) add(o *quotaResult) {
 	switch o.account.mode() {
 	case placementv1.ModeEnforce:
@@ -317,7 +319,7 @@ func namesInput(names []corev1.ResourceName) []any {
 	return out
 }
 
-// joinNames returns the sorted names, joined by commas.
+// joinNames returns the sorted names, joined by "," without spaces.
 func joinNames(names []corev1.ResourceName) string {
 	out := make([]string, len(names))
 	for i, name := range names {

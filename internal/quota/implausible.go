@@ -119,8 +119,8 @@ func implausibleCPU(amount resource.Quantity) string {
 // mostPerCPU is more memory than any machine has for each CPU, and leastPerPod is less CPU than any pod works with.
 var mostPerCPU, leastPerPod = resource.MustParse("512Gi"), resource.MustParse("1m")
 
-// implausiblyFewCPUs returns why an amount of CPU in thousandths is implausible beside the memory or the number of pods in hard; "" if it
-// is not.
+// implausiblyFewCPUs returns why the amount of CPU of a name in hard is implausible, if it is written in thousandths, such as 500m: hard
+// has more than 512Gi of memory for each CPU, or more pods than thousandths of a CPU. It returns "" for others.
 func implausiblyFewCPUs(spec *placementv1.QuotaSpec, name corev1.ResourceName) string {
 	amount := spec.Hard[name]
 	number, isMilli := strings.CutSuffix(amount.String(), "m")

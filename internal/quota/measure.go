@@ -137,7 +137,7 @@ func (e *Evaluators) counted(name corev1.ResourceName) []schema.GroupResource {
 	return nil
 }
 
-// counts reports whether objects of a type in special count under a resource name.
+// counts reports whether objects of a type count under a resource name. The type must be a key of special.
 func (e *Evaluators) counts(t schema.GroupResource, name corev1.ResourceName) bool {
 	return len(e.special[t].MatchingResources([]corev1.ResourceName{name})) > 0
 }

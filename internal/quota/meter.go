@@ -193,13 +193,13 @@ func (m *Meter) ClassesChanged() {
 	}
 }
 
-// revise gives a type a new revision.
+// revise gives a type a new revision, which no type of the meter had before. The caller must hold m.mu.
 func (m *Meter) revise(t *typeObjects) {
 	m.revisions++
 	t.revision = m.revisions
 }
 
-// put adds or replaces the entry of an object.
+// put stores the entry of an object, in place of the one with its namespace and name, if there is one. It changes nothing else in t.
 func (t *typeObjects) put(namespace, name string, e *objectEntry) {
 	if t.objects[namespace] == nil {
 		t.objects[namespace] = map[string]*objectEntry{}

@@ -91,7 +91,8 @@ func sameScoping(a, b *placementv1.QuotaSpec) bool {
 	return slices.Equal(slices.Sorted(maps.Keys(a.Hard)), slices.Sorted(maps.Keys(b.Hard))) && slices.Equal(scopesOf(a), scopesOf(b))
 }
 
-// meantResource returns the end of a message: what to write in place of a resource name without a slash that is not for quotas.
+// meantResource returns the end of a message: what to write in place of a resource name without a slash that is not for quotas. It is never
+// empty: if no similar name and no served type is meant, it is the general form, count/<resource>.<group>.
 func meantResource(name string, served *match.ServedTypes) string {
 	if meant, ok := suggest.Nearest(name, slices.Concat(standardNames, countedNames)); ok {
 		return "did you mean " + meant + "?"

@@ -27,7 +27,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// Rules is the compiled module of one quota or LimitedResource.
+// Rules is the compiled module of one quota or LimitedResource, with its source. It does not have the object's name. Objects with equal
+// specs share the compiled parts and their cache. It is safe for concurrent use.
 type Rules struct {
 	// Module is the module's source, and its digest, which leaves out the first line: it names the object.
 	Module placementv1.QuotaModule
@@ -72,13 +73,13 @@ func (r *Rules) evaluateUsage(ctx context.Context, unknown []corev1.ResourceName
 	return nil, messages(answer[ruleErrors]), nil
 }
 
-// scopedKey identifies the input of a quota's module for an object's scopes.
+// scopedKey identifies what a quota's module reads to decide whether the quota applies to an object, and what it covers.
 type scopedKey struct {
 	Scopes
 	tracked string // The names in hard that count ResourceClaims, as text; "" for other types of objects.
 }
 
-// scopeResult is the result of a quota's module for an object's scopes.
+// scopeResult is what a quota's module decides from an object's type and scopes: whether the quota applies to it, and what it covers.
 type scopeResult struct {
 	// applies reports whether the quota limits a resource of the object's type and matches the scopes.
 	applies bool

@@ -64,7 +64,8 @@ func UnknownStorageClasses(spec *placementv1.QuotaSpec, known []string) []string
 // storageClassInfix separates the name of a storage class from the name of its limited resource.
 const storageClassInfix = ".storageclass.storage.k8s.io/"
 
-// standardNames are the names of Kubernetes for amounts of pods, claims, and services.
+// standardNames are the resource names of Kubernetes without a slash that do not count all objects of a type: for CPU, memory, and storage,
+// and for load balancers and node ports of services. pods, services, and persistentvolumeclaims are not among them.
 var standardNames = []string{
 	"cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu", "limits.memory",
 	"limits.ephemeral-storage", "requests.storage", "services.loadbalancers", "services.nodeports",

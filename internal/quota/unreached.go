@@ -111,9 +111,10 @@ func LargeRequests(spec *placementv1.QuotaSpec) (out []corev1.ResourceName) {
 // that grow with their load have only a part of their nodes at times.
 const beyondCapacity = 4
 
-// BeyondCapacity returns messages about amounts in a quota's hard of the CPU or memory that pods request, if they are large (LargeRequests)
-// and more than four times those in capacity: what all clusters and nodes have together, as cpu and memory. The messages are sorted by
-// resource name, and each starts with the field's path. Amounts that ImplausibleAmounts tells, and unknown capacities, are left out.
+// BeyondCapacity returns messages about amounts in a quota's hard of the CPU or memory that pods request, if they are at least 1000 CPUs or
+// 1Ti, and more than four times those in capacity: what all clusters and nodes have together, as cpu and memory. The messages are sorted
+// by resource name, and each starts with the field's path. There is none for an amount about which ImplausibleAmounts returns a message,
+// and none for a resource that capacity does not have or that is 0 there.
 func (e *Evaluators) BeyondCapacity(spec *placementv1.QuotaSpec, capacity corev1.ResourceList) []string {
 	implausible := e.ImplausibleAmounts(spec)
 	var out []string

@@ -42,7 +42,8 @@ type Webhook struct {
 	Objects []Key // The quotas and LimitedResources that need the webhook.
 }
 
-// hook is the webhook that one object, or the ScopedQuotas of one namespace, need.
+// hook is the webhook that one ClusterScopedQuota, one LimitedResource, or all ScopedQuotas of one namespace with the same failure policy
+// need. Hooks may share a webhook in the end.
 type hook struct {
 	failurePolicy admissionregistrationv1.FailurePolicyType
 	// selector selects namespaces. It is nil if the hook is for one namespace, which is in namespace.
@@ -311,7 +312,8 @@ func hookKey(h hook, coarse bool) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// newWebhook returns the webhook for a hook. The key becomes part of its name.
+// newWebhook returns the webhook for a hook, without client configuration. It receives creates of objects of the hook's types and, only
+// for pods, services, and claims, those updates that may change usage. The key becomes part of its name; selector selects its namespaces.
 func newWebhook(key string, selector *metav1.LabelSelector, h hook) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
 		Name:                    "quota-" + key + "." + placementv1.GroupVersion.Group,
