@@ -139,7 +139,8 @@ type Remote interface {
 	Health() RemoteHealth
 }
 
-// RemoteHealth is the state of the connection to a remote engine, as this replica sees it for one policy.
+// RemoteHealth is the state of the connection to a remote engine, as this replica sees it for one policy: whether queries fail, and since
+// when. It says nothing about data that is pushed.
 type RemoteHealth struct {
 	// Endpoint is the address of the remote engine, for example https://opa.example:8181.
 	Endpoint string
@@ -439,7 +440,8 @@ func (d *Decider) leftBefore(ctx context.Context, r *Request, index *match.Index
 	return leftIn(before.Verdicts), nil
 }
 
-// before returns the request for the object before an update, as if it was not updated.
+// before returns the request to get the verdicts alone on the object before an update, as if it was not updated. That object must be
+// complete, because the request has no Source.
 func (r *Request) before() Request {
 	return Request{
 		Resource: r.Resource, Namespace: r.Namespace, Object: r.Old, Old: r.Old, Admission: r.Admission, Evaluate: r.Evaluate,
@@ -468,7 +470,7 @@ func (d *Decider) whyNot(ctx context.Context, r *Request, current *intent) func(
 }
 
 // evaluate evaluates every policy on the object as its developer requested it, and returns that object. It sets decisions and errors in the
-// verdicts.
+// verdicts, without regard to what policies set before: which verdicts are held, or follow a controller, is not decided yet.
 func (d *Decider) evaluate(ctx context.Context, r *Request, id identity, verdicts []*Verdict) (intent, error) {
 	if err := r.fill(verdicts); err != nil {
 		return intent{}, err
@@ -515,10 +517,10 @@ func (d *Decider) refuseUnschedulable(r *Request, current *intent, verdicts []*V
 	}
 }
 
-// paused reports whether remediation of a policy is paused, and the pause matters for the request. It matters only for policies with
-// remediation mode Automatic. It does not matter for remediation's own updates, because the leader sends none while it knows of the pause.
-// This replica may learn later than the leader that the pause is over. If it kept the old values then, nothing would enqueue the object
-// again.
+// paused reports whether remediation of a policy is paused, and the pause matters for the request. It matters only for enforced policies
+// with remediation mode Automatic, and only for updates, not for new objects, nor for existing ones that are not being updated. It does not
+// matter for remediation's own updates, because the leader sends none while it knows of the pause. This replica may learn later than the
+// leader that the pause is over. If it kept the old values then, nothing would enqueue the object again.
 func (d *Decider) paused(r *Request, p *Policy) bool {
 	return d.Paused != nil && p.Automatic() && r.changesObject() && d.Paused(p.Name, r.Namespace)
 }

@@ -64,7 +64,7 @@ type ContractError struct {
 	Message string // What is wrong with its value.
 }
 
-// Error returns the rule and the message.
+// Error returns the rule and the message, as "rule clusters: ...".
 func (e *ContractError) Error() string {
 	return fmt.Sprintf("rule %s: %s", e.Rule, e.Message)
 }

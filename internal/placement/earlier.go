@@ -126,7 +126,8 @@ func (e earlierValues) and(replaced []string, without sets.Set[string]) earlierV
 	return earlierValues(strings.Join(kept, ""))
 }
 
-// earlier returns the earlier values of a field, in place.
+// earlier returns a pointer to the values that policies set earlier: for scheduling those of that field, and else those of labels and
+// annotations together.
 func (x *extension) earlier(field string) *earlierValues {
 	if field == fieldScheduling {
 		return &x.EarlierScheduling
@@ -135,7 +136,7 @@ func (x *extension) earlier(field string) *earlierValues {
 }
 
 // sets reports whether, according to the record, a policy sets a key to a value, or set it earlier. A value that the developer requests
-// does not count. For a nil value it returns false.
+// does not count. For a nil value it returns false. r must not be nil.
 func (r *record) sets(field, key string, value *string) bool {
 	if value == nil {
 		return false

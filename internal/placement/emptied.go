@@ -32,7 +32,8 @@ func (d Decision) Empty() bool {
 }
 
 // Empties reports whether the change removes the last cluster from an object that has some. It then empties or removes the clusters
-// annotation or the preferences, or leaves the list of a placement object without a cluster.
+// annotation or the preferences, or leaves the list of a placement object without a cluster. Removing that list empties nothing: without a
+// list, a placement object may select all clusters.
 func (c Change) Empties() bool {
 	if c.Field == fieldClusters {
 		return selectsClusters(c.From) && !selectsClusters(c.To)
@@ -41,12 +42,14 @@ func (c Change) Empties() bool {
 	return c.Field == fieldAnnotations && !namesClusters(c.Key, c.To) && namesClusters(c.Key, c.From)
 }
 
-// MovesClusters reports whether the change changes the clusters of the object, in an annotation or in a placement object.
+// MovesClusters reports whether the change is one of the clusters of the object. In the clusters annotation or the preferences, the texts
+// must differ, and one of them must have a cluster. In the list of a placement object, any change counts, even if only the record changes.
 func (c Change) MovesClusters() bool {
 	return c.Field == fieldClusters || c.Field == fieldAnnotations && !c.RecordsOnly() && (namesClusters(c.Key, c.From) || namesClusters(c.Key, c.To))
 }
 
-// LeavesClusters reports whether the change changes the clusters of an object that already has some.
+// LeavesClusters reports whether MovesClusters returns true, and the value before the change has a cluster or, for the list of a placement
+// object, may select one.
 func (c Change) LeavesClusters() bool {
 	return c.MovesClusters() && (c.Field == fieldClusters && selectsClusters(c.From) || namesClusters(c.Key, c.From))
 }

@@ -24,7 +24,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// FieldsRead returns the fields of matched objects that the policy reads: all if it has match conditions, which may read any.
+// FieldsRead returns the fields of matched objects on which the policy's decisions depend: all if it has match conditions, which may read
+// any. It adds none for the rest of spec.match, such as labels.
 func (p *Policy) FieldsRead() *projection.FieldSet {
 	if p.Matcher.Conditional() {
 		return projection.AllFields()

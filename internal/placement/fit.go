@@ -45,8 +45,8 @@ const (
 
 // fit makes the annotations with the record small enough for the API server. First it drops the earlier values from the record. Then keys
 // that policies would set for the first time in an existing object keep their values, those with the largest entry first, and their changes
-// get Immutable. If that does not suffice, fit adds an error to the verdict of a policy, except for an existing object that is not being
-// updated. It returns the scheduling values with the complete affinity; whole are those before.
+// get Immutable. If that does not suffice, fit adds a reason to deny the object (Decision.Errors) to the decision of a policy, except for
+// an existing object that is not being updated. It returns the scheduling values with the complete affinity; whole are those before.
 func (m *merger) fit(values map[string]map[string]string, whole map[string]string) (map[string]string, error) {
 	own := m.annotationBytes(m.intent.wanted[fieldAnnotations])
 	if m.surelyFits(values[fieldAnnotations]) || own > maxAnnotations {
@@ -196,7 +196,8 @@ func leftIn(verdicts []*Verdict) map[string]bool {
 	return out
 }
 
-// denyLarge adds an error to the verdict of the policy with the largest entry in the record. size is the size of the annotations.
+// denyLarge adds a reason to deny the object (Decision.Errors) to the decision of the policy with the largest entry in the record. size is
+// the size of the annotations, in bytes.
 func (m *merger) denyLarge(size int, values map[string]map[string]string) {
 	for _, e := range m.largest() {
 		for _, v := range m.verdicts {

@@ -112,7 +112,9 @@ func copiedClusters(r *Request, current *intent) (c clusterCopy, ok bool) {
 	return clusterCopy{controller, names, text, optional(requested, placementv1.ClusterSharesAnnotation), HoldsRecordCopies(r.Resource.GroupResource())}, true
 }
 
-// gives reports whether the policy itself leaves the copied list and shares as they are.
+// gives reports whether the policy's own decision leaves the copied list and shares as they are: it gives equal shares, or none if there
+// are none, and allows each cluster in the list. If a developer's list may not narrow what the policy allows, it must allow no other
+// clusters.
 func (v *Verdict) gives(c clusterCopy) bool {
 	shares, given := v.Decision.Annotations[placementv1.ClusterSharesAnnotation]
 	if given && !ptr.Equal(c.shares, &shares) || !given && ptr.Deref(c.shares, noShares) != noShares {
@@ -134,8 +136,9 @@ func (v *Verdict) follow(c clusterCopy) {
 }
 
 // followStored lets the object follow its controller for the policies of these verdicts, which would change the copied clusters, as far as
-// the stored controller confirms the copy. A policy that also matches the controller gives nothing if the object was made from it, and
-// otherwise the copied clusters if it could have chosen them. If the lookup fails, the policies can't decide.
+// the stored controller confirms the copy. Of these, a policy that also matches the controller gives nothing if the object was made from
+// it, and otherwise the copied clusters if it could have chosen them. All others decide as usual, as do all policies if the controller does
+// not exist or Berth may not read it. If the lookup fails in another way, the policies can't decide.
 func (d *Decider) followStored(ctx context.Context, r *Request, current *intent, c clusterCopy, verdicts []*Verdict) {
 	controller, err := d.Owners.Owner(ctx, r.Namespace, *c.controller)
 	switch {

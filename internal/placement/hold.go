@@ -50,7 +50,8 @@ func (p *Policy) WatchesRollouts() bool { return p.Schedules && p.PatchesExistin
 
 // keepsUnread reports whether an update that changes nothing that the policy reads or writes leaves the placement of an existing object as
 // it is: existing objects are left to their owners (remediation mode Manual), or are moved only after an approval, in windows, or at the
-// pace of a budget (maxPerMinute, maxConcurrent, perNamespace, or group). It is false for mode NewOnly, which hold treats in its own way.
+// pace of a budget (maxPerMinute, maxConcurrent, perNamespace, or group). It is false for the remediation modes Off and NewOnly; hold
+// treats NewOnly in its own way. spec.mode does not matter.
 func (p *Policy) keepsUnread() bool {
 	switch p.Remediation {
 	case placementv1.RemediationManual, placementv1.RemediationApproved:
@@ -76,8 +77,9 @@ func (v *Verdict) OnceApproved() *Verdict {
 	return v
 }
 
-// mayHold reports whether the object before the update may matter for the verdict: the policy may keep the values that it set before, or
-// deny by what was there before.
+// mayHold reports whether the object before the update may matter for the verdict: the object leaves the policy by the update (Leaves),
+// remediation of the policy is paused, or the policy keeps what it set before because of its remediation mode, windows, or budget.
+// spec.mode does not matter.
 func (v *Verdict) mayHold() bool {
 	return v.Leaves || v.paused || v.Policy.keepsUnread() || v.Policy.Remediation == placementv1.RemediationNewOnly
 }
@@ -192,7 +194,8 @@ func ownFields(input map[string]any) map[string]any {
 	return input
 }
 
-// sameReads reports whether two inputs are equal in the fields that the policy reads.
+// sameReads reports whether two inputs are equal in the fields that decisions of the policy depend on; in all fields if it is evaluated by
+// a remote engine. Fields that only spec.match reads, such as in match conditions, do not count.
 func sameReads(p *Policy, inputs [2]map[string]any) bool {
 	reads := p.Evaluator.Input()
 	if _, remote := p.Remote(); remote {
@@ -201,7 +204,8 @@ func sameReads(p *Policy, inputs [2]map[string]any) bool {
 	return reflect.DeepEqual(reads.Project(inputs[0]), reads.Project(inputs[1]))
 }
 
-// writes returns the keys of a field that the policy sets now or, according to the records, set before. A key may occur several times.
+// writes returns the keys of a field that the policy sets now or, according to the records, set before. For a policy that gives clusters,
+// both the annotation with the clusters and the one with their shares are among the annotations. A key may occur several times.
 func writes(v *Verdict, field string, records ...*record) []string {
 	keys := slices.Collect(maps.Keys(v.decided(field)))
 	for _, r := range records {
@@ -235,8 +239,8 @@ func sameKeys(v *Verdict, before, current *intent) bool {
 	return true
 }
 
-// restoreKeys resets in current the keys that the policy writes, and their entries in the record, to their state in before, the intent of
-// the object before the update.
+// restoreKeys resets in current the values that the object has for the keys that the policy writes, and their entries in the record, to
+// those in before, the intent of the object before the update. It leaves the requested values, which must be the same in both.
 func restoreKeys(v *Verdict, before, current *intent) {
 	for _, field := range fields {
 		for _, key := range writes(v, field, &before.applied, &current.applied) {

@@ -75,8 +75,9 @@ type record struct {
 	extended
 }
 
-// extension holds the fields of a record that Signature does not cover. It is empty if a replica wrote the record whose version does not
-// have extensions.
+// extension holds the fields of a record that Signature does not cover: which clusters each policy allows, the form of the developer's list
+// of clusters, and digests of the values that policies set earlier. Its own signature is beside it. It is empty if a replica wrote the
+// record whose version does not have extensions.
 type extension struct {
 	// Clusters are the names of the clusters that each policy allows, by policy name. It is nil if the only policy is the one in the entry
 	// of the clusters annotation, and allows exactly the clusters in that annotation.
@@ -100,7 +101,8 @@ type extended struct {
 	TextSignature string `json:"extensionSignature,omitempty"`
 }
 
-// overwritten is the entry of a record for one key that a policy overwrote.
+// overwritten is the entry of a record for one key that a policy overwrote: the requested value, the policy, and a digest of its value.
+// Which clusters each policy allows is not in it.
 type overwritten struct {
 	// Requested is the value that the developer requested; nil if the developer did not set the key.
 	Requested *string `json:"requested,omitempty"`
@@ -122,7 +124,7 @@ func (r *record) of(field string) map[string]overwritten {
 	return *r.entries(field)
 }
 
-// entries returns a pointer to the entries of a field.
+// entries returns a pointer to the entries of a field: labels, scheduling, or, for any other field, annotations.
 func (r *record) entries(field string) *map[string]overwritten {
 	switch field {
 	case fieldLabels:
@@ -216,13 +218,14 @@ func (k *Keyring) sign(r record, id identity) (string, error) {
 	}{id, r})
 }
 
-// signExtension returns the signature that binds the record's extension to the record's signature.
+// signExtension returns the signature that binds the record's extension to the record's signature. It does not check that the keyring has a
+// key.
 func (k *Keyring) signExtension(r record) (string, error) {
 	return k.mac(struct{ Extension, Of string }{string(r.Text), r.Signature})
 }
 
-// mac returns the HMAC of a value's JSON, in base64. Values of different types must differ in the name of their first member, so that their
-// signatures cannot be confused.
+// mac returns the HMAC of a value's JSON, in base64. The only error is that the value cannot be encoded: mac does not check that the
+// keyring has a key. Values of different types must differ in the name of their first member, so that their signatures cannot be confused.
 func (k *Keyring) mac(value any) (string, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -501,7 +504,8 @@ func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity, at
 	return intentOf(obj, at, from)
 }
 
-// sources is what intentOf knows about an object, besides its content.
+// sources is what intentOf knows about an object, besides its content: the records that are valid for it, what was requested in the object
+// before the update, and which record in the object is older than the stored one (replayed), or not valid for the object (foreign).
 type sources struct {
 	// records are the records that are valid for the object, in order of precedence. Each may be nil.
 	records []*record
@@ -515,8 +519,9 @@ type sources struct {
 	foreign *record
 }
 
-// copied reports whether the foreign record says that a policy set an annotation to a value. No client gains anything by that: the key then
-// keeps its requested value.
+// copied reports whether a record in the object that is not valid for it (foreign) says that a policy set an annotation to the value. It is
+// false for labels and scheduling values, and if there is no such record. No client gains anything by that: the key then keeps its
+// requested value.
 func (s sources) copied(field, key, value string) bool {
 	if s.foreign == nil || field != fieldAnnotations {
 		return false
@@ -525,8 +530,8 @@ func (s sources) copied(field, key, value string) bool {
 	return there && entry.Set == digest(value)
 }
 
-// recorded returns a copy of the last of the records that is not nil, which has all earlier values; nil if there is none. The copy has no
-// earlier values if the object requests all values as they are written (asWritten).
+// recorded returns a copy of the last of the records that is not nil; nil if there is none. It merges no records: the last one has all
+// values that policies set earlier. The copy has none of these if the object requests all values as they are written (asWritten).
 func (s sources) recorded(obj *unstructured.Unstructured) *record {
 	var out *record
 	for _, r := range s.records {

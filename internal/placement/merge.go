@@ -118,7 +118,9 @@ func (c Change) Subject() string {
 	return strings.TrimSuffix(c.Field, "s") + " " + c.Key
 }
 
-// Action returns the change as an instruction, for example `set annotation a/b to c (was d)`.
+// Action returns the change as an instruction, for example `set annotation a/b to c (was d)`, `set label e to f` if there was no value, or
+// `remove label g`, without its value. If only the record changes, it is to note that in the record. If the change can't be made, the
+// reason follows in parentheses.
 func (c Change) Action() string {
 	switch {
 	case c.RecordsOnly():
@@ -153,7 +155,7 @@ func (c Change) Violation() string {
 	return c.qualified("%s is %s, should be %s", c.Subject(), text(*c.From), text(*c.To))
 }
 
-// qualified returns a formatted text, followed by why the change can't be made, if it can't.
+// qualified returns a formatted text, followed by why the change can't be made, in parentheses, if it can't.
 func (c Change) qualified(format string, args ...any) string {
 	out := fmt.Sprintf(format, args...)
 	if c.Immutable != "" {
@@ -201,7 +203,7 @@ func (c Change) Current(obj *unstructured.Unstructured) *string {
 	return optional(metadataOf(obj, c.Field), c.Key)
 }
 
-// Conflict is a key to which this policy and another one give different values.
+// Conflict is a key to which this policy and another one give different values, and the name of the other one. It does not have the values.
 type Conflict struct {
 	Field string // The part of the object, as in Change.
 	Key   string // The key in that part, as in Change.
@@ -355,7 +357,8 @@ func (m *merger) nameClusters() {
 	}
 }
 
-// resolve returns the winner of each key of a field among the enforced policies, and sets their conflicts.
+// resolve returns the winner of each key of a field among the enforced policies that could decide, and sets their conflicts. A policy that
+// is held, so that its keys stay as they are in the object, takes part with what it decides now.
 func (m *merger) resolve(field string) map[string]winner {
 	wins := map[string]winner{}
 	for _, v := range m.verdicts {
@@ -384,7 +387,8 @@ func (m *merger) resolve(field string) map[string]winner {
 // noShares is the value of the annotation ClusterSharesAnnotation that gives no cluster a share.
 const noShares = "{}"
 
-// overrideShares removes the developer's shares of clusters if policies give clusters and none gives shares. Otherwise, a developer could
+// overrideShares has the first enforced policy that gives clusters set the shares of clusters to {}, in place of the developer's, if no
+// policy gives shares. It does nothing if no policy gives clusters, or if the developer requests no shares. Otherwise, a developer could
 // exceed the bounds of spec.delivery.replicas, or prevent the delivery of a decision.
 func (m *merger) overrideShares(wins map[string]winner) {
 	const key = placementv1.ClusterSharesAnnotation

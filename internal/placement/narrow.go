@@ -36,7 +36,7 @@ import (
 // the developer's own list. The record also keeps what each policy allows. So if a policy cannot decide, or is held,
 // its last list still counts when another policy's list changes.
 
-// policyAllowance is the list of the clusters that one policy allows for the object.
+// policyAllowance is the list of the clusters that one policy allows for the object, now or, if kept is set, according to the record.
 type policyAllowance struct {
 	verdict *Verdict // The verdict of the policy.
 	names   []string // The names of the clusters.
@@ -44,8 +44,8 @@ type policyAllowance struct {
 	kept bool
 }
 
-// mustRecord reports whether the record must keep the policy's list even if it equals the developer's, because the policy is held, could
-// not decide, or may be held later, or because the developer's list does not count for it.
+// mustRecord reports whether the record must keep the policy's list even if it equals the developer's: the list itself comes from the
+// record, spec.remediation.mode is not Automatic, or spec.clusters.developerChoice is Override or Ignore. Pauses and windows do not matter.
 func (s policyAllowance) mustRecord() bool {
 	p := s.verdict.Policy
 	return s.kept || p.Remediation != placementv1.RemediationAutomatic || !s.narrows()
@@ -72,8 +72,8 @@ func developerNarrows(lists []policyAllowance) bool {
 	return slices.ContainsFunc(lists, policyAllowance.narrows) && !slices.ContainsFunc(lists, policyAllowance.ignores)
 }
 
-// onEmpty returns what to do with an object for which no cluster is left, by the strictest setting of the policies: Deny if one of them has
-// it, then Clear, then PolicyClusters.
+// onEmpty returns what to do with an object for which no cluster is left, by the strictest spec.clusters.onEmpty of the policies: Deny if
+// one of them has it or has none set, then Clear, then PolicyClusters.
 func onEmpty(lists []policyAllowance) placementv1.OnEmpty {
 	out := placementv1.OnEmptyPolicyClusters
 	for _, s := range lists {
@@ -88,7 +88,7 @@ func onEmpty(lists []policyAllowance) placementv1.OnEmpty {
 	return out
 }
 
-// policyAllowances are the lists of clusters of all enforced policies that match an object.
+// policyAllowances are the lists of clusters of all enforced policies that match an object, and whose lists have changed since the record.
 type policyAllowances struct {
 	// counted are the lists that count now, in order of precedence. For a policy that is held or cannot decide, it is the list from the
 	// record, if that has one; see heldAllowance.
@@ -104,8 +104,8 @@ type policyAllowances struct {
 }
 
 // mergeClusters sets the clusters in the annotation, or in the list of a placement object. If no cluster is left and a policy denies that,
-// or the developer's list is not valid, the clusters stay as they are, and the enforced policies that have a list and are not held get an
-// error in their verdicts.
+// or the developer's list is not valid, the clusters stay as they are, and the enforced policies that have a list and are not held get that
+// as a reason to deny the object (Decision.Errors).
 func (m *merger) mergeClusters(values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	asks := func(v *Verdict) bool { return v.Err == nil && v.Decision.Clusters != nil }
@@ -331,7 +331,8 @@ func (m *merger) setClusters(lists policyAllowances, requested, next *string, va
 
 // hypotheticalClusters adds to verdicts the changes of clusters that their policies would make if they were not held, or were enforced. For
 // a held policy, the change is from current, the object's present list; for one that is not enforced, from the list in values, the
-// annotations as the enforced policies make them. If no cluster would be left, a policy that is not enforced gets an error instead.
+// annotations as the enforced policies make them. If no cluster would be left, a policy that is not enforced gets that as a reason to deny
+// the object (Decision.Errors) instead, and one that is held gets a change that can't be made.
 func (m *merger) hypotheticalClusters(lists policyAllowances, asked askedClusters, current *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	if len(lists.differing) > 0 {
@@ -546,8 +547,8 @@ func parseClusterNames(text string) ([]string, error) {
 // clustersText returns the value of the clusters annotation for names.
 func clustersText(names []string) string { return clusterlist.ArrayText(names) }
 
-// deny adds an error to the verdicts of the lists, and sets their OwnClusters. It leaves out verdicts for which excluded returns true, that
-// could not decide, or that already have errors.
+// deny makes err the reason to deny the object (Decision.Errors) of each policy that has one of the lists, and sets OwnClusters of its
+// verdict. It leaves out verdicts for which excluded returns true, that could not decide, or that already deny the object.
 func (a askedClusters) deny(lists []policyAllowance, err error, excluded func(*Verdict) bool) {
 	_, anyway := askedClusters{field: a.field}.join(lists)
 	for i, s := range lists {
@@ -609,7 +610,7 @@ func (a askedClusters) refusals(s policyAllowance, names []string) map[string]st
 }
 
 // firstNames returns a text with the first maxNames of the names, the reasons for them where there are any, and the number of the other
-// names.
+// names; "none" if there are no names.
 func firstNames(names []string, reasons map[string]string) string {
 	switch {
 	case len(names) == 0:

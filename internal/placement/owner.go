@@ -26,7 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Owners looks up the objects that control others. Implementations are safe for concurrent use.
+// Owners looks up the objects that control others, by kind and name but not by UID. An object that does not exist is no error.
+// Implementations are safe for concurrent use.
 type Owners interface {
 	// Owner returns the object in the namespace that has the reference's kind and name, as currently stored in the API
 	// server. It returns nil if there is none. The object's UID may differ from the reference's.

@@ -41,7 +41,8 @@ type ObjectRecord struct {
 	Unreadable bool `json:"unreadable,omitempty"`
 }
 
-// Recorded is a value that a policy set in an object, according to the object's record.
+// Recorded says that a policy set a value in an object, according to the object's record, which value the object has now, and which one the
+// developer requested.
 type Recorded struct {
 	Field string `json:"field"` // The part of the object, as in Change.
 	Key   string `json:"key"`   // The key in that part, as in Change.
@@ -57,7 +58,8 @@ type Recorded struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// RecordedIn returns what the record of an object says; the zero value if there is no record. podSpec is the path of the object's pod spec;
+// RecordedIn returns what the record of an object says; the zero value if there is no record. For a record that can't be read, it sets only
+// Unreadable; for a copy of a controller's record, only CopiedFrom. podSpec is the path of the object's pod spec;
 // nil if it has none. clusters says where a placement object lists its clusters; nil for other objects.
 func RecordedIn(obj *unstructured.Unstructured, podSpec []string, clusters *clusterlist.Kind) ObjectRecord {
 	if _, there := metadataOf(obj, fieldAnnotations)[placementv1.RequestedAnnotation]; !there {
@@ -104,7 +106,9 @@ func (i *intent) recordedValue(r *record, field, key string, entry overwritten) 
 	return out
 }
 
-// unreadable returns why the value of an entry of the object's record can't be read in the object; nil if it can.
+// unreadable returns why the value of an entry of the object's record can't be read in the object; nil if it can. Only scheduling values
+// and the list of clusters of a placement object may be unreadable: it is not known where the object's kind has them, or they can't be
+// decoded.
 func (i *intent) unreadable(r *record, field, key string) error {
 	switch {
 	case field == fieldScheduling && len(i.pods.path) == 0:

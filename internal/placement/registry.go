@@ -34,7 +34,8 @@ import (
 
 var _ Policies = (*Registry)(nil)
 
-// PolicyState is the state of one PlacementPolicy on this replica.
+// PolicyState is the state of one PlacementPolicy, whose name it does not have, on this replica: the version that decides, which may always
+// fail but is never nil, the data that versions read, and what has become of newer versions.
 type PolicyState struct {
 	// Policy is the version that decides: with spec.rollout, only in the stages that it has reached, which may be none. If Broken is true, its
 	// evaluator always fails, so that Policy.FailurePolicy says what happens to the objects that it matches.
@@ -84,13 +85,13 @@ type StagedVersions struct {
 	BeforeBinding *policy.Binding
 }
 
-// LoadedVersion identifies a version of a policy.
+// LoadedVersion identifies a version of a policy by the UID and the generation of the PlacementPolicy alone.
 type LoadedVersion struct {
 	UID        types.UID // The UID of the PlacementPolicy.
 	Generation int64
 }
 
-// Versions returns the versions that decide: Policy, and then Staged.Before, if there is one. No object matches both.
+// Versions returns the versions that decide, one or two: Policy, and then Staged.Before, if there is one. No object matches both.
 func (s *PolicyState) Versions() []*Policy {
 	if s.Staged == nil || s.Staged.Before == nil {
 		return []*Policy{s.Policy}
@@ -149,7 +150,7 @@ type Registry struct {
 	released notify.Topic[struct{}]
 }
 
-// PolicyChange is a change of a policy's state. Before and After may be equal.
+// PolicyChange is a change of a policy's state: which versions decided before it, and which do after it. Before and After may be equal.
 type PolicyChange struct {
 	Name string // The name of the policy.
 	// Before and After are the versions that decide, as PolicyState.Versions returns them; nil if the policy is not in the
@@ -188,7 +189,7 @@ func (s *registryState) get(name string) *PolicyState {
 	return s.states[at].state
 }
 
-// NewIndex returns an index that finds policies by the objects that they match.
+// NewIndex returns an index that finds policies by the objects that they match. It does not order them.
 func NewIndex(policies ...*Policy) *match.Index[*Policy] {
 	out := match.NewIndex(func(p *Policy) *match.Matcher { return p.Matcher })
 	for _, p := range policies {
@@ -286,7 +287,8 @@ func (r *Registry) change(name string, s *PolicyState) {
 	r.changes.Publish(PolicyChange{Name: name, Before: before, After: after})
 }
 
-// stillUsed returns the earlier states without those whose decisions have all ended. No further decision begins with any of them.
+// stillUsed returns the earlier states with which decisions began that have not ended. It marks nothing in the states: decisions begin only
+// with the current state anyway, so no earlier one is used again. It changes the slice.
 func stillUsed(earlier []*registryState) []*registryState {
 	return slices.DeleteFunc(earlier, func(s *registryState) bool { return s.decisions.Load() == 0 })
 }

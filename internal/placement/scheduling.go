@@ -29,8 +29,9 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// SchedulingFields returns the fields of an object that merging of decisions on scheduling reads, as a sealed set. podSpec is the path of
-// the pod spec in the object.
+// SchedulingFields returns the fields of an object that merging of decisions on scheduling reads, as a sealed set: those of the pod spec
+// that decisions set, spec.suspend and status.startTime of a Job, and the owner references. podSpec is the path of the pod spec in the
+// object.
 func SchedulingFields(podSpec []string) *projection.FieldSet {
 	f := &projection.FieldSet{}
 	spec := f

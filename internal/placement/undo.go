@@ -40,7 +40,8 @@ var copies = []schema.GroupResource{replicaSets, appsv1.Resource("controllerrevi
 // them: ReplicaSets and ControllerRevisions do.
 func HoldsRecordCopies(resource schema.GroupResource) bool { return slices.Contains(copies, resource) }
 
-// UndoResult is an existing object without the changes that policies made.
+// UndoResult is an existing object without the changes that policies made, the changes that take it there, and whether its record could be
+// trusted. It has no verdicts.
 type UndoResult struct {
 	// Object is the object with the requested values instead of the policies' values, and without the record. It shares everything that was
 	// not merged with the original object.

@@ -28,7 +28,8 @@ import (
 )
 
 // stays returns the clusters that the object is in and in which the policy lets it stay although they are not ready. until is the first
-// time at which the object must leave one of them; zero if there is none.
+// time at which the object must leave one of them; zero if there is none. A new object is in none. The error is that the object before the
+// update could not be read; a list of clusters that is not valid counts as empty.
 //
 // A fleet manager marks a cluster by a taint as soon as it does not reach its API server. The pods there go on running. If every such taint
 // moved what runs there, it would be started elsewhere, deleted where it ran when the cluster returns, and moved back.
@@ -48,8 +49,8 @@ func (d *Decider) stays(p *Policy, r *Request, current *intent) (names []string,
 	return names, until, nil
 }
 
-// unready returns the clusters that are marked as not ready, with the time since when; nil if existing objects of the policy do not stay in
-// such clusters.
+// unready returns the clusters that are marked as not ready, with the time since when, zero if that is not known, and however long ago it
+// is; nil if no setting of the policy lets existing objects stay in such clusters. spec.clusters.leaveUnreadyAfter does not matter.
 func (p *Policy) unready() map[string]time.Time {
 	if e, ok := p.Evaluator.(Tolerant); ok {
 		return e.Unready()
@@ -93,7 +94,8 @@ func tolerating(input map[string]any, stays []string) map[string]any {
 	return input
 }
 
-// placedIn returns the names of the clusters that the object has before the request, sorted.
+// placedIn returns the names of the clusters that the object has before the request, sorted; none if its list is not valid. r.Old must not
+// be nil. The error is that the object before the update could not be read.
 func (r *Request) placedIn(current *intent) ([]string, error) {
 	before := current
 	if r.Old != r.Object {
