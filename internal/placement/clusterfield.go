@@ -48,7 +48,8 @@ type clusterField struct {
 	err error
 }
 
-// readClusters returns the clusterField of a placement object; nil if kind is nil.
+// readClusters returns the clusterField of a placement object; nil if kind is nil. If the list can't be read, the reason is in its field
+// err.
 func readClusters(obj *unstructured.Unstructured, kind *clusterlist.Kind) *clusterField {
 	if kind == nil {
 		return nil
@@ -143,7 +144,7 @@ func (o *Outcome) ClustersIn(obj *unstructured.Unstructured) (field, key string,
 }
 
 // ClusterNames returns the names of the clusters that an object of the outcome's kind lists. If the list has several terms, it returns the
-// names of all, sorted.
+// names of all, sorted. It returns none if there is no list, or if the list is not valid.
 func (o *Outcome) ClusterNames(obj *unstructured.Unstructured) []string {
 	_, _, value := o.ClustersIn(obj)
 	return o.NamesIn(value)

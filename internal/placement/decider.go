@@ -450,7 +450,7 @@ func (r *Request) before() Request {
 }
 
 // whyNot returns the function by which a denial says why a policy does not give the object some clusters. It returns nil if denials need
-// not say that.
+// not say that, as when remediation decides. The function returns nil for a policy that can't say why.
 func (d *Decider) whyNot(ctx context.Context, r *Request, current *intent) func(*Policy, []string) map[string]string {
 	if !r.explains {
 		return nil
@@ -709,8 +709,9 @@ func (d *Decider) Matching(ctx context.Context, r Request) (matching, unknown []
 	return matching, unknown, nil
 }
 
-// candidates returns the policies of an index that may match the object of a request, in order of precedence. It also returns the object in
-// the form that matchers evaluate.
+// candidates returns the policies of an index that may match the object of a request, in order of precedence; none for an object in Berth's
+// own namespace. It also returns the object in the form that matchers evaluate. The error is that the labels of its namespace are
+// unavailable.
 func (d *Decider) candidates(ctx context.Context, r *Request, index *match.Index[*Policy]) ([]*Policy, match.Object, error) {
 	candidates := index.CandidatesFor(r.Resource)
 	if namespace := r.matchedNamespace(); candidates.Empty() || (namespace != "" && namespace == d.OwnNamespace) {
@@ -767,7 +768,8 @@ func (r *Request) matchedNamespace() string {
 	return r.Namespace
 }
 
-// matchObject returns an object in the form that matchers evaluate. content is the request's object, or that before the update.
+// matchObject returns an object in the form that matchers evaluate. content is the request's object, or that before the update. The error
+// is that the labels of its namespace are unavailable.
 func (d *Decider) matchObject(ctx context.Context, r *Request, content *unstructured.Unstructured) (match.Object, error) {
 	namespace := r.matchedNamespace()
 	object := match.Object{Resource: r.Resource, Namespace: namespace, Content: content, Old: r.Old, Request: r.Admission}

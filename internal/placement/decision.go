@@ -29,7 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// Decision is what one policy decides on one object. Outcome.Digest depends on its JSON.
+// Decision is what one policy decides on one object. The shares of its clusters are among the annotations. Outcome.Digest depends on its
+// JSON.
 type Decision struct {
 	// Annotations are merged into the annotations of the object.
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -70,7 +71,7 @@ func (e *ContractError) Error() string {
 }
 
 // ParseDecision converts the values of the rules of the decision contract, as decoded JSON by name of the rule, to a Decision. An absent
-// rule leaves its field nil. The error is a *ContractError.
+// rule leaves its field nil, and rules with other names are ignored. The error is a *ContractError.
 func ParseDecision(rules map[string]any) (Decision, error) {
 	var d Decision
 	var err error
@@ -104,7 +105,8 @@ func ParseDecision(rules map[string]any) (Decision, error) {
 }
 
 // parseMap converts the value of the rule annotations or labels. judged returns the form of a key that must be a qualified name, and text
-// converts the value of a key.
+// converts the value of a key. It returns nil for nil. For any other value than an object, a key that is invalid or has the prefix of
+// Berth's own annotations, or an error of text, the error is a *ContractError.
 func parseMap(rule string, value any, judged func(string) string, text func(any) (string, error)) (map[string]string, error) {
 	if value == nil {
 		return nil, nil

@@ -153,7 +153,7 @@ type earlierAffinity struct {
 	requested func() *string
 }
 
-// earlierAffinity returns what the intent's record tells about earlier affinities.
+// earlierAffinity returns what the intent's record tells about earlier affinities; the zero value, which knows none, if there is no record.
 func (i *intent) earlierAffinity(from sources) earlierAffinity {
 	if i.recorded == nil {
 		return earlierAffinity{}

@@ -285,7 +285,8 @@ func (d *Decider) matchesController(ctx context.Context, r *Request, p *Policy, 
 }
 
 // eligible reports whether the policy could have chosen the clusters of the object's controller for the object: they meet all requirements
-// of the policy, and are no more than it gives. It is false for a policy that can't tell.
+// of the policy, and are no more than it gives, with those in which it lets the object stay although they are not ready. It is false for a
+// policy that can't tell.
 func (d *Decider) eligible(ctx context.Context, v *Verdict, current *intent, names []string) bool {
 	e, ok := v.Policy.Evaluator.(Explainer)
 	if !ok {

@@ -189,7 +189,8 @@ func NewTrustingKeyring() *Keyring {
 	return &Keyring{key: key, unverified: true}
 }
 
-// identity identifies the object that a record belongs to. All versions of a kind have the same identity.
+// identity identifies the object that a record belongs to by its group, kind, namespace, and name, not by its UID. All versions of a
+// kind have the same identity.
 type identity struct {
 	Group, Kind, Namespace string
 	// Name is the object's name; "" until the API server has generated one from GenerateName. GenerateName is "" if Name is set.

@@ -530,7 +530,8 @@ func wholeAffinity(values map[string]string) *string {
 	return optional(whole, podscheduling.Affinity)
 }
 
-// decided returns the values that the policy decided for a field, by merge key.
+// decided returns the values that the policy decided for a field, by merge key. Its affinity has a key of its own for each policy, since
+// the additions of several policies are combined.
 func (v *Verdict) decided(field string) map[string]string {
 	switch field {
 	case fieldLabels:

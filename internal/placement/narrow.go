@@ -88,7 +88,7 @@ func onEmpty(lists []policyAllowance) placementv1.OnEmpty {
 	return out
 }
 
-// policyAllowances are the lists of clusters of all enforced policies that match an object, and whose lists have changed since the record.
+// policyAllowances are the lists of clusters of all enforced policies that match an object, and which of them differ from the record.
 type policyAllowances struct {
 	// counted are the lists that count now, in order of precedence. For a policy that is held or cannot decide, it is the list from the
 	// record, if that has one; see heldAllowance.
@@ -412,7 +412,8 @@ func (a askedClusters) lists(names []string) bool {
 // join returns the text of the list that the object gets: the clusters that every policy allows and that the developer requests. The
 // developer's list does not count if all policies override it or one ignores it. Each term is narrowed by itself; a term without names gets
 // all that the policies allow. A term whose clusters stay the same is written as before. join returns an error if the developer's list
-// cannot be parsed, if no term has a cluster left and a policy denies that, or if the placement object can't list as many clusters.
+// cannot be parsed, if no term has a cluster left and a policy denies that (spec.clusters.onEmpty), or if the placement object can't list
+// as many clusters. Without policies' lists, it returns the developer's.
 func (a askedClusters) join(lists []policyAllowance) (*string, error) {
 	if a.field != nil && a.field.err != nil {
 		return nil, a.field.err
@@ -491,7 +492,7 @@ func (a askedClusters) narrow(own clusterlist.Names, allowed []string, narrows b
 	return out, nil
 }
 
-// sortedNames returns names sorted, each once, and never nil. It returns its argument if that is so already.
+// sortedNames returns names sorted, each once, and never nil. It returns its argument if that is so already, and never changes it.
 func sortedNames(names []string) []string {
 	for i := 1; i < len(names); i++ {
 		if names[i-1] >= names[i] {
@@ -534,7 +535,8 @@ func (a askedClusters) tooMany(terms ...[]string) error {
 	return nil
 }
 
-// parseClusterNames returns the names in a value of the clusters annotation.
+// parseClusterNames returns the names in a value of the clusters annotation, in its order. It returns an error if that is no JSON array of
+// strings; an empty array has no names.
 func parseClusterNames(text string) ([]string, error) {
 	names, err := clusterlist.ParseArray(text)
 	if err != nil || names == nil {

@@ -75,7 +75,8 @@ func (d *Decider) makes(controller *unstructured.Unstructured, r *Request) bool 
 	return controller.GetDeletionTimestamp() == nil && d.Templates.MadeBy(r.Object.Object, controller.Object)
 }
 
-// keepsTemplate reports whether the request's ReplicaSet exists already, and keeps its controller and its template.
+// keepsTemplate reports whether the request's ReplicaSet exists already, and keeps its controller and its template, as it does if it is not
+// being updated.
 func keepsTemplate(r *Request, controller *metav1.OwnerReference) bool {
 	switch r.Old {
 	case nil:

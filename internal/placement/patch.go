@@ -218,7 +218,8 @@ func counts(texts []string) map[string]int {
 	return out
 }
 
-// textsOf returns the members of a decoded JSON object as strings; "" for a member of another type.
+// textsOf returns the members of a decoded JSON object as strings; "" for a member of another type. It returns an empty map if the value is
+// no object.
 func textsOf(value any) map[string]string {
 	out := map[string]string{}
 	members, _ := value.(map[string]any)
@@ -229,7 +230,7 @@ func textsOf(value any) map[string]string {
 }
 
 // patchMap returns operations that turn a map of labels, annotations, or a node selector, at the JSON pointer base, into another. there
-// reports whether the object has a non-empty map there.
+// reports whether the object has a non-empty map there; if not, one operation adds all of next.
 func patchMap(base string, there bool, old, next map[string]string) []jsonpatch.Operation {
 	if maps.Equal(old, next) {
 		return nil

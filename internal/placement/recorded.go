@@ -59,8 +59,8 @@ type Recorded struct {
 }
 
 // RecordedIn returns what the record of an object says; the zero value if there is no record. For a record that can't be read, it sets only
-// Unreadable; for a copy of a controller's record, only CopiedFrom. podSpec is the path of the object's pod spec;
-// nil if it has none. clusters says where a placement object lists its clusters; nil for other objects.
+// Unreadable; for a copy of a controller's record, only CopiedFrom. podSpec is the path of the object's pod spec; nil if it has none.
+// clusters says where a placement object lists its clusters; nil for other objects.
 func RecordedIn(obj *unstructured.Unstructured, podSpec []string, clusters *clusterlist.Kind) ObjectRecord {
 	if _, there := metadataOf(obj, fieldAnnotations)[placementv1.RequestedAnnotation]; !there {
 		return ObjectRecord{}

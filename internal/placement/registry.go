@@ -369,7 +369,7 @@ func (r *Registry) All() iter.Seq2[string, *PolicyState] {
 }
 
 // FeedsItself reports whether patches for a policy may change the data that it reads: it reads a resource type that it matches, or one that
-// another policy matches, which reads a type that this policy matches.
+// another policy matches, which reads a type that this policy matches. Cycles of more than two policies do not count.
 func (r *Registry) FeedsItself(name string) bool {
 	p := r.Get(name)
 	for _, other := range r.All() {

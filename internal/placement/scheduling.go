@@ -117,7 +117,8 @@ func mayRecordScheduling(obj *unstructured.Unstructured) bool {
 	return strings.Contains(text, `"`+fieldScheduling+`":`) || strings.Contains(text, `"earlierScheduling":`)
 }
 
-// parseScheduling converts the value of the rule scheduling to scheduling values by merge key.
+// parseScheduling converts the value of the rule scheduling to scheduling values by merge key; nil for nil. If the value is no object, or
+// has an unknown or invalid member, the error is a *ContractError.
 func parseScheduling(value any) (map[string]string, error) {
 	if value == nil {
 		return nil, nil

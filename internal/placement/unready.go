@@ -50,7 +50,7 @@ func (d *Decider) stays(p *Policy, r *Request, current *intent) (names []string,
 }
 
 // unready returns the clusters that are marked as not ready, with the time since when, zero if that is not known, and however long ago it
-// is; nil if no setting of the policy lets existing objects stay in such clusters. spec.clusters.leaveUnreadyAfter does not matter.
+// is (spec.clusters.leaveUnreadyAfter does not matter); nil if the clusters that the policy gives do not depend on such marks.
 func (p *Policy) unready() map[string]time.Time {
 	if e, ok := p.Evaluator.(Tolerant); ok {
 		return e.Unready()

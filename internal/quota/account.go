@@ -46,7 +46,7 @@ func NewAccount(q placementv1.Quota, rules *Rules) *Account {
 // Quota returns the quota with the status to write.
 func (a *Account) Quota() placementv1.Quota { return a.quota }
 
-// Changed reports whether the status differs from the one that was read.
+// Changed reports whether the usage or the reservations in the status differ from those that were read.
 func (a *Account) Changed() bool {
 	status := a.quota.QuotaStatus()
 	return !slices.EqualFunc(a.read.Reservations, status.Reservations, func(x, y placementv1.Reservation) bool {

@@ -215,8 +215,8 @@ func (r *Request) checkQuota(ctx context.Context, account *Account) (*quotaResul
 
 // change returns the amounts that the object takes in addition to those that a quota with these rules already counts for it: all that it
 // takes if the rules do not apply to the old object, or if there is none. They include amounts under names that the quota's hard does not
-// have. They are positive: a resource of which the object takes less than before, or as much, is left out. tracked are the names in hard by
-// which objects of the object's type are measured, such as requests.cpu and count/pods for Pods; whether the rules apply depends on them.
+// have. A resource of which the object takes less than before, or as much, is left out. tracked are the names in hard by which objects of
+// the object's type are measured, such as requests.cpu and count/pods for Pods; whether the rules apply depends on them.
 func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (corev1.ResourceList, error) {
 	if r.before != nil {
 		before, err := rules.evaluateScopes(ctx, r.before.scopes, tracked)
@@ -329,7 +329,7 @@ func joinNames(names []corev1.ResourceName) string {
 	return strings.Join(out, ",")
 }
 
-// messages returns the strings in a rule's value.
+// messages returns the strings in a rule's value, a decoded set or array; none if it is nil or of another type.
 func messages(value any) []string {
 	list, _ := value.([]any)
 	var out []string

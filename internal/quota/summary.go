@@ -44,8 +44,8 @@ const (
 var summaryOrder = []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceCPU, corev1.ResourceRequestsMemory,
 	corev1.ResourceMemory}
 
-// Summary returns a text with used and hard of the most important resources, for example "pods: 3/10, requests.cpu: 1500m/4, +2 more".
-// "?" stands for a usage that used does not have.
+// Summary returns a text with used and hard of the three most important resources, and the number of the others, for example
+// "pods: 3/10, requests.cpu: 1500m/4, cpu: 2/4, +2 more". "?" stands for a usage that used does not have.
 func Summary(hard, used corev1.ResourceList) string {
 	names := slices.SortedFunc(maps.Keys(hard), func(a, b corev1.ResourceName) int {
 		if x, y := rank(a), rank(b); x != y {
