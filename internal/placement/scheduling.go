@@ -118,7 +118,7 @@ func mayRecordScheduling(obj *unstructured.Unstructured) bool {
 }
 
 // parseScheduling converts the value of the rule scheduling to scheduling values by merge key; nil for nil. If the value is no object, or
-// has an unknown or invalid member, the error is a *ContractError.
+// has an unknown or invalid member, the error is a *ContractError; if it has too many members, another error.
 func parseScheduling(value any) (map[string]string, error) {
 	if value == nil {
 		return nil, nil
