@@ -153,7 +153,9 @@ func Items(affinity string) []string {
 // itemText returns the text of an item of the list of.name.
 func itemText(of, name string, item any) string { return of + "." + name + " " + JSONText(item) }
 
-// withoutItems returns an affinity without the items for which drops returns true, except for those that are also in requested.
+// withoutItems returns an affinity without the items for which drops returns true, except for those that are also in requested. Items are
+// the requirements of its required node selector terms, and the items of its other lists. drops gets the text of an item, which begins with
+// the name of its list.
 func withoutItems(object, requested map[string]any, drops func(item string) bool) map[string]any {
 	mine := sets.New(Items(JSONText(requested))...)
 	dropped := func(item string) bool { return drops(item) && !mine.Has(item) }

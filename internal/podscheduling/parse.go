@@ -34,7 +34,7 @@ import (
 	sigsjson "sigs.k8s.io/json"
 )
 
-// Types maps the members of the rule scheduling to their API types.
+// Types maps the members that a value of the rule scheduling may have, such as nodeSelector, to their Go types in core/v1.
 var Types = map[string]reflect.Type{
 	"nodeSelector":              reflect.TypeFor[map[string]string](),
 	"affinity":                  reflect.TypeFor[corev1.Affinity](),
@@ -65,8 +65,8 @@ func Parse(value map[string]any) (*corev1.PodSpec, error) {
 	return spec, nil
 }
 
-// Decode strictly decodes a value of the rule scheduling: it refuses unknown members and fields, null, and empty names. Unlike Parse, it
-// does not validate the result.
+// Decode strictly decodes a value of the rule scheduling: it refuses unknown members and fields, a member that is null, and an empty
+// priorityClassName or schedulerName. Unlike Parse, it does not validate the result.
 func Decode(value map[string]any) (*corev1.PodSpec, error) {
 	spec := &corev1.PodSpec{}
 	targets := map[string]any{
@@ -88,7 +88,8 @@ func Decode(value map[string]any) (*corev1.PodSpec, error) {
 	return spec, nil
 }
 
-// decodeStrictly decodes a JSON value into an API type, to which into points. It rejects null, and fields that the type does not have.
+// decodeStrictly decodes a JSON value into an API type, to which into points. It rejects a value that is null, and fields that the type
+// does not have. A field that is null counts as absent.
 func decodeStrictly(value, into any) error {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -295,7 +295,8 @@ func sameAt(a, b map[string]string, key string) bool {
 	return inA == inB && x == y
 }
 
-// differing returns the merge keys of a member of the pod spec that have different values in a and b, sorted.
+// differing returns, sorted, the merge keys that begin with the name of a member of the pod spec and a slash, and that have different
+// values in a and b, or a value in only one of them.
 func differing(a, b map[string]string, member string) []string {
 	keys := sets.New[string]()
 	for _, m := range []map[string]string{a, b} {

@@ -77,7 +77,8 @@ func (a *Account) ReleaseCharges(charge func(id string) bool) {
 	status.Reservations = kept
 }
 
-// sameChange reports whether two reservations are for the same change of the same object.
+// sameChange reports whether two reservations are for the same change of the same object, by its type, its UID, and the version from which
+// an update starts. It is false if the UID is not known.
 func sameChange(a, b placementv1.Reservation) bool {
 	return a.ObjectUID != "" && a.ObjectUID == b.ObjectUID && a.ObjectVersion == b.ObjectVersion && a.Resource == b.Resource
 }
@@ -101,9 +102,9 @@ func (a *Account) current() bool {
 	return a.quota.QuotaStatus().ObservedGeneration == a.quota.GetGeneration()
 }
 
-// alreadyCharged returns what is already charged for the change that the request makes, or for creates of objects with the name of the one
-// that it creates. The API server may send several requests for one change. Of several updates that start from the same version, and of
-// several creates with one name, only one can succeed.
+// alreadyCharged returns the sum of what is already charged for the change that the request makes, or for creates of objects with the name
+// of the one that it creates; an empty list if nothing is. The API server may send several requests for one change. Of several updates that
+// start from the same version, and of several creates with one name, only one can succeed.
 func (a *Account) alreadyCharged(r *Request) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for i := range a.quota.QuotaStatus().Reservations {

@@ -246,7 +246,8 @@ func (v *Verdict) add(o *quotaResult) {
 	}
 }
 
-// unenforcedMessages returns the messages of a quota that is not enforced.
+// unenforcedMessages returns, for a quota in mode Warn or DryRun, one message for each reason to deny the request that it would have in
+// mode Enforce, for good or for now.
 func (o *quotaResult) unenforcedMessages() []string {
 	spec := o.account.quota.QuotaSpec()
 	var out []string

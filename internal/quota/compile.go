@@ -83,7 +83,8 @@ func (c *Compiler) Limit(ctx context.Context, l *placementv1.LimitedResource) (*
 	return c.rules(ctx, l, func() string { return generateLimit(&l.Spec) }, limitRuleNames)
 }
 
-// rules returns the compiled rules of a quota or a LimitedResource. generate returns the text of its module.
+// rules returns the compiled rules of a quota or a LimitedResource, from a cache if this generation of the object was compiled before.
+// generate returns the text of its module.
 func (c *Compiler) rules(ctx context.Context, object interface {
 	runtime.Object
 	GetUID() types.UID

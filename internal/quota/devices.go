@@ -40,7 +40,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Devices is what Kubernetes' evaluator of ResourceClaims reads in addition to a claim.
+// Devices is what Kubernetes' evaluator of ResourceClaims reads in addition to a claim: the DeviceClasses, and pods with the claims that
+// the scheduler creates for them.
 type Devices struct {
 	// Classes has the DeviceClasses with their extended resources. Without it, no DeviceClass exists.
 	Classes *extendedresourcecache.ExtendedResourceCache

@@ -33,7 +33,8 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// MatchContainsProblems lists the problems with a LimitedResource's matchContains.
+// MatchContainsProblems describes entries of a LimitedResource's matchContains that are probably mistakes, and whether the LimitedResource
+// limits nothing because of them. The zero value stands for no problems.
 type MatchContainsProblems struct {
 	// Findings are messages about entries that are probably mistakes. Each starts with the field's path.
 	Findings []string
@@ -41,7 +42,8 @@ type MatchContainsProblems struct {
 	LimitsNothing string
 }
 
-// CheckMatchContains returns the problems with a LimitedResource's matchContains.
+// CheckMatchContains returns which entries of a LimitedResource's matchContains are probably mistakes: no resource name under which objects
+// of its type are charged can contain them, or they resemble such a name that does not contain them.
 func (e *Evaluators) CheckMatchContains(spec *placementv1.LimitedResourceSpec) MatchContainsProblems {
 	t := schema.GroupResource{Group: spec.APIGroup, Resource: spec.Resource}
 	names := e.chargedNames(t)
@@ -87,8 +89,8 @@ func explainMatchContains(t schema.GroupResource, part string, names []string, p
 // some characters.
 const minSuggested = 6
 
-// suggestMatchContains returns a question that suggests what is probably meant by an entry that no resource name of the
-// type contains; "" if nothing is similar.
+// suggestMatchContains returns a question that suggests what is probably meant by part, an entry of matchContains that no resource name of
+// type t contains: a similar entry, or another spec.resource. It returns "" if nothing is similar.
 func (e *Evaluators) suggestMatchContains(t schema.GroupResource, part string) string {
 	bare := strings.Trim(part, "*? \t")
 	folded := strings.ToLower(bare)

@@ -49,8 +49,9 @@ var (
 // countPrefix is the prefix of resource names that count the objects of a type.
 const countPrefix = "count/"
 
-// countAliases are resource names older than countPrefix, from Kubernetes' registry of evaluators
-// (k8s.io/kubernetes/pkg/quota/v1/evaluator/core, legacyObjectCountAliases).
+// countAliases are resource names older than countPrefix, such as secrets for count/secrets, of the types of which nothing but the number
+// of objects is counted. They are from Kubernetes' registry of evaluators (k8s.io/kubernetes/pkg/quota/v1/evaluator/core,
+// legacyObjectCountAliases).
 var countAliases = map[schema.GroupResource]corev1.ResourceName{
 	corev1.Resource("configmaps"):             corev1.ResourceConfigMaps,
 	corev1.Resource("resourcequotas"):         corev1.ResourceQuotas,

@@ -89,7 +89,7 @@ func NewMeter(e *Evaluators, c clock.PassiveClock) *Meter {
 	return &Meter{evaluators: e, clock: c, types: map[schema.GroupResource]*typeObjects{}}
 }
 
-// maxErrors is the maximum number of objects that an error of Replace names.
+// maxErrors is the maximum number of objects that an error of Replace names. The error has the number of the others.
 const maxErrors = 10
 
 // Replace replaces all objects of a type, which the meter has from then on. It omits objects that cannot be measured, and returns the

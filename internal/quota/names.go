@@ -104,7 +104,8 @@ func meantResource(name string, served *match.ServedTypes) string {
 	return "write " + countPrefix + "<resource>.<group> to limit how many objects of a type there are"
 }
 
-// countedNames are the names of Kubernetes for numbers of objects.
+// countedNames are Kubernetes' names, without the prefix count/, for the number of all objects of a type. They are suggested in place of
+// names that are not for quotas.
 var countedNames = []string{
 	"pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps", "persistentvolumeclaims",
 }

@@ -58,7 +58,8 @@ type tally struct {
 	fromZero map[corev1.ResourceName]bool
 }
 
-// RecountInput is the input of a recount in addition to the meter's content.
+// RecountInput says, for a recount, which namespaces the quota counts, which types the API server does not serve or no longer has, and
+// which expired reservations to keep.
 type RecountInput struct {
 	// Selects reports whether the quota counts a namespace.
 	Selects func(namespace string) bool

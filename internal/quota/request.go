@@ -156,8 +156,8 @@ func (r *Request) delta() corev1.ResourceList {
 	return upstream.SubtractWithNonNegativeResult(r.current.usage, r.before.usage)
 }
 
-// limitInput adds the field input, with the object's scopes and what it takes, to more, the other input of a LimitedResource's module, and
-// returns more.
+// limitInput adds the entries of the field input to more, the other input of a LimitedResource's module, and returns more: the object's
+// scopes, under "scopes", and what it takes, under "usage".
 func (r *Request) limitInput(more map[string]any) map[string]any {
 	maps.Copy(more, r.input)
 	return more

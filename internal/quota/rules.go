@@ -86,8 +86,8 @@ type scopeResult struct {
 	covered coverage
 }
 
-// evaluateScopes evaluates a quota's module for an object's scopes. tracked are the names in the quota's hard that count objects of the
-// object's type.
+// evaluateScopes returns whether a quota applies to an object with some scopes, and which names and scopes it covers for the object.
+// tracked are the names in the quota's hard that count objects of the object's type.
 func (r *Rules) evaluateScopes(ctx context.Context, scopes Scopes, tracked []any) (scopeResult, error) {
 	key := scopedKey{Scopes: scopes}
 	if scopes.resource == deviceClaims {

@@ -74,9 +74,10 @@ var standardNames = []string{
 // coreGroup matches what users write as the group of core types, which have none.
 var coreGroup = regexp.MustCompile(`^(core|v[0-9]+)?$`)
 
-// SuggestCounted returns a question that suggests what is probably meant by count/<t>, whose type is not served, for
-// example " (did you mean deployments.apps?)". It returns "" if nothing is similar. It does not suggest to count all
-// objects of a core type in place of a part of them.
+// SuggestCounted returns a question that suggests what is probably meant by the resource name count/<t>, whose type is not served: a
+// standard name without count/, or a served type with a similar name, for example " (did you mean deployments.apps?)". It returns "" if
+// nothing is similar. If t has a group, it suggests no core type, because that counts all of its objects, unless the group is one that
+// users write for the core group, such as v1.
 func SuggestCounted(t schema.GroupResource, served *match.ServedTypes) string {
 	name, similar := t.String(), slices.Contains(standardNames, t.String())
 	if t.Group != "" && !similar {

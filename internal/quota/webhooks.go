@@ -131,7 +131,8 @@ func podsOfQuota(spec *placementv1.QuotaSpec) []string {
 	return []string{strings.Join(all, " && ")}
 }
 
-// podsOfLimit returns CEL expressions. For each pod that a limit may match, at least one is true; nil if it may match any pod.
+// podsOfLimit returns CEL expressions by priority class. For each pod that a limit may match, at least one is true. It returns nil if the
+// limit may match pods of any class, because it has matchContains, or a scope other than PriorityClass.
 func podsOfLimit(spec *placementv1.LimitedResourceSpec) []string {
 	if len(spec.MatchContains) > 0 {
 		return nil
@@ -208,8 +209,8 @@ func (e *Evaluators) scopedHooks(quotas []placementv1.ScopedQuota, ownNamespace 
 // maxPods bounds the length of the pod expressions of one webhook, in bytes. Beyond it, the webhook receives all pods.
 const maxPods = 4096
 
-// join adds the types, pods, and owners of another hook to h. If one of them needs all pods, or the expressions become longer than maxPods,
-// h needs all pods.
+// join adds the types, pods, and owners of another hook to h. If one of them counts any pod, or the expressions become longer than maxPods,
+// h has no expressions and is for all pods. The expressions of a hook without the type pods do not matter.
 func (h *hook) join(other hook) {
 	switch mine, others := slices.Contains(h.types, pods), slices.Contains(other.types, pods); {
 	case others && !mine, others && other.pods == nil:
@@ -235,8 +236,9 @@ const maxSelectors = 64
 // can be stored. If there are more, all these namespaces share the types that any of the quotas counts.
 const maxTypeSets = 64
 
-// groupHooks merges hooks into webhooks. Hooks for one namespace share a webhook if they differ only in the namespace.
-// Hooks with a selector share a webhook if they differ only in their types and owners.
+// groupHooks merges hooks into webhooks. Hooks for single namespaces share a webhook if they have the same types and failure policy, and
+// hooks with a selector if they have the same selector and failure policy. If there are too many different ones, more of them share a
+// webhook. Selectors do not select kube-system and ownNamespace.
 func groupHooks(hooks []hook, ownNamespace string) []Webhook {
 	type group struct {
 		hook
@@ -295,8 +297,9 @@ func groupHooks(hooks []hook, ownNamespace string) []Webhook {
 	return out
 }
 
-// hookKey returns a key that is equal for hooks that share a webhook. If coarse is true, hooks for single namespaces
-// share a webhook whatever their types are.
+// hookKey returns a key that is equal for hooks that share a webhook: for hooks with a selector, those with equal selectors and failure
+// policies; for hooks for single namespaces, those with equal types and failure policies or, if coarse is true, equal failure policies.
+// Nothing else matters, such as the namespace or the expressions for pods.
 func hookKey(h hook, coarse bool) string {
 	shared := struct {
 		FailurePolicy admissionregistrationv1.FailurePolicyType

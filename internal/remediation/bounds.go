@@ -155,8 +155,8 @@ func pauseID(generation int64, now time.Time) string {
 	return strconv.FormatInt(generation, 10) + "-" + strconv.FormatInt(now.UnixMilli(), 36)
 }
 
-// blocked returns what keeps an object back: the pace (MaxPerMinute), or a limit on objects that are being moved; the zero block if neither
-// does. granted reports whether Schedule has granted the object a patch.
+// blocked returns what keeps an object back: first a limit on objects that are being moved, then the pace (MaxPerMinute); the zero block if
+// neither does. granted reports whether Schedule has granted the object a patch.
 func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
 	// A moved object takes no other slot. One that has failed takes a slot of its namespace alone, so that no tenant stops the others.
 	self, elsewhere := count(b.moving.has(key)), len(b.late.objects)-b.late.namespaces[key.Namespace]
@@ -217,7 +217,8 @@ type holding struct {
 	hold    time.Duration // How long after acted the patches for the next change wait.
 }
 
-// until returns when patches for the newest change of the data may begin; zero if they may begin now.
+// until returns when patches for the newest change of the data may begin: the time hold after the first patch for an earlier change. It
+// returns zero if that time has come, or once an object has been patched for the newest change.
 func (h *holding) until(now time.Time) time.Time {
 	if at := h.acted.Add(h.hold); h.revised && now.Before(at) {
 		return at
@@ -225,7 +226,8 @@ func (h *holding) until(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// act records that an object is patched, for the newest data.
+// act records that an object is patched for the newest data of the policy. Other patches for that data no longer wait, and those for the
+// next change of the data wait longer, counted from the first patch for this one.
 func (h *holding) act(now time.Time) {
 	if h.revised && !now.Before(h.acted.Add(h.hold)) {
 		if now.Sub(h.acted) > 2*holdDownMax {
@@ -236,7 +238,8 @@ func (h *holding) act(now time.Time) {
 	h.revised = false
 }
 
-// Judgment reports whether patches of an object last. Judge returns it.
+// Judgment says whether patches of an object last, or are undone by other clients or by the policies themselves, whether the object was
+// patched too often within a minute, and when to judge again. Judge returns it.
 type Judgment struct {
 	attempts.Judgment
 	Due Due // All verdicts that require changes, also with an approval, if patches do not last; nil if they last, even if made too often.

@@ -78,7 +78,8 @@ func harmOf(v *placement.Verdict) harm {
 // decide it, or allows it no cluster. An object that is denied only because of its own list of clusters does not count.
 func Harms(v *placement.Verdict) bool { return harmOf(v) != unharmed }
 
-// RemovesAllClusters reports whether a change of a verdict removes all clusters from the object.
+// RemovesAllClusters reports whether a change of a verdict removes the last cluster from an object that has some: from its clusters
+// annotation, from the cluster preferences of Federation v1, or from the list of clusters of a placement object.
 func RemovesAllClusters(v *placement.Verdict) bool {
 	return slices.ContainsFunc(v.Changes, placement.Change.Empties)
 }
@@ -325,7 +326,7 @@ func (l *Ledger) Holds(policy, namespace string) (assessed time.Time, paused boo
 	return assessed, a.pauses(namespace)
 }
 
-// AssessmentResult is the result of ConcludeAssessments.
+// AssessmentResult is what ConcludeAssessments did, and what its caller must do now.
 type AssessmentResult struct {
 	Released []Key // The objects that must be decided again because of a new plan or an approval.
 	Freed    bool  // Whether Ledger.Holds may hold back fewer patches than before.

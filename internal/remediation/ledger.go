@@ -180,7 +180,8 @@ type effect struct {
 	changes, conflicts string
 }
 
-// result returns what the policy would do to the object.
+// result returns the value of the field effect: what the policy would do to the object, and by which rule. It is the zero effect if no rule
+// decides and nothing is to be done. For an undecided object, it is zero or what the plan has.
 func (f finding) result() (out effect) {
 	if f.effect != (unique.Handle[effect]{}) {
 		out = f.effect.Value()
@@ -188,7 +189,7 @@ func (f finding) result() (out effect) {
 	return out
 }
 
-// Outcome is the way in which an object violates a policy.
+// Outcome is the way in which an object violates a policy: Denied, Differs, or Undecided.
 type Outcome string
 
 // The outcomes.
@@ -327,7 +328,8 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	return changed
 }
 
-// match stores which policies, by name, match an object. Without any, the object no longer counts in the Census.
+// match stores, in matched alone, which policies, by name, match an object. Without any, the object is dropped there, and no longer counts
+// in the Census.
 func (l *Ledger) match(key Key, policies []string) {
 	id := key.Compact()
 	o := l.matched[id]

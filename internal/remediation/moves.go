@@ -97,7 +97,9 @@ var notRolled = []schema.GroupResource{
 	{Group: "batch", Resource: "jobs"}, {Group: "batch", Resource: "cronjobs"},
 }
 
-// Observes reports whether remediation of a policy may replace or evict pods of objects of a type, and so must know which are ready.
+// Observes reports whether remediation of a policy must know which objects of a type are ready: the policy patches existing objects and may
+// decide on scheduling fields, and the type is not in notRolled, or it is Pod and the policy lets Berth evict. It is true for types without
+// pods, too.
 func Observes(p *placement.Policy, resource schema.GroupResource) bool {
 	return p.WatchesRollouts() && (!slices.Contains(notRolled, resource) || EvictsFrom(p, resource))
 }
@@ -222,7 +224,7 @@ func (s *Scheduler) follow(now time.Time, m *movement) {
 	}
 }
 
-// expect sets the deadline of a movement; zero for none.
+// expect sets the deadline of a movement, zero for none, and lowers the time until which Schedule must be called to it.
 func (s *Scheduler) expect(m *movement, deadline time.Time) {
 	m.deadline, s.deadline = deadline, earliest(s.deadline, deadline)
 }
@@ -424,7 +426,8 @@ func (s *Scheduler) takeOver(now time.Time, b *bounds, all bool) {
 	s.changed(b.name)
 }
 
-// adopt makes a movement that of a rollout that an earlier leader began, or may have begun if adopted is true. late: the move has failed.
+// adopt makes a movement that of the rollout r, which an earlier leader began, or only may have begun if adopted is true. late reports
+// whether the move has failed because the object did not run in its clusters in time.
 func (m *movement) adopt(r Rollout, adopted, late bool) {
 	m.patched, m.reported, m.adopted, m.late = r, r.Version != "", adopted, late
 }
@@ -481,8 +484,9 @@ type Left struct {
 	PausedIn   containment.Scope // In which namespaces the pause stops patches; empty for all, and without a pause.
 }
 
-// Resume restores the state of a policy's patches that an earlier leader left. If another generation is in force already, it restores no
-// failures and no pause. Call it before Ask.
+// Resume restores what an earlier leader left of a policy's patches: the moves that go on once it is known which objects are not ready, the
+// objects whose patch or rollout failed, and the pause that failures caused. If another generation is in force already, it restores no
+// failures and no pause. For a policy that is not known yet, the last patch counts as made now. Call Resume before Ask.
 func (s *Scheduler) Resume(now time.Time, policy string, left Left) {
 	defer s.lock()()
 	b := s.boundsOf(policy, now)

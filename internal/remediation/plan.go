@@ -156,7 +156,8 @@ func (p *planning) track(before, now finding) {
 	p.settle()
 }
 
-// settle uses up the approval of an earlier leader's plan if no move of it is left: that leader may not have reported the last move.
+// settle marks the approval of a plan that an earlier leader was carrying out as used once no object requires a move and none is undecided,
+// unless some objects may never be decided: that leader may not have reported the last move.
 func (p *planning) settle() {
 	if p.continued != nil && !p.continuing && !p.partial && p.undecided == 0 && p.moves == 0 && p.approval != nil {
 		p.approval, p.continued = p.approval.with(true, p.approval.Known), nil
@@ -180,7 +181,8 @@ func (p *planning) approved() bool {
 // permitted reports whether the current plan is approved and stored, so that it may be carried out.
 func (p *planning) permitted() bool { return p.approved() && p.saved == p.current.Digest }
 
-// recognize marks the approval as known if it approves the current plan.
+// recognize sets Known of the newest approval if that is unused and has the digest of the current plan, and if no move outside of the plan
+// is required.
 func (p *planning) recognize() {
 	if p.approved() {
 		p.approval = p.approval.with(false, true)
@@ -458,7 +460,7 @@ func (c Cause) texts(generation, otherwise string, seen func(Fact) bool) (out []
 	return out
 }
 
-// bounded returns the first MaxCauses texts without repetitions. The last one says if there are more.
+// bounded returns the first MaxCauses texts without repetitions. If there are more, the last one is "and other changes" instead.
 func bounded(texts []string) []string {
 	var out []string
 	for _, text := range texts {

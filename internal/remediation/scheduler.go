@@ -234,7 +234,8 @@ func (s *Scheduler) freed() {
 	}
 }
 
-// Schedule grants patches to the objects that nothing keeps back any more. It returns them, and what else changed since the last call.
+// Schedule grants patches to the waiting objects that no limit, pause, or window keeps back any more. It returns these as Next.Keys, so
+// that they are decided and patched, with when to call it again and what changed since the last call.
 func (s *Scheduler) Schedule(now time.Time) Next {
 	defer s.lock()()
 	if passed(s.resumeUntil, now) {
@@ -456,7 +457,7 @@ func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, granted bool) blo
 	return block{}
 }
 
-// Ending is how a patch or an eviction ended.
+// Ending is how a patch or an eviction ended, for example with success, or with an error that other objects may share.
 type Ending uint8
 
 // The endings of patches and evictions.

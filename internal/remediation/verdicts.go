@@ -70,7 +70,8 @@ func released(verdicts []*placement.Verdict) []*placement.Verdict {
 // (failing).
 type ruling struct{ blocked, failing bool }
 
-// rulingOf returns the ruling of all verdicts on an object.
+// rulingOf returns the ruling of all verdicts on an object. Only policies in mode Enforce would deny a patch: those that deny the object,
+// and those with failurePolicy Fail that can't decide it.
 func rulingOf(verdicts []*placement.Verdict) ruling {
 	var denied, failed bool
 	for _, v := range verdicts {
@@ -91,7 +92,8 @@ func (d Due) Placed(obj *unstructured.Unstructured) bool {
 	return !slices.ContainsFunc(d.changes(), func(c placement.Change) bool { return !c.Done(obj) })
 }
 
-// MovesClusters reports whether the verdicts change the clusters of an object.
+// MovesClusters reports whether a patch for the verdicts changes in which clusters the object is to run: in its clusters annotation, in the
+// cluster preferences of Federation v1, or in the list of clusters of a placement object.
 func (d Due) MovesClusters() bool {
 	return slices.ContainsFunc(d.changes(), placement.Change.MovesClusters)
 }
@@ -157,7 +159,8 @@ func EvictsFrom(p *placement.Policy, resource schema.GroupResource) bool {
 	return p.Evict && resource == podResource
 }
 
-// EvictionFields returns the fields of Pods that feasibility.Qualify and Scheduler.Ask read. The field set is sealed.
+// EvictionFields returns the fields of Pods that feasibility.Qualify and Scheduler.Ask read: the creation time, the owner references, the
+// node name, the scheduling gates, and the phase. The field set is sealed.
 func EvictionFields() *projection.FieldSet {
 	return projection.Fields("metadata.creationTimestamp", "metadata.ownerReferences.**", "spec.nodeName", "spec.schedulingGates.**", "status.phase")
 }
