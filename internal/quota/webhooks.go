@@ -238,7 +238,7 @@ const maxTypeSets = 64
 
 // groupHooks merges hooks into webhooks. Hooks for single namespaces share a webhook if they have the same types and failure policy, and
 // hooks with a selector if they have the same selector and failure policy. If there are too many different ones, more of them share a
-// webhook. Selectors do not select kube-system and ownNamespace.
+// webhook. Webhooks of hooks with a selector exclude kube-system and ownNamespace.
 func groupHooks(hooks []hook, ownNamespace string) []Webhook {
 	type group struct {
 		hook

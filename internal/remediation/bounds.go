@@ -238,8 +238,8 @@ func (h *holding) act(now time.Time) {
 	h.revised = false
 }
 
-// Judgment says whether patches of an object last, or are undone by other clients or by the policies themselves, whether the object was
-// patched too often within a minute, and when to judge again. Judge returns it.
+// Judgment says whether patches of an object last, or are undone by other clients or by the policies themselves, whether it was patched too
+// often within a minute, and when to judge again. Judge returns it.
 type Judgment struct {
 	attempts.Judgment
 	Due Due // All verdicts that require changes, also with an approval, if patches do not last; nil if they last, even if made too often.
