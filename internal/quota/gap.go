@@ -185,7 +185,8 @@ func covers(requirements []placementv1.ScopeRequirement, class string) bool {
 }
 
 // equivalentName returns the other name under which objects of the type are charged the same amount, such as requests.cpu for cpu, or
-// secrets for count/secrets; "" if there is none.
+// secrets for count/secrets; "" if there is none. It returns pods for count/pods, too, although pods that have finished count under
+// count/pods alone.
 func equivalentName(t schema.GroupResource, name corev1.ResourceName) corev1.ResourceName {
 	counted := corev1.ResourceName(countPrefix + t.String())
 	_, aliased := countAliases[t]

@@ -137,7 +137,8 @@ func (e *Evaluators) chargedNames(t schema.GroupResource) []string {
 	return out
 }
 
-// exampleOf returns an object that takes every resource that objects of its type can take, except extended resources.
+// exampleOf returns an object that takes every resource that objects of its type can take, except extended resources. It is empty for types
+// of which only the number of objects is counted.
 func exampleOf(t schema.GroupResource) runtime.Object {
 	one := resource.MustParse("1")
 	switch t {

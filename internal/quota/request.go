@@ -55,8 +55,8 @@ type Request struct {
 	input map[string]any
 }
 
-// objectIdentity identifies a version of an object. Requests with the same identity lead to at most one change: the
-// create of the object with this UID, or an update that starts from this version.
+// objectIdentity identifies a version of an object, by its name, its UID, and the version from which an update starts. Requests with the
+// same identity lead to at most one change: the create of the object with this UID, or an update that starts from this version.
 type objectIdentity struct {
 	// version is the resource version from which an update starts; "" for a create.
 	name, uid, version string

@@ -40,7 +40,7 @@ const (
 	maxSummaryText = 256
 )
 
-// summaryOrder are the resources that a summary lists first.
+// summaryOrder are the resources that a summary lists first, in this order. The others follow by name.
 var summaryOrder = []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceCPU, corev1.ResourceRequestsMemory,
 	corev1.ResourceMemory}
 
