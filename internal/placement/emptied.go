@@ -42,10 +42,13 @@ func (c Change) Empties() bool {
 	return c.Field == fieldAnnotations && !namesClusters(c.Key, c.To) && namesClusters(c.Key, c.From)
 }
 
-// MovesClusters reports whether the change is one of the clusters of the object. In the clusters annotation or the preferences, the texts
-// must differ, and one of them must have a cluster. In the list of a placement object, any change counts, even if only the record changes.
+// MovesClusters reports whether the change is one of the clusters of the object, and not of the record alone. In the clusters annotation or
+// the preferences, the text before or after the change must have a cluster. In the list of a placement object, any change counts.
 func (c Change) MovesClusters() bool {
-	return c.Field == fieldClusters || c.Field == fieldAnnotations && !c.RecordsOnly() && (namesClusters(c.Key, c.From) || namesClusters(c.Key, c.To))
+	if c.RecordsOnly() {
+		return false
+	}
+	return c.Field == fieldClusters || c.Field == fieldAnnotations && (namesClusters(c.Key, c.From) || namesClusters(c.Key, c.To))
 }
 
 // LeavesClusters reports whether MovesClusters returns true, and the value before the change has a cluster or, for the list of a placement

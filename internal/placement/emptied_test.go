@@ -73,3 +73,27 @@ func TestChangeEmpties(t *testing.T) {
 		})
 	}
 }
+
+// TestChangeMovesClusters checks which changes of an object move it to other clusters.
+func TestChangeMovesClusters(t *testing.T) {
+	const clusters = placementv1.ClustersAnnotation
+	for name, test := range map[string]struct {
+		change        placement.Change
+		moves, leaves bool
+	}{
+		"Moved":             {placement.Change{Field: "annotations", Key: clusters, From: new(`["a"]`), To: new(`["b"]`)}, true, true},
+		"New":               {placement.Change{Field: "annotations", Key: clusters, To: new(`["b"]`)}, true, false},
+		"Recorded":          {placement.Change{Field: "annotations", Key: clusters, From: new(`["a"]`), To: new(`["a"]`)}, false, false},
+		"OfNone":            {placement.Change{Field: "annotations", Key: clusters, To: new(`[]`)}, false, false},
+		"AnotherKey":        {placement.Change{Field: "annotations", Key: "example.com/clusters", From: new(`["a"]`), To: new(`["b"]`)}, false, false},
+		"ALabel":            {placement.Change{Field: "labels", Key: clusters, From: new(`["a"]`), To: new(`["b"]`)}, false, false},
+		"PlacementMoved":    {placement.Change{Field: "clusters", Key: "spec.placement", From: new(`["a"]`), To: new(`["b"]`)}, true, true},
+		"PlacementRecorded": {placement.Change{Field: "clusters", Key: "spec.placement", From: new(`["a"]`), To: new(`["a"]`)}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if moves, leaves := test.change.MovesClusters(), test.change.LeavesClusters(); moves != test.moves || leaves != test.leaves {
+				t.Errorf("moves: %t, leaves: %t", moves, leaves)
+			}
+		})
+	}
+}

@@ -117,8 +117,8 @@ func mayRecordScheduling(obj *unstructured.Unstructured) bool {
 	return strings.Contains(text, `"`+fieldScheduling+`":`) || strings.Contains(text, `"earlierScheduling":`)
 }
 
-// parseScheduling converts the value of the rule scheduling to scheduling values by merge key; nil for nil. If the value is no object, or
-// has an unknown or invalid member, the error is a *ContractError; if it has too many members, another error.
+// parseScheduling converts the value of the rule scheduling to scheduling values by merge key; nil for nil. If the value is no object, has
+// an unknown or invalid member, or too many members, the error is a *ContractError.
 func parseScheduling(value any) (map[string]string, error) {
 	if value == nil {
 		return nil, nil
@@ -131,5 +131,9 @@ func parseScheduling(value any) (map[string]string, error) {
 	if err != nil {
 		return nil, &ContractError{fieldScheduling, err.Error()}
 	}
-	return podscheduling.FlattenPodSpec(spec)
+	flat, err := podscheduling.FlattenPodSpec(spec)
+	if err != nil {
+		return nil, &ContractError{fieldScheduling, err.Error()}
+	}
+	return flat, nil
 }

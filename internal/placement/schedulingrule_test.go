@@ -19,6 +19,7 @@ package placement_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -65,6 +66,13 @@ func TestParseScheduling(t *testing.T) {
 		"Topology":   {rules: `{"scheduling": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": {}}]}}}}`, wantErr: `rule scheduling: affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Required value`},
 		"Class":      {rules: `{"scheduling": {"priorityClassName": "Not_valid"}}`, wantErr: `rule scheduling: priorityClassName: Invalid value: "Not_valid"`},
 	}
+	many := make([]string, 40_000)
+	for i := range many {
+		many[i] = fmt.Sprintf(`{"key": "a%d", "operator": "Exists"}`, i)
+	}
+	tooMany := tests["Array"]
+	tooMany.rules, tooMany.wantErr = `{"scheduling": {"tolerations": [`+strings.Join(many, ",")+`]}}`, "rule scheduling: tolerations"
+	tests["TooMany"] = tooMany
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := placement.ParseDecision(parseJSON(t, tc.rules))
