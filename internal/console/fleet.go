@@ -46,7 +46,7 @@ type fleetView struct {
 	// States has the number of objects in each state: of the existing objects that policies of any mode match, and that are on clusters, are
 	// decided to be, or violate a policy. Objects that follow a controller do not count.
 	States map[fleet.State]int `json:"states"`
-	// Places are the clusters, sorted by name, and at the end the place with an empty name, for objects in no cluster.
+	// Places are the clusters, sorted by name. If there are objects in no cluster, their place, which has an empty name, comes last.
 	Places []place `json:"places"`
 	// Notes say what is missing or old, and why.
 	Notes []string `json:"notes"`

@@ -137,7 +137,7 @@ func (s *state) describe(r *http.Request, policies []policyView) error {
 
 // manifestView is the response of /api/policy and /api/manifest.
 type manifestView struct {
-	Manifest string `json:"manifest"` // the policy, or the other object, in YAML
+	Manifest string `json:"manifest"` // the policy, or the other object, in YAML, without status and the metadata that the API server sets
 	// From and To are the first and the last line of the part of Manifest that the request asks for, or of the innermost field around it
 	// that Manifest has. They count from 1, and are 0 if the request asks for none, or Manifest has no such field.
 	From int `json:"from,omitempty"`

@@ -51,7 +51,7 @@ type testCaseView struct {
 	// NeedsManifest reports whether the changes apply policies, so that File refers to manifestFile: the page then exports the manifests
 	// as that file, beside the test.
 	NeedsManifest bool `json:"needsManifest"`
-	Cases         int  `json:"cases"` // the number of cases in the file
+	Cases         int  `json:"cases"` // the number of cases in the file, at most maxCases
 	Total         int  `json:"total"` // the number of all objects to which something happens
 }
 

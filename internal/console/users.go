@@ -40,7 +40,8 @@ type Users struct {
 	now  func() time.Time
 	// computing limits how many computations of all users run at once.
 	computing slots
-	// strangers limits the rate of requests to the API server that verify unknown tokens.
+	// strangers limits the rate of requests to the API server that verify unknown tokens. Beyond it, a request with an unknown token is
+	// refused at once.
 	strangers flowcontrol.RateLimiter
 
 	mu   sync.Mutex
@@ -68,12 +69,13 @@ type user struct {
 	credentials *Credentials
 	verify      func(ctx context.Context) (string, error)
 	handler     http.Handler
-	forgotten   context.Context    // ends when the console forgets the user
-	forget      context.CancelFunc // ends forgotten
+	forgotten   context.Context    // ends when the console forgets the user; all requests of the user end with it
+	forget      context.CancelFunc // ends forgotten, and so the requests of the user
 
 	// name is the name that the API server knows the user by; "" if it is not known. The mutex of Users guards it and the fields below.
 	name string
-	// requests is the number of the user's requests that are under way, and waiting how many of them wait for updates.
+	// requests is the number of the user's requests that are under way, and waiting how many of them wait for updates. A user all of whose
+	// requests wait for updates may be forgotten, which ends them, to make room for another.
 	requests, waiting int
 	// used is the end of the last request, at first the time at which the user was kept; verified is the time at which the API server last
 	// accepted the token.
@@ -190,8 +192,9 @@ func (u *Users) serve(w http.ResponseWriter, r *http.Request) {
 // access identifies the user of one request to an endpoint, by the token, and whether the request waits for updates.
 type access struct {
 	id    userID // the hash of token
-	token string // the user's bearer token for the API server, as tokenOf returns it
-	// waits reports whether the request waits for updates.
+	token string // the user's bearer token for the API server, as tokenOf returns it; never empty
+	// waits reports whether the request is for /api/updates, which lasts as long as the page is open. The token of such a request is verified
+	// again and again.
 	waits bool
 }
 
@@ -419,7 +422,7 @@ func memoryIsShort() bool {
 // use.
 type Credentials struct {
 	mu       sync.Mutex
-	token    string // the token of the user; empty while no request of the user is under way
+	token    string // the token of the user; empty while no request of the user is under way, so that requests to the API server fail
 	requests int    // how many requests of the user are under way
 }
 

@@ -49,10 +49,11 @@ type changes struct {
 // question is the request of /api/whatif: changes, and which of the objects to which something would happen are in the response.
 type question struct {
 	changes
-	// Transition selects the objects to which it would happen, or those that wait as before; empty for all to which something would happen.
+	// Transition selects the objects to which it would happen, or those that wait as before, of these only the first whatif.MaxStillWaiting;
+	// empty for all to which something would happen. An unknown one selects none.
 	Transition whatif.Transition `json:"transition,omitempty"`
-	Offset     int               `json:"offset,omitempty"` // how many of the selected objects the response skips
-	Limit      int               `json:"limit,omitempty"`  // the most objects in the response; 0 for defaultObjects, at most maxObjects
+	Offset     int               `json:"offset,omitempty"` // how many of the selected objects the response skips; none if negative
+	Limit      int               `json:"limit,omitempty"`  // the most objects in the response, up to maxObjects; 0 for defaultObjects
 }
 
 // whatifView is the response of /api/whatif.

@@ -44,7 +44,8 @@ type Alike struct {
 	Kind Kind
 	// Namespace is that of the objects; empty for objects without a namespace.
 	Namespace string
-	// Policy is the name of the first of the policies that act on the objects, and Policies names all of them for a message.
+	// Policy is the name of the first of the policies that act on the objects. If the objects have no namespace, the event with the sum is
+	// emitted on that policy. Policies names all of them for a message.
 	Policy, Policies string
 	// Cause says why the policies act on the objects; empty if that does not distinguish the events.
 	Cause string
@@ -75,7 +76,7 @@ type Limiter struct {
 
 // counter counts events that are alike.
 type counter struct {
-	// permits has a token for each event that may be emitted.
+	// permits has a token for each event that may be emitted. An event for which it has none is withheld.
 	permits flowcontrol.PassiveRateLimiter
 	// withheld is the number of events that were not emitted and are in no sum yet. due is when their sum is due, if there are any.
 	withheld int

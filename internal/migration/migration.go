@@ -72,7 +72,8 @@ type Options struct {
 	// Packages are the packages that clients query in OPA, such as "kubernetes.placement". If empty, every package that
 	// defines annotations, labels, errors, or warnings is converted.
 	Packages []string
-	// Language is the Rego version of the modules. If empty, it is detected for each module.
+	// Language is the Rego version of the modules. If empty, it is detected for each module, and a module that parses in both versions
+	// with different meanings is not converted.
 	Language placementv1.RegoVersion
 	// Resources, Mode, and Remediation are set in every policy.
 	Resources   []placementv1.ResourceRule
@@ -175,7 +176,7 @@ func Convert(configMaps []corev1.ConfigMap, o Options) Result {
 // converter holds the state of one conversion.
 type converter struct {
 	options   Options
-	modules   []*module   // those that parse, sorted by source
+	modules   []*module   // those that parse and are not ambiguous, sorted by source
 	documents []*document // sorted by source
 	packages  moduleSet   // the packages of modules
 	result    Result
@@ -185,7 +186,7 @@ type converter struct {
 type document struct {
 	source Source
 	value  json.RawMessage
-	used   bool // whether a policy contains it
+	used   bool // whether spec.data of a policy contains it
 }
 
 // path returns the parts of the path below data at which OPA has the document: the namespace, the ConfigMap, and the key with its

@@ -41,9 +41,9 @@ var parserVersions = map[placementv1.RegoVersion]ast.RegoVersion{
 type module struct {
 	source Source
 	text   string
-	// parsed has the parsed module for each Rego version in which it is valid.
+	// parsed has the syntax tree of the module for each Rego version in which it parses. It need not compile.
 	parsed map[placementv1.RegoVersion]*ast.Module
-	// ambiguous reports whether the module is valid in both versions with different meanings.
+	// ambiguous reports whether the module parses in both versions of Rego, with different meanings. Then it is not converted.
 	ambiguous bool
 	pkg       *pkg
 	// resolved are the module's rules with complete references, as resolve returns them.

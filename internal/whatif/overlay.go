@@ -50,9 +50,9 @@ type Changes struct {
 	// removed. The spec of a PlacementPolicy or quota that was not applied before is replaced as a whole. The status stays, except that of
 	// quotas where policies read it.
 	Apply []*unstructured.Unstructured
-	// Delete names objects that are deleted.
+	// Delete names existing objects that are deleted. It is an error if one does not exist.
 	Delete []Reference
-	// Set are fields of existing objects that get another value.
+	// Set are fields of existing objects that get another value or are removed. It is an error if an object does not exist.
 	Set []Assignment
 }
 
@@ -70,9 +70,10 @@ func (r Reference) String() string {
 // Assignment gives a field of an object a new value. The value nil removes the field.
 type Assignment struct {
 	Reference
-	Path  []string // names of members, from the object to the field
+	Path  []string // names of members, from the object to the field, which may be in no list
 	Value any      // nil removes the field
-	// Text is the value as the user wrote it. It is used instead of Value if the field has a string now: 1.30 stays a version.
+	// Text is the value as the user wrote it. It is used instead of Value if the field has a string now: 1.30 stays a version. If Text is
+	// empty, Value is always used.
 	Text string
 }
 

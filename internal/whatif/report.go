@@ -70,7 +70,7 @@ const MaxStillWaiting = 1000
 type Report struct {
 	// Objects are the objects to which something happens, by transition, type, namespace, and name.
 	Objects []Object `json:"objects"`
-	// Totals has the number of Objects for each transition.
+	// Totals has the number of Objects for each transition that happens to at least one.
 	Totals map[Transition]int `json:"totals"`
 	// Namespaces has the number of Objects for each transition, by namespace; "" stands for cluster-scoped objects.
 	Namespaces map[string]map[Transition]int `json:"namespaces"`
@@ -81,8 +81,8 @@ type Report struct {
 	StillWaiting []Object `json:"-"`
 	// Unchanged is the number of objects that policies match, to which nothing happens, and that wait for no other values.
 	Unchanged int `json:"unchanged"`
-	// Rules has how many objects each rule decides before and after, for policies that change, and for those of which a rule decides more or
-	// fewer objects than before.
+	// Rules has how many objects a rule decides before and after. It has all rules of each policy that changes, and all rules of each other
+	// policy of which at least one rule decides more or fewer objects than before.
 	Rules []RuleCount `json:"rules,omitempty"`
 	// Findings are errors and warnings about the changes.
 	Findings []Finding `json:"findings,omitempty"`
@@ -122,7 +122,7 @@ type Object struct {
 // Value is a value of an object that changes.
 type Value struct {
 	Field string  `json:"field"` // labels, annotations, scheduling, or clusters
-	Key   string  `json:"key"`   // the key in the field
+	Key   string  `json:"key"`   // the key in the field; for clusters, the path of the list in the object
 	From  *string `json:"from"`  // the old value; nil for none
 	To    *string `json:"to"`    // the new value; nil for none
 	// Policy is the policy that sets the new value or, if none does, that set the old one.
@@ -152,7 +152,8 @@ type RuleCount struct {
 
 // Finding is an error or a warning about the changes. It concerns an object that changes, or one that they affect, such as a quota.
 type Finding struct {
-	// Object is the kind and name of the object that the finding concerns, for example "PlacementPolicy data-residency".
+	// Object is the kind and name of the object that the finding concerns, for example "PlacementPolicy data-residency". The name of a
+	// namespaced object follows its namespace, as in "Deployment shop/web".
 	Object  string `json:"object"`
 	Error   bool   `json:"error"` // whether it is an error, and not a warning
 	Message string `json:"message"`

@@ -65,13 +65,14 @@ type Session struct {
 	// objects are the existing objects that policies may match, type by type.
 	objects []simulation.Object
 	lists   map[schema.GroupVersionResource]listed // where the objects of each type are in objects
-	states  []*state                               // what the policies decide for each of objects
+	states  []*state                               // what the policies decide for each of objects; never nil, also if no policy matches it
 	index   map[objectKey]int                      // the index of each object in objects
 	groups  *groups                                // the objects, grouped by what policies read of them
 	// places are the places of the objects, as indices in byPlace, which has each place once.
 	places  []int32
 	byPlace map[place]int32
-	// copies are the indices in objects of those that may have copied their list of clusters from their controller.
+	// copies are the indices in objects of those that have a controller and a list of clusters, which may be a copy of the list of the
+	// controller. They are decided again whenever a policy that matches them, or an object of a type that it reads, changes.
 	copies []int
 	// checked has the last report on the types in each policy, by name. Reports keep the schemas in memory that they used.
 	checked map[string]*schemas.Report
@@ -259,7 +260,7 @@ type question struct {
 	others []simulation.Object
 	// missing are the types that the user may not list and that policies may match before or after the changes.
 	missing []string
-	// marked reports, by index in Session.objects, whether something may happen to an object.
+	// marked reports, by index in Session.objects, whether something may happen to an object, so that it is decided again.
 	marked  []bool
 	results []result // of the marked objects, and of others
 }
@@ -547,9 +548,10 @@ type result struct {
 	// after is what policies decide for the object after the changes; nil if it is deleted, or if no policy matches it before or after
 	// them.
 	after *state
-	// matched are the policies that match the object after the changes, and harmed those that newly leave it without a placement.
+	// matched are the names of the policies that match the object after the changes. harmed are those with automatic remediation that newly
+	// deny it, can't decide it, or allow it no cluster. One that did not match it before counts only if it removes all clusters of the object.
 	matched, harmed []string
-	namespace       string // the namespace of the object; "" if cluster-scoped
+	namespace       string // the namespace of the object; "" if it is cluster-scoped, or if after is nil
 	// rules are the rules that decide the object after the changes.
 	rules []decidingRule
 }

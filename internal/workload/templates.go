@@ -57,11 +57,12 @@ type kind struct {
 	// template is the path of the pod template. It is empty for pods, and for a bare template.
 	template []string
 	isPod    bool // whether the objects are pods themselves
-	// owner is the path of the member, such as spec, that has the number of pods and their selector. It is nil if the kind has neither.
+	// owner is the path of the member that has the number of pods and their selector: spec or, for a CronJob, spec.jobTemplate.spec. It is nil
+	// if the kind has neither, as for pods and PodTemplates.
 	owner       []string
-	counts      []string // the fields in owner with numbers of pods, of which the minimum counts
+	counts      []string // the fields in owner with numbers of pods: the minimum of those that are set counts, and 1 if the first is not set
 	mapSelector bool     // whether the selector is a map of labels, and not a LabelSelector
-	declared    bool     // whether the kind is declared, so that the selector may have any form
+	declared    bool     // whether the user declared the kind, so that a selector of an unknown form is ignored, and no error
 }
 
 // named is a kind with its name, such as Deployment.

@@ -34,9 +34,11 @@ import (
 
 // Workload describes the pods that an object creates, or the pod that it is, for predicates.
 type Workload struct {
-	// Pod is the pod itself, or a pod built from the object's template. It has namespace, labels, and spec. The namespace is always set.
+	// Pod has the labels and the spec of the object's template or, if the object is a pod, its own, with the API server's defaults. The
+	// namespace is that of the object; "default" if it has none. The name is empty unless the object is a pod.
 	Pod *corev1.Pod
-	// Replicas is the maximum number of pods that run at the same time; at least 1.
+	// Replicas is the maximum number of pods that run at the same time, as far as the object says; 1 if it says less, or nothing, as a
+	// DaemonSet.
 	Replicas int
 	// Own selects the existing pods of the object in the pod's namespace; nil selects none. Predicates ignore them, because a workload does
 	// not compete with itself.

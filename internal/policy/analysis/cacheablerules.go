@@ -36,7 +36,8 @@ const (
 // CacheableRule is a contract rule, or a rule that contract rules use, whose value can be cached across evaluations. It
 // depends on the data and on only a part of the input fields that the contract's rules read.
 type CacheableRule struct {
-	// Ref is the complete document that the rule defines, such as data.kubernetes.placement.allowed.
+	// Ref refers to the whole document that the rule defines, together with others of its name, such as data.kubernetes.placement.allowed. It
+	// may be one that rules define member by member, such as a set, but no function.
 	Ref ast.Ref
 	// Input are the fields of `input` that the rule reads, directly or through other rules. For two inputs that are
 	// equal in these fields, the rule has the same value, is undefined for both, or fails for both.
@@ -54,7 +55,7 @@ type reader struct {
 // fieldRead is a read of a field of the input. deep reports whether everything below the field is read, too.
 type fieldRead struct {
 	node *fieldNode
-	deep bool // whether everything below the field is read, too
+	deep bool // whether everything below the field is read, too, and not only the field itself
 }
 
 // fieldNode is a field and its path.

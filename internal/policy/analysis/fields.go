@@ -244,7 +244,7 @@ func (a *fieldAnalyser) join(p, q places) places {
 
 // operand describes one part of a reference.
 type operand struct {
-	// texts are all strings that the part may be. If empty, the part may be any value.
+	// texts are all strings that the part may be. If empty, the part may be any value, and so select any member.
 	texts []string
 	many  bool // reports whether the part may have several values within one evaluation
 }

@@ -31,7 +31,7 @@ import (
 type fieldScope struct {
 	a       *fieldAnalyser
 	classes map[ast.Var]*class // by the name of the variable
-	// order lists the classes in the order of their first mention.
+	// order lists the classes in the order of their first mention, also those that were merged into others later.
 	order []*class
 }
 

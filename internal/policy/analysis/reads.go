@@ -93,8 +93,8 @@ func (r Read) Explained() string {
 // KeyedRead is a reference by constant keys to objects of a type, or to one object.
 type KeyedRead struct {
 	Read
-	// First is the first key below the type: the namespace if the type is namespaced. Second is the next key; empty if
-	// there is none, or if it is not constant.
+	// First is the first key below the type: the namespace if the type is namespaced, or else the name. Second is the next key; empty if there
+	// is none, or if it is not constant.
 	First, Second string
 }
 
@@ -124,7 +124,7 @@ type analyser struct {
 	pkg ast.Ref // the package of the module
 	// rules are the names of the module's own rules.
 	rules   map[string]bool
-	dynamic bool // whether references to unknown resource types are accepted
+	dynamic bool // whether a reference whose resource type is known only at evaluation is accepted, and no error
 	// reads are the reads so far, by the read without its position.
 	reads map[Read]Read
 	keyed map[string]KeyedRead // by their texts

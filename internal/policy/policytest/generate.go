@@ -43,8 +43,8 @@ type Generator struct {
 	helpers   []string       // the names of the rules so far
 	texts     []string       // the names of the rules whose value is a string
 	functions map[string]int // the arity of each function so far, by name
-	depth     int            // how deeply terms and statements are nested
-	// closed is greater than zero while no variable may be bound.
+	depth     int            // how deeply terms and statements are nested; beyond a maximum, terms are references
+	// closed is the number of enclosing constructs in which Rego allows no new variable, such as `not`; 0 where one may be bound.
 	closed int
 }
 
