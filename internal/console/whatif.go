@@ -41,7 +41,8 @@ import (
 type changes struct {
 	// Manifests are YAML documents of policies, or of any objects that policies read.
 	Manifests string `json:"manifests"`
-	// Set and Delete have the syntax of the flags --set and --delete of `kubectl berth whatif`.
+	// Set and Delete have the syntax of the flags --set and --delete of `kubectl berth whatif`: TYPE/[NAMESPACE/]NAME:PATH=VALUE, without
+	// =VALUE to remove the field, and TYPE/[NAMESPACE/]NAME.
 	Set    []string `json:"set"`
 	Delete []string `json:"delete"`
 }
