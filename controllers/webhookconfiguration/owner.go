@@ -150,7 +150,7 @@ type Adopter struct {
 	client client.Client
 	live   client.Reader
 	owners Owners
-	done   atomic.Bool // Whether adoption is over: all have their owners, need none, or no owner was found in time.
+	done   atomic.Bool // Whether adoption is over: all have their owners, owners has no Labels, or no owner was found in time.
 }
 
 var (

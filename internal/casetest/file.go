@@ -58,8 +58,8 @@ type File struct {
 	Policies []string `json:"policies,omitempty"`
 	// World are the paths of files with other objects that exist in all cases, relative to the directory of the file of cases.
 	World []string `json:"world,omitempty"`
-	// Alternatives are lists of more files with PlacementPolicies. All cases run once with each list: the policies of the lists decide the
-	// same, but are written in different ways, such as in rules and in Rego.
+	// Alternatives are lists of files with PlacementPolicies. All cases run once with each list, and each time with the policies in Policies
+	// and Objects, too. The policies of the lists decide the same, but are written in different ways, such as in rules and in Rego.
 	Alternatives [][]string `json:"alternatives,omitempty"`
 	// Objects are more objects that exist in all cases. They may be PlacementPolicies, too.
 	Objects []Object `json:"objects,omitempty"`
@@ -77,7 +77,8 @@ type Case struct {
 	// Matrix has lists of values by name. The case runs once for each combination of values, with $(name) replaced by the value in
 	// all texts of the case.
 	Matrix map[string][]string `json:"matrix,omitempty"`
-	// Objects are more objects that exist in this case. They replace objects of the file with the same name.
+	// Objects are more objects that exist in this case. They replace objects of the file with the same type, namespace, and
+	// name.
 	Objects []Object `json:"objects,omitempty"`
 	// Object is the object that is created, or that exists if Exists is true.
 	Object Object      `json:"object"`
@@ -91,9 +92,9 @@ type Case struct {
 // Change is a change of other objects than that of the case: some are created, replaced, or deleted. It has the expectation for the object
 // of the case after that.
 type Change struct {
-	// Objects are created, or replace existing ones of the same name.
+	// Objects are created, or replace existing ones of the same type, namespace, and name. They may be PlacementPolicies, too.
 	Objects []Object `json:"objects,omitempty"`
-	// Delete are objects that are deleted; only their type, namespace, and name count.
+	// Delete are objects that are deleted; only their type, namespace, and name count. It is an error if one does not exist.
 	Delete []Object    `json:"delete,omitempty"`
 	Expect Expectation `json:"expect"` // for Case.Object after the change
 }
@@ -105,7 +106,7 @@ type Expectation struct {
 	Matched     *[]string          `json:"matched,omitempty"`
 	Annotations map[string]*string `json:"annotations,omitempty"` // values of some of the placed object; nil if it must lack the key
 	Labels      map[string]*string `json:"labels,omitempty"`      // values of some of the placed object; nil if it must lack the key
-	Clusters    *[]string          `json:"clusters,omitempty"`    // the names of all clusters of the placed object; empty for none
+	Clusters    *[]string          `json:"clusters,omitempty"`    // all clusters that the placed object lists, in the same order; empty for none
 	// PodSpec has values of some fields of the placed object's pod spec, by name; null if it must lack the field.
 	PodSpec map[string]any `json:"podSpec,omitempty"`
 	// Denied has, for each message with which enforced policies deny the object, a part of that message, in their order. An empty list means
@@ -115,7 +116,7 @@ type Expectation struct {
 	Warnings *[]string `json:"warnings,omitempty"`
 	// Error is a part of the error of a policy that can't decide. If it is empty, all policies that match have to be able to decide.
 	Error string `json:"error,omitempty"`
-	// WhyNot has, by the name of a cluster, a part of one of the reasons why the cluster is not chosen.
+	// WhyNot has, by the name of a cluster, a part of one of the reasons why the cluster is not chosen. The case fails if it is chosen.
 	WhyNot map[string]string `json:"whyNot,omitempty"`
 }
 

@@ -389,7 +389,8 @@ type PolicyCoverage struct {
 	Percent float64 `json:"percent"`
 	// NotCovered are the numbers of the lines of spec.rego that were not evaluated.
 	NotCovered []int `json:"notCovered,omitempty"`
-	// FieldsNotCovered are the fields of spec.rules from which lines come that were not evaluated, sorted.
+	// FieldsNotCovered are the fields of spec.rules, such as spec.rules[0].require[1], from which lines of Rego come of which at least one was
+	// not evaluated, sorted; none for a policy with spec.rego.
 	FieldsNotCovered []string `json:"fieldsNotCovered,omitempty"`
 	// Rules is the number of clauses of rules and functions in spec.rego; 0 for a policy with spec.rules.
 	Rules int `json:"rules,omitempty"`

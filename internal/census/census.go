@@ -71,7 +71,7 @@ type Census struct {
 
 // list counts the objects that have one text as their list of clusters, so that counting takes the same time for long lists.
 type list struct {
-	text   string // The list, as a text of package clusterlist, such as ["eu-1","eu-2"].
+	text   string // The list as JSON: ["eu-1","eu-2"] or, of an object that lists clusters by term, [["eu-1"],null].
 	counts Counts
 }
 

@@ -65,16 +65,16 @@ type Installation struct {
 	// Namespace is Berth's own namespace.
 	Namespace  string
 	Deployment *appsv1.Deployment
-	// Version is the version of the plugin, which does the checks.
+	// Version is the version of the plugin, which does the checks. If it and that of the manager are of different releases, Check warns.
 	Version string
-	// Certificate is the serving certificate of the webhooks, in PEM.
+	// Certificate is the serving certificate of the webhooks, in PEM; empty if there is none, or if it could not be read.
 	Certificate []byte
-	Mutating    []admissionregistrationv1.MutatingWebhookConfiguration   // those of Berth alone
-	Validating  []admissionregistrationv1.ValidatingWebhookConfiguration // those of Berth alone
+	Mutating    []admissionregistrationv1.MutatingWebhookConfiguration   // those of Berth alone; of them, Check reads the caBundles
+	Validating  []admissionregistrationv1.ValidatingWebhookConfiguration // those of Berth alone; of them, Check reads the caBundles
 	Lease       *coordinationv1.Lease                                    // the Lease of the leader election
 	// Objects are the policies, quotas, and LimitedResources.
 	Objects []Object
-	// Denied are the types that policies read and that Berth may not list and watch.
+	// Denied are the types that policies read and that Berth may not list or watch, with one entry for each policy and type.
 	Denied []Denied
 	// Unread are the objects that could not be read.
 	Unread []Unread
@@ -90,11 +90,12 @@ type Object struct {
 	Generation            int64
 	ObservedGeneration    int64
 	Conditions            []metav1.Condition
-	// Enforced reports whether spec.mode is Enforce or not set, so that a policy or quota changes or denies requests.
+	// Enforced reports whether spec.mode is Enforce or not set, so that a policy or quota changes or denies requests. Check needs it
+	// only to report that Berth has no MutatingWebhookConfiguration although an enforced policy exists. It does not affect any severity.
 	Enforced bool
 	// Rollout is the status of a policy's rollout; nil if it has none.
 	Rollout *placementv1.RolloutStatus
-	// Plan is the plan of a policy; nil if it has none.
+	// Plan is status.plan of a policy: its pending remediations. It is nil if there are none. Check warns if the plan waits for an approval.
 	Plan *placementv1.RemediationPlan
 }
 

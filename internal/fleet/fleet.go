@@ -39,7 +39,7 @@ import (
 
 // Fleet has the objects that policies place, with their states, and the clusters and nodes. Its methods may be called concurrently.
 type Fleet struct {
-	// Clusters are the clusters of all inventories, sorted by name.
+	// Clusters are the clusters of all inventories that the user may list, sorted by name; [] in JSON if there are none.
 	Clusters []Site `json:"clusters"`
 	// Nodes are the nodes, sorted by name. There are none if no policy matches Pods, because the nodes of Pods are not read then.
 	Nodes []Site `json:"nodes,omitempty"`
@@ -63,8 +63,8 @@ type Object struct {
 	Policies []string `json:"policies"`
 	// Clusters are the names of the clusters that the object has today, sorted; nil if it names none, so that it may be in any.
 	Clusters []string `json:"clusters"`
-	// Decided are the names of the clusters that policies decide for the object, sorted; equal to Clusters if it keeps its clusters, nil if
-	// it may be in any.
+	// Decided are the names of the clusters that the object gets by what policies decide, sorted: equal to Clusters if policies let it keep
+	// those, also because they restrict nothing; nil if it then names none, so that it may be in any; empty if it may be in no cluster.
 	Decided []string `json:"decided"`
 	// Follows is the controller whose clusters the object has, such as "Deployment web"; usually empty. Tables count the controller in place
 	// of the object.
@@ -157,7 +157,8 @@ var (
 type builder struct {
 	simulation *simulation.Simulation
 	memo       *memo
-	// reports has, by the name of a policy and by object, what the status of the policy says of the last move of the object.
+	// reports has, by the name of a policy and by object, what the status of the policy says of the last move or patch of the object: Moving
+	// while the object may still come to run in time, and Violating after a failure. An object without an entry has neither.
 	reports map[string]map[placementv1.ObjectReference]finding
 	// all makes the method object return also objects that name no clusters, and for which no policy chooses any.
 	all   bool

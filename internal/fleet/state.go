@@ -60,7 +60,8 @@ func States() []State { return []State{Violating, Moving, Waiting, Running} }
 type finding struct {
 	state  State
 	reason string
-	// deniedOrUndecided reports whether a policy, enforced or not, denies the object, or can't decide it.
+	// deniedOrUndecided reports whether a policy, enforced or not, denies the object, or can't decide it. Policies with remediation.mode
+	// NewOnly do not count.
 	deniedOrUndecided bool
 }
 

@@ -81,7 +81,7 @@ func (t *Total) add(objects int, states map[State]int) {
 type Place struct {
 	// Name is empty for objects that are nowhere, such as those that a policy denies before they have clusters.
 	Name string `json:"name"`
-	// Region and Zones are those of a cluster or node.
+	// Region and Zones are those of a cluster or node; empty for a zone or region, and if they are not known.
 	Region string   `json:"region,omitempty"`
 	Zones  []string `json:"zones,omitempty"`
 	// Ready reports whether the cluster or node is ready; nil for a zone or region, and if the cluster is in no inventory, or the node
@@ -287,7 +287,7 @@ func (g *group) add(o *Object) {
 // places are the places of one kind.
 type places struct {
 	by By
-	// clusters and nodes have the names of the places of a cluster or node, by its name.
+	// clusters and nodes have the names of the places that count a cluster or node, by its name: itself, its zones, or its region.
 	clusters, nodes map[string][]string
 	known           map[string]*Place // all places, by name
 }

@@ -33,9 +33,10 @@ import (
 
 // PluginConfig holds the arguments of one plugin, as in KubeSchedulerConfiguration.
 type PluginConfig struct {
-	// Name is the plugin's name.
+	// Name is the plugin's name. It is an error if it is not in the list of predicates, or if two PluginConfigs have it.
 	Name string
-	// Args are the plugin's arguments as JSON. apiVersion and kind are optional. Unset fields get their defaults.
+	// Args are the plugin's arguments as JSON. For a plugin of kube-scheduler, apiVersion and kind are optional, unset fields get their
+	// defaults, and unknown fields are an error. Other plugins get the JSON as it is.
 	Args runtime.RawExtension
 }
 

@@ -153,7 +153,7 @@ type evaluation struct {
 	named       []sets.Set[string]
 	narrowing   sets.Set[string]   // The names of the plugins that restricted the search.
 	podCopy     *framework.PodInfo // The evaluated pod as NodeInfos hold it. Copies of it are added to count replicas.
-	maxReplicas int                // The maximum replica count to try on one candidate.
+	maxReplicas int                // How many replicas to try at most on each candidate; fewer if there are many, or the pod is large.
 }
 
 // report evaluates the candidates of the report's query and sets the report's verdicts. It reuses those of the earlier report before that

@@ -74,7 +74,7 @@ type host struct {
 	// epoch is NodeCache.epoch when info was made. If it is not the present one, a snapshot may have info, so info must be copied before a
 	// change.
 	epoch uint64
-	// key is the digest of the node's projection, while the node is known.
+	// key is the digest of the node's projection; it means nothing while the node is unknown.
 	key digest
 }
 

@@ -47,7 +47,7 @@ type Set struct {
 type configuredPredicate struct {
 	knownPredicate
 
-	args runtime.Object // The arguments of the plugin; nil for none.
+	args runtime.Object // The arguments, decoded for a plugin of kube-scheduler, and as raw JSON for others; nil for none.
 }
 
 // complete initializes the set's pools. It returns the set, or an existing one with the same names among those in narrowed.

@@ -42,7 +42,7 @@ const maxCachedScopes = 256
 // for concurrent use.
 type Compiler struct {
 	prepare  Prepare
-	byObject *lru.Cache // Values of type *Rules, by specVersion.
+	byObject *lru.Cache // Values of type *Rules, by the UID and generation of the quota or LimitedResource (specVersion).
 	byDigest *lru.Cache // Values of type prepared, by the digest of a module.
 }
 

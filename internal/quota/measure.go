@@ -147,7 +147,8 @@ func (e *Evaluators) counts(t schema.GroupResource, name corev1.ResourceName) bo
 type Scopes struct {
 	resource                               schema.GroupResource // The object's type.
 	terminating, bestEffort, crossAffinity bool                 // Whether these scopes match a pod.
-	// classes are the names of the object's classes, sorted, each followed by a space.
+	// classes is the name of a pod's PriorityClass, or the names of a PersistentVolumeClaim's VolumeAttributesClasses, sorted, each followed
+	// by a space; "" for none, and for objects of other types.
 	classes string
 }
 

@@ -63,8 +63,8 @@ type objectEntry struct {
 	uid     types.UID
 	version string // The resource version.
 	measurement
-	// lapses is the time at which the grace period of a pod that is being deleted is over, so that it only takes the amounts in lapsed; zero
-	// for all other objects.
+	// lapses is, for a pod that is being deleted, its deletionTimestamp plus its deletionGracePeriodSeconds: from then on, it only takes the
+	// amounts in lapsed. It is zero for all other objects.
 	lapses time.Time
 	lapsed corev1.ResourceList // The amounts that the object takes from lapses on.
 	// claim is set if the object is a ResourceClaim. What it takes depends on DeviceClasses and a pod too, so the recount

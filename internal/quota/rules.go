@@ -38,7 +38,8 @@ type Rules struct {
 // prepared holds the parts of Rules that quotas, or LimitedResources, with equal specs share. Each part evaluates several rules together.
 type prepared struct {
 	// scope decides whether a quota applies and what it covers. admit decides whether a request exceeds the quota, and messages
-	// provides the messages. count decides whether an object counts. A LimitedResource has only admit, which decides what quotas do not cover.
+	// provides the messages. count decides whether an object counts. A LimitedResource has only admit, which decides what quotas do not cover;
+	// the others are nil.
 	scope, admit, messages, count policy.Rules
 	// scoped caches the results of scope by scopedKey, which has its variable input. There are few different ones.
 	scoped *lru.Cache

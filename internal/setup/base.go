@@ -123,9 +123,9 @@ type servedCluster struct {
 	// live reads and writes without a cache.
 	live    client.Client
 	dynamic dynamic.Interface
-	// core is a client of the core API group.
+	// core is a client of the core API group, by which remediation evicts Pods.
 	core rest.Interface
-	// identity is Berth's own user, as the API server identifies it.
+	// identity is Berth's own user, as the API server identified it at the start. By it, the webhooks recognize the patches of remediation.
 	identity authenticationv1.UserInfo
 }
 

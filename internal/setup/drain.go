@@ -33,7 +33,7 @@ import (
 type drainingManager struct {
 	manager.Manager
 	delay    time.Duration // how long the manager keeps running after it is told to stop
-	stopping atomic.Bool   // whether the manager was told to stop
+	stopping atomic.Bool   // whether the manager was told to stop; then webhooks close connections, but the replica stays Ready
 }
 
 // Start runs the manager until ctx has ended and the delay has passed.

@@ -51,7 +51,7 @@ type evaluation struct {
 	secrets  *engineSecrets  // the Secrets with credentials for remote engines
 
 	deviceClasses   *watches.DeviceClasses
-	quotaEvaluators *quota.Evaluators // measure objects for quotas
+	quotaEvaluators *quota.Evaluators // measure, by the Go code of Kubernetes, what an object takes of quotas, and its scopes
 	quotaCompiler   *quota.Compiler   // compiles what quotas count
 }
 

@@ -56,8 +56,8 @@ const (
 
 // Options configure a manager.
 type Options struct {
-	// Namespace is Berth's own namespace, in the cluster that StateCluster selects. It contains Berth's own state. The
-	// webhooks never match objects in it.
+	// Namespace is Berth's own namespace, in the cluster that StateCluster selects. It contains Berth's own state. If that
+	// is the served cluster, the webhooks never match objects in the namespace.
 	Namespace string
 	// StateCluster selects the cluster that has Namespace. StateClusterServed, the default for "", is the cluster whose API server Berth
 	// serves. StateClusterHost is another cluster, the one of HostKubeconfig. In that case Berth has no namespace of its own in the served
@@ -80,7 +80,8 @@ type Options struct {
 	WebhookHost string
 	WebhookPort int // the port at which the webhooks listen; 0 means 9443
 	// WebhookCertManagement selects what writes the Secret with the webhooks' certificate: Berth for
-	// CertManagementSelf, which is the default for "", or another program for CertManagementExternal.
+	// CertManagementSelf, which is the default for "", or another program for CertManagementExternal. New returns an error for any
+	// other value.
 	WebhookCertManagement string
 	// WebhookCAOverlap is how long the API server still trusts a certificate authority after another one replaced it. 0 means an hour.
 	WebhookCAOverlap time.Duration
@@ -104,8 +105,8 @@ type Options struct {
 	ProbeAddress string
 	// PprofAddress is the address at which profiles are served, without authentication. It is empty or "0" for no profiles.
 	PprofAddress string
-	// TracingEndpoint is the URL of the trace collector: http://host:port, or https:// for TLS. It is empty for no
-	// traces.
+	// TracingEndpoint is the URL of the OpenTelemetry collector that gets traces over gRPC: http://host:port, or https:// for TLS. It is empty
+	// for no traces. New returns an error for another scheme or without a host.
 	TracingEndpoint string
 	// TracingSamplingPerMillion is how many of a million traces that begin in Berth are recorded.
 	TracingSamplingPerMillion int
@@ -120,32 +121,36 @@ type Options struct {
 	// leader itself gives up after RenewDeadline. All replicas try to acquire or renew the lease every RetryPeriod. If all
 	// three are 0, they are 15, 10, and 2 seconds, the defaults of controller-runtime. If only some are 0, New returns an error.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// ShutdownDelay is how long a manager keeps running after it is told to stop. Meanwhile its clients connect to other replicas.
+	// ShutdownDelay is how long a manager keeps running after it is told to stop. Meanwhile the webhooks close each connection after its next
+	// response, so that the API server connects to another replica. The readiness check does not fail for that. 0 means no delay.
 	ShutdownDelay time.Duration
-	// EvaluationTimeout is the deadline for the evaluation of one policy on one object. It must be positive.
+	// EvaluationTimeout is the deadline for the evaluation of one policy on one object by the embedded engine. It must be positive. The
+	// deadline of a remote engine is spec.remote.timeoutSeconds of the policy instead.
 	EvaluationTimeout time.Duration
 	// EvaluationConcurrency is the maximum number of concurrent evaluations by the embedded engine, of all policies together. It must be
 	// positive.
 	EvaluationConcurrency int
-	// Predicates are the predicates that policies may use, in the order in which they are evaluated. nil means the default list.
+	// Predicates are the predicates that policies may use, in the order in which they are evaluated. nil means the default list, and an
+	// empty list none. New returns an error for an unknown name.
 	Predicates []string
-	// OwnPredicates are predicates that are available besides those of the Kubernetes scheduler.
+	// OwnPredicates are predicates that are available besides those of the Kubernetes scheduler. The default list of Predicates has them too.
 	OwnPredicates []predicates.Predicate
-	// Config is the path of the configuration file. It is empty for none.
+	// Config is the path of the configuration file. It is empty for none. New returns an error if the file is missing or invalid.
 	Config string
 	// PolicyMaxStaleness is for how long a replica responds to admission requests after the API server last confirmed that the replica has
 	// all policies. 0 means freshness.DefaultBound.
 	PolicyMaxStaleness time.Duration
-	// PolicyReports are the API groups of the policy reports in which the leader lists violations. It is empty for no reports.
+	// PolicyReports are the API groups of the policy reports in which the leader lists violations. It is empty for no reports. New returns an
+	// error for an unknown group.
 	PolicyReports []string
 	// ReservationTTL is how long a charge to a quota is kept while its object is not seen to exist. It must be longer than the API server's
-	// timeout of a request.
+	// timeout of a request, 1 minute by default. New does not check that.
 	ReservationTTL time.Duration
 	// RemediationMaxPerMinute is the maximum number of existing objects that Berth patches per minute, for all policies together. 0 means no
 	// maximum.
 	RemediationMaxPerMinute int
-	// RemediationMaxConcurrent is the maximum number of existing objects that Berth moves at the same time, for all policies together. 0
-	// means no maximum.
+	// RemediationMaxConcurrent is the maximum number of existing objects that Berth moves at the same time, for all policies together. An
+	// object is being moved from its patch until its rollout is complete. 0 means no maximum.
 	RemediationMaxConcurrent int
 	// AllowRemoteSecrets allows policies with spec.remote to name the resource type secrets in spec.match and spec.remote.replicate. Remote
 	// engines get Secrets without their data in any case.

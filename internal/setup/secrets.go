@@ -38,7 +38,7 @@ import (
 type namedSecret struct {
 	cluster.Cluster
 	cache  cache.Cache   // has only the Secret
-	client client.Client // reads the Secret from the cache
+	client client.Client // reads the Secret from the cache, and writes to the API server
 }
 
 // GetCache returns the cache with the Secret. It implements cluster.Cluster.
@@ -100,7 +100,7 @@ type engineSecrets struct {
 type cachedSecret struct {
 	at   time.Time         // the time of the last read, also of one that failed
 	data map[string][]byte // the data of the Secret, of an earlier read if the last one failed; nil with err
-	err  error             // why the Secret could not be read, or may not be sent to engines; nil with data
+	err  error             // why the Secret could not be read, or its type may not be sent to engines; nil with data
 }
 
 // newEngineSecrets returns an engineSecrets that reads by reader in a namespace.

@@ -32,7 +32,7 @@ import (
 // settings are what the configuration file and the flags say about predicates, inventories, pod templates, lists of clusters, and policy
 // reports.
 type settings struct {
-	predicates  *predicates.Set          // the predicates that policies may use
+	predicates  *predicates.Set          // the predicates that policies may use; one that names another is refused
 	inventories *replication.Inventories // the types whose objects represent clusters
 	templates   *workload.Templates      // where kinds have their pod template
 	// clusterLists says where placement objects list clusters.

@@ -51,7 +51,8 @@ type Wait struct {
 	Until time.Time
 	// Group is the name of the group that shares the policy's budget; empty for none.
 	Group string
-	// Mode is spec.remediation.mode of the policy. It is used only for Update.
+	// Mode is spec.remediation.mode of the policy: Manual, NewOnly, or Off. It is used only for Update, to say which update of the object is
+	// decided.
 	Mode placementv1.RemediationMode
 	// Pause is the ID of the pause after failed patches or rollouts; empty if it is not known. It is used only for WaitingAfterFailures.
 	Pause string

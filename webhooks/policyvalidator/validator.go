@@ -80,14 +80,16 @@ type Validator struct {
 	Catalog findings.Catalog
 	Checker Checker
 	Scales  findings.Scales
-	// Types checks the types in policies that compile. If it is nil, types are not checked.
+	// Types checks the types in policies that compile. If it is nil, types are not checked. A mistake is a warning, and refused in a strict
+	// policy.
 	Types Types
-	// Prober queries the engines of policies that are created or whose spec.remote changes. If it is nil, no engine is queried.
+	// Prober queries the engines of policies that are created or whose spec.remote changes. If it is nil, no engine is queried. A
+	// problem of an engine is only a warning, also for a strict policy.
 	Prober Prober
 	// Bound returns the API groups to which a generation of a policy binds the types that it reads, or nil if that generation is not in force.
 	// If Bound is nil, no policy is treated as bound.
 	Bound func(name string, uid types.UID, generation int64) policy.Bindings
-	// Secrets reads Secrets in Namespace. If it is nil, it is not checked whether Secrets exist.
+	// Secrets reads Secrets in Namespace. If it is nil, it is not checked whether Secrets exist. A missing one is only a warning.
 	Secrets   Secrets
 	Namespace string // The manager's own namespace, which may be in another cluster than the policies.
 	// Namespaces reads the labels of all namespaces. If it is nil, selectors are not compared with them.
@@ -95,7 +97,7 @@ type Validator struct {
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched. It is empty if there is
 	// none.
 	OwnNamespace string
-	// ClusterPredicates lists the manager's predicates that evaluate clusters.
+	// ClusterPredicates lists the manager's predicates that evaluate clusters. Others are a mistake in a policy that evaluates clusters alone.
 	ClusterPredicates []string
 	// Clusters reads the existing clusters. If it is nil, policies are not compared with them.
 	Clusters findings.Clusters
@@ -103,7 +105,8 @@ type Validator struct {
 	Scores findings.Scores
 	// Nodes reads the nodes. If it is nil, rules are not compared with them.
 	Nodes findings.Nodes
-	// PriorityClasses lists the priority classes. If it is nil, it is not checked whether those exist that rules set.
+	// PriorityClasses lists the priority classes. If it is nil, it is not checked whether those exist that rules set. A missing one is
+	// only a warning, also for a strict policy.
 	PriorityClasses findings.Classes
 	// Groups returns spec.remediation.budget.group of all policies but the one with the name except. If it is nil, groups are not checked.
 	Groups func(except string) []string
@@ -111,7 +114,8 @@ type Validator struct {
 	Policies func(ctx context.Context) ([]placementv1.PlacementPolicy, error)
 	// Objects returns the existing objects of a type. If it is nil, policies are not compared with them: a cluster has too many.
 	Objects func(ctx context.Context, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error)
-	// CatalogIsPartial reports whether an API server may serve more types than those in Catalog, which are from files.
+	// CatalogIsPartial reports whether an API server may serve more types than those in Catalog, which are from files. Then it is no mistake
+	// if types of a system in spec.delivery are missing. Other types that are missing are reported in any case.
 	CatalogIsPartial bool
 	// Quotas reads LimitedResources and quotas. If it is nil, the priority classes that policies set are not compared with LimitedResources,
 	// and references in Rego to quotas are not checked.

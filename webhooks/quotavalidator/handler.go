@@ -62,7 +62,7 @@ type Handler struct {
 	Metrics    *metrics.Metrics
 	Clock      clock.PassiveClock
 
-	reported reported // The denials that this replica has recorded.
+	reported reported // Recorded denials, so that a request that several webhooks send is recorded once. A retry is recorded again.
 	// lenient reports whether requests that can't be decided are admitted. The API server then also admits those without a response.
 	lenient bool
 }

@@ -70,7 +70,8 @@ type endpoint struct {
 	// pause is how long the circuit breaker stays open this time.
 	pause time.Duration
 	trial time.Time // when the circuit breaker, if it is open, lets the next request through
-	// quietUntil is the time before which the engine wants no requests, as it said with Retry-After.
+	// quietUntil is the time before which the engine wants no requests, as it said with Retry-After; the time of the last fault if that had no
+	// Retry-After. Until then, no probe is sent, and the circuit breaker, if it is open, lets no request through. A closed one ignores it.
 	quietUntil time.Time
 }
 

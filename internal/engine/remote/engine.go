@@ -52,7 +52,8 @@ type Options struct {
 	Policies func() []*placement.Policy
 	// Observer is notified about requests; nil for no notifications.
 	Observer Observer
-	// AllowSecrets permits policies that send Secrets to engines. Engines get Secrets without their data in any case.
+	// AllowSecrets permits policies that name the type secrets in spec.match or spec.remote.replicate. Without it, Check and Prepare return an
+	// error for them. Engines get Secrets without their data in any case.
 	AllowSecrets bool
 }
 
@@ -67,7 +68,7 @@ type Engine struct {
 	endpoints       weakcache.Cache[endpoint]       // by address
 	manifestReaders weakcache.Cache[manifestReader] // by client and base URL
 	// decisions has the cached decisions of all policies by requestKey. Each policy sets the time for which its decisions
-	// are kept.
+	// are kept (spec.remote.cacheSeconds); with 0, none are.
 	decisions *cache.LRUExpireCache
 }
 

@@ -61,7 +61,7 @@ type evaluator struct {
 	notifiedHealth placement.RemoteHealth // the health of which the observer was last notified
 
 	mu sync.Mutex
-	// ownHealth is the health that concerns only this policy.
+	// ownHealth is the health by faults that concern only this policy, such as an undefined result or refused credentials.
 	ownHealth health
 	probe     probe // the last request if it failed, to repeat it as a probe
 	// nextRefresh is when existing objects are decided again; zero for never.

@@ -34,7 +34,8 @@ type health struct {
 	attempted bool
 	// fault is the last fault; nil if there was none, or if the policy or endpoint counts as healthy again.
 	fault *engine.RemoteError
-	// since is the time of the first fault while the policy or endpoint does not count as healthy, and last the time of the last fault.
+	// since is the time of the first fault while the policy or endpoint does not count as healthy, and last the time of the last fault. Both
+	// keep their values after fault becomes nil.
 	since, last time.Time
 	// answering reports whether the last attempt succeeded.
 	answering bool
