@@ -118,7 +118,8 @@ type Controller struct {
 	queue workqueue.TypedRateLimitingInterface[quota.Key] // Nil while this replica is not the leader.
 	// last has the inputs of the last recount of each quota.
 	last map[quota.Key]recountBasis
-	// written has the time at which this controller last wrote the status of each quota.
+	// written has the time at which this controller last wrote the status of each quota. A write that only removes settled reservations waits
+	// until settleInterval after it.
 	written map[quota.Key]time.Time
 	// resources are the extended resources of nodes, as they were last read.
 	resources recent[nodeResources]

@@ -35,8 +35,8 @@ import (
 // quotaFacts is everything that the leader knows about one quota.
 type quotaFacts struct {
 	Quota placementv1.Quota
-	Rules *quota.Rules // The compiled rules of the quota.
-	// Recount is the recomputed usage.
+	Rules *quota.Rules // The compiled rules of the quota; never nil.
+	// Recount is the recomputed usage, which the status gets, also while types are missing.
 	Recount *quota.Recount
 	// Untracked are the names in spec.hard for which Berth counts nothing.
 	Untracked []string
@@ -45,7 +45,7 @@ type quotaFacts struct {
 	Webhook status.WebhookState // The state of the quota's rules in the webhook configuration.
 	// Exempt reports whether the quota is in a namespace in which nothing is counted: Berth's own.
 	Exempt bool
-	// Reach has what the quota refers to and does not exist; nil if unknown.
+	// Reach has what the quota refers to and does not exist; nil if unknown. Then the status has no condition Matched.
 	Reach *quotaReach
 	// Served describes what the API server serves, for suggestions. It may be nil.
 	Served *match.ServedTypes
@@ -58,17 +58,18 @@ type quotaReach struct {
 	Impossible string
 	// NoNamespaces reports whether the selector selects no existing namespace.
 	NoNamespaces bool
-	// UnknownClasses are the priority classes that the quota names and that do not exist.
+	// UnknownClasses are the priority classes that the quota's scope selector names and that do not exist.
 	UnknownClasses []string
 	// UnknownStorageClasses are the storage classes that the quota names and that do not exist.
 	UnknownStorageClasses []string
-	// UnknownDeviceClasses are the device classes that the quota names and that do not exist.
+	// UnknownDeviceClasses are the device classes that names in spec.hard contain and that do not exist; none until all DeviceClasses are
+	// known.
 	UnknownDeviceClasses []string
-	Unserved             []schema.GroupResource // The counted types that the API server does not serve as namespaced types.
+	Unserved             []schema.GroupResource // The types in spec.hard that the API server does not serve as namespaced types.
 	Served               bool                   // Whether the API server serves at least one of the counted types as a namespaced type.
 	// AbsentResources are the extended resources that the quota names and that no node has; none if the nodes are not known.
 	AbsentResources []string
-	// Doubts are messages about names and amounts that are probably mistakes, with the path of the field.
+	// Doubts are messages about amounts that are probably mistakes, with the path of the field. The condition Matched is True with them.
 	Doubts []string
 }
 
@@ -275,7 +276,8 @@ type limitedType struct {
 	// Never reports whether Berth never limits the type, because a cluster needs it to run. Served reports whether the API server serves it
 	// as a namespaced type.
 	Never, Served bool
-	// Impossible is the reason why no object of the type can be limited, with the path of the field; "" if some can.
+	// Impossible says why no entry of spec.matchContains can be part of a resource name of the type, so that nothing is limited, with the path
+	// of the field; "" if some request can be limited.
 	Impossible string
 	// AbsentResources are names in matchContains of extended resources that no node has.
 	AbsentResources []string

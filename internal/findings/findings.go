@@ -171,16 +171,18 @@ type Finder struct {
 	Scores Scores
 	// Nodes reads the nodes. If it is nil, policies are not compared with nodes.
 	Nodes Nodes
-	// PriorityClasses lists the priority classes. If it is nil, policies are not compared with priority classes.
+	// PriorityClasses lists the priority classes. If it is nil, policies are not compared with them. If it fails, a notice says so.
 	PriorityClasses Classes
-	// Quotas reads LimitedResources and quotas. If it is nil, policies are not compared with these.
+	// Quotas reads LimitedResources and quotas. If it is nil, neither the priority classes that a policy sets nor the quotas that its Rego
+	// reads are compared with these.
 	Quotas Quotas
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched; "" for none.
 	OwnNamespace string
 	// CatalogIsPartial reports whether an API server may serve more types than those in Catalog, which are from files. Then it is no
 	// mistake to deliver to a system whose types are missing.
 	CatalogIsPartial bool
-	// ClusterPredicates are the names of the manager's predicates that evaluate clusters.
+	// ClusterPredicates are the names of the manager's predicates that evaluate clusters. Each other one that a policy names is a mistake if
+	// the policy evaluates clusters alone.
 	ClusterPredicates []string
 	// Groups returns the names in spec.remediation.budget.group of all policies but the named one. If it is nil, groups are not compared.
 	Groups func(except string) []string
@@ -202,7 +204,8 @@ type Policy struct {
 	Matcher *match.Matcher  // The compiled spec.match.
 	Module  *policy.Module  // The compiled rules or Rego, or the reference to a remote engine.
 	Binding *policy.Binding // The resource types that the module's plural names are bound to.
-	// Matched is the number of existing objects that the policy matches, as its status has it; 0 if it is not known.
+	// Matched is the number of existing objects that the policy matches, as its status has it; 0 if it is not known. With 0, findings that
+	// hold only for many matched objects are left out.
 	Matched int
 }
 

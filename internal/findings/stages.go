@@ -247,7 +247,7 @@ type namedNamespaces struct {
 // stagedNamespace is a namespace and the index of the stage that it belongs to.
 type stagedNamespace struct {
 	name  string
-	stage int // The index of its stage in spec.rollout.stages.
+	stage int // The index of its stage in spec.rollout.stages; the number of stages if it belongs to none.
 }
 
 // add counts a namespace. stage is the index of the stage that it belongs to.

@@ -51,7 +51,7 @@ type mentions struct {
 // comparison is a place of a policy where a value of clusters or nodes is compared with constants, in a rule or in Rego.
 type comparison struct {
 	at   place   // The place of the comparison in the policy.
-	each []place // The places of the values, in their order.
+	each []place // The places of the values, one for each, in their order.
 	noun string  // Names what is compared, as in "label env".
 	// path is the path in a cluster or node of what is compared. If there is a list at the path, its items are compared.
 	path []string
@@ -67,8 +67,8 @@ type comparison struct {
 	proportional bool
 	// none is a clause about what follows while no cluster or node has any of the values; "" if nothing follows that is known.
 	none string
-	// fallback reports whether the only value is the default for objects without a value of their own. An author may choose a default that no
-	// cluster or node has.
+	// fallback reports whether the only value is the default for objects without a value of their own. If no cluster or node has that, it is a
+	// finding only if it is similar to a value that some have: an author may mean it.
 	fallback bool
 }
 

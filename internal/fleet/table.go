@@ -95,7 +95,7 @@ type Place struct {
 	// Total counts the objects in the place. An object that is in several places counts in each.
 	Total
 	Arriving int `json:"arriving"` // how many objects are not in the place yet, although policies decide it for them
-	Leaving  int `json:"leaving"`  // how many objects are still in the place, although policies decide other ones for them
+	Leaving  int `json:"leaving"`  // how many of the counted objects have to leave the place, because policies decide others for them
 	// Replicas is the number of replicas of the objects in the place, as far as it is known.
 	Replicas int64 `json:"replicas"`
 	// Policies are the policies that match the objects in the place, sorted.
@@ -159,7 +159,8 @@ func comparePlaces(a, b *Place) int {
 // Member is an object that is in a place, or that policies decide to be there.
 type Member struct {
 	*Object
-	// Here is the number of the object's replicas in the place; nil if it is not known, or if the object is not there yet.
+	// Here is the number of the object's replicas in the cluster, or in all clusters of the zone or region; nil if it is not known, for a
+	// node, or if the object is not there yet.
 	Here *int64 `json:"here,omitempty"`
 	// Change is set if the object is about to leave the place, or is not there yet; it is empty if the object stays.
 	Change Change `json:"change,omitempty"`

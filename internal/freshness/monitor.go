@@ -78,7 +78,7 @@ type Monitor struct {
 
 	// loads is notified when this replica has loaded a policy. Only the current comparison receives from it, and only it uses version.
 	loads   notify.Signal
-	version string // the resource version of the last list of policies
+	version string // the resource version of the last list, which Options.Compare gets with that of the next one; empty before the first
 }
 
 // round is one comparison of this replica's policies with those of the API server.

@@ -51,7 +51,8 @@ type BoundedCompiler struct {
 	slots    chan struct{}                                                            // has an item for each caller that waits for its compilation
 
 	mu sync.Mutex
-	// overdue has the sources, by the key of RunBounded, that recently exceeded the deadline.
+	// overdue has the sources, by the key of RunBounded, that are not compiled: a compilation exceeded the deadline, and continues, or ended
+	// less than UnfinishedInterval ago.
 	overdue map[string]bool
 	late    int // the number of compilations that continue after the deadline
 }

@@ -40,8 +40,8 @@ import (
 type contractChecker struct {
 	// v0 reports whether the policy is in Rego v0.
 	v0 bool
-	// schemas reports whether types come from the API server's schemas, which may have newer fields than the API types that Berth is built
-	// with.
+	// schemas reports whether types come from the API server's schemas. Then fields that the API types of Berth lack are no errors in the
+	// parts of a pod spec, because the API server may be newer.
 	schemas bool
 	// found are the errors found so far.
 	found []Diagnostic

@@ -72,7 +72,8 @@ type Module struct {
 	// Text is the Rego that was compiled: spec.rego, or what spec.rules were rendered to. It is empty for generated modules,
 	// and for policies with a remote engine.
 	Text string
-	// RegoVersion is the version of the language of Text.
+	// RegoVersion is the version of the language of Text: v1 for spec.rules; empty for generated modules, and for policies with a remote
+	// engine.
 	RegoVersion placementv1.RegoVersion
 	// Static has the policy's own documents (spec.data); nil if it has none.
 	Static ast.Object

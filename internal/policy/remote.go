@@ -47,7 +47,7 @@ type Remote struct {
 	// V0 reports whether requests use version 0 of OPA's data API, because the URL has v0/data. The input is then the whole body of a
 	// request.
 	V0 bool
-	// Base is the URL below which the engine serves v1/data and v1/policies; nil if it can't be derived from Document.
+	// Base is the URL below which the engine serves v1/data and v1/policies; nil if the path of Document contains neither v1/data nor v0/data.
 	Base *url.URL
 	// Modules are the Rego modules to push to the engine, in order.
 	Modules       []RemoteModule
@@ -73,7 +73,7 @@ func (r *Remote) NeedsPush() bool { return len(r.Spec.Replicate)+len(r.Modules) 
 // SecretUse is a field of spec.remote that names a Secret in the operator's own namespace: the path of the field, the name of the Secret,
 // and the keys that the Secret must have.
 type SecretUse struct {
-	// Field is the field's path below spec.remote.
+	// Field is the field's path below spec.remote, such as tokenSecretRef.
 	Field string
 	Name  string // of the Secret
 	// Keys are the keys that the Secret must have, such as tls.crt and tls.key.

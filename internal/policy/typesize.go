@@ -42,14 +42,14 @@ func newCompiler(capabilities *ast.Capabilities, documents map[string]types.Type
 // typeSizes estimates the steps of the type checker for one compiler. The size of a value is the number of steps to compare its type
 // with one of the same shape: one, and two for each step of its parts, because the parts of each side are looked up in the other.
 type typeSizes struct {
-	// documents has the types of rules that the compiler can't infer from their values, by path.
+	// documents has the types of rules that callers of the compiler declare, because it can't infer them from the values, by path.
 	documents map[string]types.Type
 	// rules has the sizes of rules, and of what functions return, by path. With "*" at the end of the path, it has the size of all
 	// rules below, and with "(", that of a function's arguments.
 	rules map[string]int
 	// vars has the sizes of the variables of the current rule.
 	vars  map[ast.Var]int
-	spent int // the estimated steps so far, at most largest
+	spent int // the estimated steps so far, at most largest; above maxTypeWork, the Rego is rejected
 }
 
 // plus returns the sum of two sizes, at most largest.

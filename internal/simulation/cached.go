@@ -34,7 +34,7 @@ type Cached struct {
 	mu       sync.Mutex
 	policies []placementv1.PlacementPolicy              // nil until they are read
 	lists    map[schema.GroupVersionResource]cachedList // the lists that were read
-	gets     map[objectKey]*unstructured.Unstructured   // the last objects that Get returned
+	gets     map[objectKey]*unstructured.Unstructured   // the objects that Get found, at most maxGets; none that does not exist
 }
 
 // objectKey identifies an object.

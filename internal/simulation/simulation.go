@@ -63,7 +63,7 @@ type Options struct {
 	// OwnNamespace is the manager's namespace in the cluster, which has the stored revisions of policies, and in which policies match
 	// nothing. It is "" for none.
 	OwnNamespace string
-	// Identity is the manager's user, as which remediation acts. Match conditions can read it.
+	// Identity is the manager's user. Match conditions read it as the user of every decided request, also of creations and updates.
 	Identity authenticationv1.UserInfo
 	// Now is the time for which Waits is computed; zero for the time of the call.
 	Now time.Time
@@ -83,7 +83,7 @@ type Simulation struct {
 	policies []*Policy
 	decider  *placement.Decider    // decides objects by the policies
 	data     *embedded.Data        // the data that policies read
-	world    *predicates.NodeCache // the nodes and pods that predicates read
+	world    *predicates.NodeCache // the nodes and pods that predicates read; empty if no policy uses predicates
 	engine   *embedded.Engine      // evaluates the policies
 	// revisions has the highest resource version of the objects that policies read, by type.
 	revisions map[schema.GroupVersionResource]uint64
@@ -100,7 +100,7 @@ type Policy struct {
 	Version
 	// Before is the version that decides in the namespaces that the rollout has not reached; nil if none does.
 	Before *Version
-	// Object is the PlacementPolicy from which the versions were built.
+	// Object is the PlacementPolicy from which the versions were built, as the cluster has it; never nil.
 	Object *placementv1.PlacementPolicy
 	// Assignment says which version decides in which namespace.
 	Assignment rollout.Assignment

@@ -76,7 +76,7 @@ type Static struct {
 	resources    map[schema.GroupVersionKind]policy.Resource // the type of each kind
 	objects      map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured
 	policies     []placementv1.PlacementPolicy // the PlacementPolicies among the objects
-	fromSnapshot bool                          // whether the cluster is that of a snapshot
+	fromSnapshot bool                          // whether the cluster is that of a snapshot, with all types that its API server served
 }
 
 var _ Cluster = (*Static)(nil)
@@ -259,7 +259,8 @@ var wellKnown = []struct {
 // definitions has the types of a Static while it is built.
 type definitions struct {
 	Discovery
-	resources map[schema.GroupVersionKind]policy.Resource // the type of each kind
+	// resources has the type of each kind: discovered, of a CustomResourceDefinition, or guessed from an object.
+	resources map[schema.GroupVersionKind]policy.Resource
 }
 
 // newDefinitions returns the discovered types, and those of wellKnown.

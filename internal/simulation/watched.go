@@ -55,7 +55,7 @@ type Watched struct {
 	// following is the context of the last call of Follow; nil before.
 	following context.Context
 	lists     map[schema.GroupVersionResource]*watchedList // the lists that were read
-	changes   int                                          // the number of changes so far
+	changes   int                                          // how often a list changed, lost changes, or began to be polled
 	next      chan struct{}                                // closed at the next change
 
 	pollInterval time.Duration // PollInterval, or shorter in tests

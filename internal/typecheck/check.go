@@ -44,7 +44,7 @@ type Input struct {
 	// Objects are the types, as of Rego values, of the objects of replicated resource types. Objects of a type that is missing may have
 	// any fields.
 	Objects map[schema.GroupVersionResource]types.Type
-	// Known are the findings that the compilation of the policy has already made.
+	// Known are the findings of the policy's compilation. Check returns them, too, with Warned set.
 	Known []lint.Finding
 
 	// optional has the positions of references to spec.data under `not`, whose fields need not exist.
@@ -57,7 +57,7 @@ type Input struct {
 type Kind struct {
 	// Resource is the resource type of the kind, possibly in one of several versions. It is empty for AnyObject.
 	Resource schema.GroupResource
-	Type     types.Type // The type of its objects.
+	Type     types.Type // The type of its objects; AnyObject if their schema is not known.
 }
 
 // Finding is a message about an expression that can't have the value that its author intended.

@@ -59,7 +59,7 @@ type memberships struct {
 	assigned map[ast.Var]ast.Ref
 	// rewritten maps the compiler's variables to their names in the policy.
 	rewritten map[ast.Var]ast.Var
-	pkg       ast.Ref // The package of the policy.
+	pkg       ast.Ref // The path of the policy's package. References that begin with it are to the policy's own rules.
 }
 
 // membership is an expression `element in collection` after compilation, which may have replaced its operands by variables.
