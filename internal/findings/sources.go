@@ -153,7 +153,8 @@ func requiringRules(spec placementv1.PlacementPolicySpec) []source {
 	})
 }
 
-// decidingRules returns the rules of a policy, without those that are certain to decide no object.
+// decidingRules returns the rules of a policy, without those of which no object is known that they may decide: each that they select also
+// meets the condition of an earlier rule, even one with otherwise NextRule, or their own condition contradicts itself.
 func decidingRules(spec placementv1.PlacementPolicySpec) []source {
 	var out []source
 	var before []placementv1.RuleCondition

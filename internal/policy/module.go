@@ -78,7 +78,7 @@ type Module struct {
 	// Static has the policy's own documents (spec.data); nil if it has none.
 	Static ast.Object
 	// Warnings are sentences on parts of the policy that are probably mistakes, each with its position in the Rego, or its field of
-	// spec.rules, if it has one.
+	// spec.rules, if it has one. Unless a remote engine decides, a policy with spec.strict is refused for each of them.
 	Warnings []string
 	// Findings are the parts of the Rego that have no effect, and reads of documents that spec.data lacks. Warnings covers them, too.
 	Findings []lint.Finding
@@ -99,7 +99,7 @@ type Diagnostic struct {
 	File string
 	// Row and Col are the position in File. They count from 1, and are 0 if the position is unknown, as in spec.data.
 	Row, Col int
-	Code     string // one of OPA's codes, or one of Berth's, such as berth_size_error
+	Code     string // one of OPA's codes, or one of Berth's, such as berth_size_error; empty for an error in spec.rules
 	Message  string
 	// Field is the path of the invalid field, such as "spec.predicates.names[0]" or "spec.rules[0].require"; empty for spec.rego and
 	// spec.data, whose errors have a File.

@@ -40,18 +40,19 @@ type bounds struct {
 	*usage
 	version    *placement.Policy             // The policy's version in force; nil if there is none, or none known yet.
 	limits     placementv1.RemediationBudget // The budget of the newest known version; for all policies together, the Limits.
-	generation int64                         // The generation of the newest known version; -1 after the policy was deleted.
+	generation int64                         // The generation of the newest known version, to which failures belong; -1 after a deletion.
 	// unavailable are the matched objects that are not ready, unless they still run in the clusters that they leave, and those that are being
 	// patched or moved for a claim with rolls.
 	unavailable tally[struct{}]
 	// settled is the Scheduler.epoch for which it is known which matched objects are ready; 0 for none. In another epoch it is not known.
 	settled  int
 	resuming bool // Whether an earlier leader may have been moving those matched objects that are not ready.
-	// left are the known moves of an earlier leader to other clusters, until it is known where these objects run. Keys have no version.
+	// left has, while resuming is set, the moves to other clusters that an earlier leader had not ended. They count as moves, against the
+	// limits, only once resuming ends. Keys have no version.
 	left               map[Key]Move
 	rolled             []schema.GroupVersionResource // The types of matched objects whose rollouts are observed.
 	lastMaxUnavailable int                           // What maxUnavailable returned when a matched object was last decided.
-	failed             tally[Failure]                // The objects, by unversioned key, whose patch or rollout failed.
+	failed             tally[Failure]                // The objects, by unversioned key, with a refused patch or failed rollout; none expires.
 	pause              string                        // The ID of the pause that failed patches or rollouts caused; "" for none.
 	paused             containment.Scope             // In which namespaces the pause stops patches; empty for all, and without a pause.
 	probes             probing.Failures[Key]         // Patches that ended as Failed since the last success in a namespace; they delay others.
@@ -70,7 +71,8 @@ func newBounds(name string, last time.Time) *bounds {
 // is that of one policy, of the policies of a group together, or of all policies. It does not have the objects that are unavailable.
 type usage struct {
 	members []*bounds // The bounds of the policies that share the usage.
-	// last is the time of the last patch, and earlier that of the patch before. granted is when Schedule last granted an object a patch.
+	// last is the time of the last patch, or when this replica began to lead, if it has made none. earlier is what last was before that patch.
+	// granted is when Schedule last granted an object a patch; zero for never.
 	last, earlier, granted time.Time
 	// moving are the objects that are being moved. late are those of them that have failed because they did not run in time.
 	moving, late tally[struct{}]
@@ -214,7 +216,7 @@ const (
 type holding struct {
 	revised bool          // Set from a change of the data until the next object is patched.
 	acted   time.Time     // When the first object was patched for the newest change for which any was; zero if none was.
-	hold    time.Duration // How long after acted the patches for the next change wait.
+	hold    time.Duration // How long after acted the patches for the next change wait: doubled with each change, up to holdDownMax.
 }
 
 // until returns when patches for the newest change of the data may begin: the time hold after the first patch for an earlier change. It

@@ -333,7 +333,7 @@ type AssessmentResult struct {
 	// Paused are the policies for which remediation was paused, in all namespaces or in more than before. Resumed are those whose pause
 	// ended.
 	Paused, Resumed []string
-	Changed         []string // The policies whose pause or plan changed, or of which an assessment ended.
+	Changed         []string // The policies whose pause or plan changed, or of which an assessment ended; some may be there twice.
 	// Unsaved are the policies with an approved plan that the caller must store before it is carried out. See Ledger.Unsaved.
 	Unsaved []string
 	// Unconcluded reports whether an assessment is still open: the caller must call ConcludeAssessments again after AssessmentLimit.

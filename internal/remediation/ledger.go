@@ -122,7 +122,7 @@ type Ledger struct {
 
 // matchedObject has the policies that match an object, and how it counts in the Census.
 type matchedObject struct {
-	policies []string     // The names of the policies.
+	policies []string     // The names of those of the policies that evaluate existing objects; never empty.
 	counted  census.Entry // How the object counts in the Census; the zero Entry before Place.
 }
 
@@ -564,7 +564,7 @@ type Report struct {
 	FailedMessage                     string                  // Names the first object that the policy could not decide, and says why; "" for none.
 	Sample                            []placementv1.Violation // The first violations, at most maxSample, in the order of objects.
 	Conflicted                        int                     // The number of objects with a key for which another policy sets another value.
-	Conflicts                         []string                // The names of the policies that set those other values, sorted.
+	Conflicts                         []string                // The names of those policies, sorted; the value used may be theirs or not.
 	// Rules are the numbers of objects by the name of the rule of spec.rules that decides them, without those that no rule decides.
 	Rules map[string]int
 	// Unsettled are the names of objects that Berth stopped patching because what the policies decide changes after each patch. Contested
@@ -578,7 +578,7 @@ type Report struct {
 	// Assessing reports whether objects are being decided again because of a change. Meanwhile, the numbers mix findings from before and
 	// after the change. It is false in a series of changes that lasts longer than AssessmentLimit.
 	Assessing   bool
-	Plan        *Plan     // The newest plan; nil if none was made yet.
+	Plan        *Plan     // The newest plan, carried out or not; nil if no move was required yet. It has at least one move.
 	Approval    *Approval // The newest approval of any plan of the policy; nil if there is none.
 	Outstanding int       // The number of objects with a required move, in the plan or not, and whether or not remediation makes it.
 }

@@ -115,7 +115,7 @@ type movement struct {
 	following map[*bounds]bool
 	patched   Rollout   // The UID, the generation, and the resource version of the object after the patch.
 	reported  bool      // Set if only the report of a multi-cluster system tells whether the object is ready.
-	moved     time.Time // When the object was patched, if reported is set and the object is not ready since; zero otherwise.
+	moved     time.Time // If reported is set: when the object was patched, from the end of the patch until it is ready; zero otherwise.
 	// deadline is when an object that is not ready fails its move, or, if adopted is set, no longer counts as being moved; zero for never.
 	deadline time.Time
 	// adopted is set while the object counts as being moved only because an earlier leader may have been moving it. late is set once the
@@ -576,9 +576,10 @@ func (s *Scheduler) Release(policy, pause string) bool {
 
 // Waiting describes the objects that a policy has to patch and that wait for the scheduler, and the objects that are being moved for it.
 type Waiting struct {
-	// Paced is how many objects wait because of the limit on patches a minute, or on objects that are moved at the same time. Settling is
-	// how many wait until it is known which objects are ready, Stopped how many wait because too many patches failed, and Protected how
-	// many Pods wait because a PodDisruptionBudget does not allow their eviction.
+	// Paced is how many objects wait because of the limit on patches a minute, or on objects that are moved at the same time. Settling is how
+	// many wait until it is known which objects are ready, Stopped how many wait because too many patches failed, and Protected how many Pods
+	// wait because a PodDisruptionBudget did not allow their eviction. The last ones may also count in another number, once the eviction may
+	// be tried again.
 	Paced, Settling, Stopped, Protected int
 	Closed                              int       // How many objects wait until a window opens.
 	Opens                               time.Time // When the first window for which objects wait opens; zero if none ever does, and if Closed is 0.

@@ -472,7 +472,7 @@ const (
 
 // Patch describes how a patch or an eviction ended.
 type Patch struct {
-	Ending     Ending                     // How the patch or the eviction ended.
+	Ending     Ending                     // Whether the object got its placement or was evicted (Made), got another (Overtaken), or neither.
 	Object     *unstructured.Unstructured // The object before the patch or the eviction.
 	Data       uint64                     // A hash of the policies and data that the decisions are based on; 0 if data was missing.
 	UID        types.UID                  // The UID of the object, if Ending is Made or Overtaken.

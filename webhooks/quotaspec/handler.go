@@ -95,8 +95,8 @@ type Handler struct {
 	Nodes Nodes
 	// Capacity reads what clusters and nodes have. If it is nil, amounts are not compared with it.
 	Capacity Capacity
-	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is counted: it does not count as selected by a selector.
-	// It is empty if there is none.
+	// OwnNamespace is Berth's own namespace in the served cluster; empty if there is none. Nothing is counted in it, so that no selector
+	// counts as selecting it.
 	OwnNamespace string
 	Decoder      admission.Decoder
 	// Live reads from the API server, and Cache from a cache, the objects with which quotas and LimitedResources are compared: each other,
