@@ -45,7 +45,7 @@ type Controller struct {
 	data, predicates *feed
 	// wake makes Start set the watches again. It is notified when a policy changed, and when no decision by an earlier version is left.
 	wake notify.Signal
-	// stale is the result of the last check of the age of data. It is nil before the first check.
+	// stale is the result of the last check of the age of data. It is nil before the first check: no data counts as too old then.
 	stale atomic.Pointer[staleness]
 }
 

@@ -701,7 +701,7 @@ type setting struct {
 	at place // Where the policy sets the value.
 	// field is the field of a pod spec, and key the key in it; empty for a field without keys.
 	field, key, value string
-	// namespaces selects the namespaces in which the policy sets the value; an empty selector selects all.
+	// namespaces selects the namespaces in which the policy sets the value; an empty selector selects all. It is never nil.
 	namespaces *metav1.LabelSelector
 }
 

@@ -74,7 +74,8 @@ type Object struct {
 	// Replicas is the number of replicas in each one of the clusters. It is nil if the object has no such number, if Division is set, or if
 	// the system that delivers the object divides the replicas in a way that Berth does not know.
 	Replicas *int64 `json:"replicas,omitempty"`
-	// Division has the number of replicas by the name of the cluster, if a policy divides them; nil otherwise.
+	// Division has the number of replicas by the name of the cluster, if a policy divides them, and the object has a recorded decision; nil
+	// otherwise, or if that gives no division.
 	Division map[string]int64 `json:"division,omitempty"`
 
 	// clusters, decided, and policies have Clusters, Decided, and Policies. Objects with equal lists have the same pointer.
@@ -160,7 +161,8 @@ type builder struct {
 	// reports has, by the name of a policy and by object, what the status of the policy says of the last move or patch of the object: Moving
 	// while the object may still come to run in time, and Violating after a failure. An object without an entry has neither.
 	reports map[string]map[placementv1.ObjectReference]finding
-	// all makes the method object return also objects that name no clusters, and for which no policy chooses any.
+	// all makes the method object return each object that a policy matches, also one that names no clusters, and for which no policy chooses
+	// any, even if it is no Pod, and no policy denies it or can't decide it.
 	all   bool
 	notes []string // Fleet.Notes
 

@@ -96,9 +96,10 @@ type Place struct {
 	Total
 	Arriving int `json:"arriving"` // how many objects are not in the place yet, although policies decide it for them
 	Leaving  int `json:"leaving"`  // how many of the counted objects have to leave the place, because policies decide others for them
-	// Replicas is the number of replicas of the objects in the place, as far as it is known.
+	// Replicas is the number of replicas that the objects in the place have there, as far as it is known; objects that are not there yet have
+	// none.
 	Replicas int64 `json:"replicas"`
-	// Policies are the policies that match the objects in the place, sorted.
+	// Policies are the policies that match the objects in the place, sorted, whether or not they chose the place.
 	Policies []string `json:"policies"`
 
 	policies map[string]bool // the names of the policies seen so far; Policies is made of them at the end

@@ -78,7 +78,8 @@ type Binding struct {
 	// MaxStaleness is for how long the API server may not have confirmed the data before the policy can't decide; 0 means no limit. Bind
 	// does not set it: the caller, which has the spec, does.
 	MaxStaleness time.Duration
-	// Missing are the types that the Rego reads, or that the policy lists for replication, and that the API server does not serve.
+	// Missing are the types that the Rego reads, or that the policy lists for replication, and that the API server does not serve. While
+	// there are any, this version of the policy can't decide.
 	Missing []analysis.Read
 	// Bindings are the API groups that references by plural name alone are bound to, including those recorded earlier.
 	// It is nil if there are none.
@@ -287,7 +288,7 @@ func (m *Module) readsExactly(group, plural string) bool {
 
 // NotServedError means that a version of a policy reads types that the API server does not serve.
 type NotServedError struct {
-	Missing []analysis.Read // of types that are not served
+	Missing []analysis.Read // the types that the Rego reads, or that the policy lists for replication, and that are not served
 }
 
 // Error returns a message that names the types.

@@ -38,7 +38,7 @@ import (
 // contractChecker finds the clauses of contract rules that can never have a valid value. It uses the types that OPA
 // infers. Values that depend on the input, or on documents without a schema, may have any type and are not checked.
 type contractChecker struct {
-	// v0 reports whether the policy is in Rego v0.
+	// v0 reports whether the policy is in Rego v0, so that messages give examples in that.
 	v0 bool
 	// schemas reports whether types come from the API server's schemas. Then fields that the API types of Berth lack are no errors in the
 	// parts of a pod spec, because the API server may be newer.

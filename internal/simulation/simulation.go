@@ -85,7 +85,8 @@ type Simulation struct {
 	data     *embedded.Data        // the data that policies read
 	world    *predicates.NodeCache // the nodes and pods that predicates read; empty if no policy uses predicates
 	engine   *embedded.Engine      // evaluates the policies
-	// revisions has the highest resource version of the objects that policies read, by type.
+	// revisions has the highest resource version of the objects that policies read, by type; no entry for types without a resource version, as
+	// in files.
 	revisions map[schema.GroupVersionResource]uint64
 	// revisionObjects are the ControllerRevisions from which versions of policies were read that are in force.
 	revisionObjects []*unstructured.Unstructured
