@@ -55,7 +55,7 @@ type policyGroups struct {
 	fields   *projection.FieldSet // The fields that the policy reads.
 	groups   map[string]*group    // The groups other than rest, by PolicyDecision.key.
 	rest     *group               // The objects that are in no other group, so that they are decided individually.
-	choosing int                  // The number of groups with an open decision, one without the choice of clusters.
+	choosing int                  // The number of groups with an open decision, one without the choice of clusters; at most maxChoosing.
 	// single finds an object in rest by a hash of the fields that the policy reads, so that the next equal one forms a group with it. To save
 	// memory, there is no group for one object.
 	single map[uint64]*membership
@@ -125,7 +125,7 @@ type PolicyDecision struct {
 	Known bool
 
 	policy   *placement.Policy
-	fields   *projection.FieldSet // The fields that the policy reads.
+	fields   *projection.FieldSet // The fields that the policy read when the PolicyDecision was created; never nil.
 	revision uint64               // The revision of the data before the evaluation; 0 if data was missing.
 	input    map[string]any       // The object as the policy gets it; nil if Lookup did not create the PolicyDecision.
 	// key is the key of the group. It encodes the fields of input on which the decision depends: those that the policy reads or, if open is

@@ -59,7 +59,7 @@ type Result struct {
 	// Pending reports whether the delivery is not complete yet, although nothing failed: Berth has not read a type that it needs, or a
 	// delivered object is being deleted, after which a new one is written.
 	Pending bool
-	// Run reports whether the object runs in its clusters.
+	// Run reports whether the object runs in its clusters. Its field Absent is false until the object has been absent for a while.
 	Run     Run
 	Reports bool // whether one of the systems reports whether the object runs, and Berth may read that
 	Surges  bool // whether a policy that delivers the object has spec.delivery.surge

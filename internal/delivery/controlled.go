@@ -32,7 +32,7 @@ import (
 // Controller identifies an object from which a Kubernetes controller made another one, such as the ReplicaSet of a Pod.
 type Controller struct {
 	Key
-	// Version is the API version in which the made object names the controller.
+	// Version is the API version in which the made object names the controller, without the group, such as "v1".
 	Version string
 	// UID is the UID of the controller according to the made object; "" if that does not name it.
 	UID types.UID

@@ -39,7 +39,7 @@ import (
 // System is a multi-cluster system to which Berth can deliver. Berth writes delivered objects, by which the system brings placed objects to
 // clusters.
 type System struct {
-	// Name is the name in status and messages, such as "karmada". A system of spec.delivery has the name of its field there.
+	// Name is the name in status and messages, such as "kubeFleet". A system of spec.delivery has the name of its field there.
 	Name string
 	// Title is the name in sentences, such as "Karmada".
 	Title string
@@ -88,10 +88,10 @@ type Kind struct {
 	// Existing reports whether the delivered object is the placed object itself. Berth applies only its status, and does not create, delete,
 	// or label it.
 	Existing bool
-	// Whole is the path of a field, such as "spec.placement", in which only Berth may set values, because others would change where the
-	// placed object runs; "" for none.
+	// Whole is the path of a field, such as "spec.placement", from which Berth removes what other clients set, because that would change
+	// where the placed object runs; "" for none.
 	Whole string
-	// Others is the name of a member of the field Whole that other clients, such as the system itself, may set all the same; "" for none.
+	// Others is the name of a member of the field Whole that Berth leaves as other clients, such as the system itself, set it; "" for none.
 	Others string
 	// Recreatable reports whether the placed object keeps running where it does while a delivered object of the kind is deleted and created
 	// again.

@@ -66,7 +66,7 @@ func divide(object Object, decision Decision, by *placementv1.ReplicaDivision) m
 // preferences is the JSON of the annotation placement.PreferencesAnnotation, by which consumers of a system learn how replicas are divided.
 type preferences struct {
 	Rebalance bool                         `json:"rebalance"` // whether existing replicas may move to other clusters, too; always true
-	Clusters  map[string]clusterPreference `json:"clusters"`  // by name of the cluster
+	Clusters  map[string]clusterPreference `json:"clusters"`  // by name, the clusters that the annotated object lists
 }
 
 // clusterPreference says how many replicas one cluster gets: all three fields have that number. Weight is for readers that know only

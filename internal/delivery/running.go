@@ -45,7 +45,7 @@ type Observation struct {
 	// Refused says why the system found no clusters when it last tried; "" if it found some.
 	Refused string
 	// Clusters has the clusters to which the system brings the object, by name. The value is "" if the object runs there, and otherwise says
-	// what is missing.
+	// what is missing. It is nil if the system has not reported anything about the object, and empty if it brings it to no cluster.
 	Clusters map[string]string
 	// Present are the clusters in which the system has the placed object, sorted, also those of which it no longer reports anything. It is
 	// nil if the system does not say so, or Berth can't read it.
@@ -58,8 +58,8 @@ type Observation struct {
 	// Outdated reports whether the system has not noticed the newest version of the placed object, so that it reports where an earlier
 	// version runs.
 	Outdated bool
-	// Absent are those of Clusters in which the object does not exist yet, as far as the system reports that. In the others, an object that
-	// does not run lacks something else.
+	// Absent are those of Clusters of which the system does not report that the object exists there. In the others, an object that does not
+	// run lacks something else. It is empty for a system that never reports what exists.
 	Absent []string
 	// Strays are clusters to which objects of other clients bring the placed object, each with the kind and name of one of these objects.
 	Strays map[string]string
@@ -94,9 +94,12 @@ type Run struct {
 	Reason string
 	// Message says why the object does not run in its clusters, or why that is unknown; "" for Running.
 	Message string
-	// Remains reports whether the object is still in a cluster that is neither decided nor kept. Then State is NotRunning.
+	// Remains reports whether the object is still in a cluster that is neither decided nor kept. Then State is NotRunning, or RunUnknown
+	// because of another system.
 	Remains bool
-	// Absent reports whether a system has not brought the object to all decided clusters. Then State is NotRunning.
+	// Absent reports whether it is not known of some decided cluster that a system has brought the object there, for example because the
+	// system has not acted on the newest placement; false if no system reports that. If it is set, State is NotRunning, or RunUnknown because
+	// of another system.
 	Absent bool
 }
 
@@ -148,7 +151,7 @@ type Carried struct {
 	Ending bool
 	// Missing says why the placed object does not run in the cluster; "" if it does, or if that is not reported.
 	Missing string
-	Absent  bool // whether it is reported that the placed object is not in the cluster at all
+	Absent  bool // whether it does not report that the placed object is in the cluster; false for WorkKinds that never report it
 }
 
 // CarriedBy returns which placed object an object of WorkKinds brings to which cluster. ok is false if it does not say so. Call it only if

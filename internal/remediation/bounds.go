@@ -51,7 +51,7 @@ type bounds struct {
 	// limits, only once resuming ends. Keys have no version.
 	left               map[Key]Move
 	rolled             []schema.GroupVersionResource // The types of matched objects whose rollouts are observed.
-	lastMaxUnavailable int                           // What maxUnavailable returned when a matched object was last decided.
+	lastMaxUnavailable int                           // What maxUnavailable returned at the last decision on a matched object while any waited.
 	failed             tally[Failure]                // The objects, by unversioned key, with a refused patch or failed rollout; none expires.
 	pause              string                        // The ID of the pause that failed patches or rollouts caused; "" for none.
 	paused             containment.Scope             // In which namespaces the pause stops patches; empty for all, and without a pause.
@@ -70,7 +70,7 @@ func newBounds(name string, last time.Time) *bounds {
 // usage has the times of the last patches, for the pace (MaxPerMinute), and the objects that are being moved, for the limits on these. It
 // is that of one policy, of the policies of a group together, or of all policies. It does not have the objects that are unavailable.
 type usage struct {
-	members []*bounds // The bounds of the policies that share the usage.
+	members []*bounds // The bounds that share the usage: of one policy, of the policies of a group, or only Scheduler.all.
 	// last is the time of the last patch, or when this replica began to lead, if it has made none. earlier is what last was before that patch.
 	// granted is when Schedule last granted an object a patch; zero for never.
 	last, earlier, granted time.Time
@@ -244,7 +244,7 @@ func (h *holding) act(now time.Time) {
 // often within a minute, and when to judge again. Judge returns it.
 type Judgment struct {
 	attempts.Judgment
-	Due Due // All verdicts that require changes, also with an approval, if patches do not last; nil if they last, even if made too often.
+	Due Due // If patches do not last, all verdicts that require changes, or would once approved; nil if they last, even if made too often.
 }
 
 // Judge returns whether patches of an object last, or are undone by other clients or by the policies themselves. obj is its newest version,

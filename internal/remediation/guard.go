@@ -134,7 +134,7 @@ func (p *Pause) Message(policy string, named bool) string {
 // guard counts, for one policy, the objects that changes harm, and pauses remediation if they are too many. The Ledger's mutex protects it.
 type guard struct {
 	bound      placementv1.BlastRadius // The limit of the policy's version that was recorded last.
-	generation int64                   // The generation of the policy's version that was recorded last.
+	generation int64                   // The generation of the policy's version that was recorded last, for new plans and IDs of pauses.
 	harmed     tally[harmed]           // The objects that were unharmed before a change and are harmed now, unless sweep dropped them.
 	kinds      [undecided + 1]int      // The numbers of the objects in harmed, by kind of harm.
 	fresh      []Key                   // The objects that were added to harmed since the last call of sweep.
@@ -160,7 +160,7 @@ type guard struct {
 // harmed is an object that a change harms: in which way, and since when.
 type harmed struct {
 	harm  harm      // How it is harmed now.
-	since time.Time // When sweep first saw the object among the harmed ones; zero before that.
+	since time.Time // When sweep first saw the object among the harmed ones, from which blastWindow counts; zero before that.
 }
 
 // Assessment is the set of objects that must be decided again because of one change. Patches for its policies are held until Complete has
@@ -328,7 +328,7 @@ func (l *Ledger) Holds(policy, namespace string) (assessed time.Time, paused boo
 
 // AssessmentResult is what ConcludeAssessments did, and what its caller must do now.
 type AssessmentResult struct {
-	Released []Key // The objects that must be decided again because of a new plan or an approval.
+	Released []Key // The objects that must be decided again: an approval permits their patches now, or a new plan no longer does.
 	Freed    bool  // Whether Ledger.Holds may hold back fewer patches than before.
 	// Paused are the policies for which remediation was paused, in all namespaces or in more than before. Resumed are those whose pause
 	// ended.

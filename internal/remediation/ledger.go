@@ -112,7 +112,7 @@ type Ledger struct {
 	assessments []*Assessment                // The open assessments.
 	// late are the objects that were not decided when an assessment ended, each with the names of the policies of the assessment.
 	late       map[Key]sets.Set[string]
-	blamed     map[Key][]blame      // Why objects that are in no assessment are decided again.
+	blamed     map[Key][]blame      // Why objects are decided again, apart from the assessments that wait for them; until Record.
 	skipped    sets.Set[Key]        // The objects that can't be decided for now: those of Skip, until Record.
 	contested  map[Key]contest      // The objects that other clients change back after patches. Their findings are unsettled.
 	planned    time.Time            // When ConcludeAssessments last made plans without an assessment.
@@ -132,7 +132,7 @@ type account struct {
 	objects    map[CompactKey]finding              // The findings of the policy on the objects that it matches.
 	types      map[schema.GroupVersionResource]int // The numbers of matched objects by type.
 	remediated int64                               // The number of patches and evictions for the policy since this replica leads.
-	obstacle   obstacle                            // The first object whose patch failed, even if it has its placement by now; zero for none.
+	obstacle   obstacle                            // The first object whose patch failed; once it conforms, the next one replaces it. Zero: none.
 	planning
 	guard
 }
@@ -164,7 +164,7 @@ type finding struct {
 	// move is the ID of the move that the policy requires, in every mode, even if remediation does not make it; zero for none, or if policies
 	// would deny the patch. If the object can't be decided, it remains that of the plan.
 	move    moveset.ID
-	planned planRelation // How move relates to the plan of the policy.
+	planned planRelation // Whether move is in the plan of the policy, or the plan has another move of the object, or neither.
 	why     *occasion    // The occasion of move; nil if the object or its namespace changed, and if there is no move.
 	version string       // The resource version of the object when it was decided.
 }

@@ -109,7 +109,7 @@ type movement struct {
 	// patching has the claims of the policies for which the object is being patched, or was granted a patch, by their bounds.
 	patching map[*bounds]claim
 	began    time.Time // When Ask allowed the last patch.
-	granted  *waiter   // The object's place in line from when Schedule grants it a patch until Ask is called; nil otherwise.
+	granted  *waiter   // The object's place in line, from its grant by Schedule until Ask uses it, or Yield drops it; nil otherwise.
 	// following has the bounds of the policies for which the object counts as being moved, from the end of the patch until the object is
 	// ready. The value reports whether the object counts as unavailable meanwhile.
 	following map[*bounds]bool

@@ -122,7 +122,7 @@ func (f *finding) plan(before finding, r ruling) {
 
 // planning is the state of the plan of one policy. The Ledger's mutex protects it.
 type planning struct {
-	current *Plan        // The newest plan, without Done; nil for none.
+	current *Plan        // The newest plan, also once none of its moves is left, without Done; nil if none was made.
 	content *moveset.Set // All moves of current.
 	saved   string       // The digest of the plan that is stored; "" for none.
 	// moves counts the objects with a move: planned those whose move is part of the plan, and changed those for which the plan has another
@@ -398,15 +398,15 @@ const (
 // Cause is why objects have to be decided again. The zero value stands for changes of objects or of namespaces.
 type Cause struct {
 	Policy bool             // Set if another generation of the policy came into force.
-	Data   sets.Set[string] // The names of data that the policy reads and that changed, such as clusterprofiles.multicluster.x-k8s.io.
+	Data   sets.Set[string] // The types of objects that changed, such as clusterprofiles.multicluster.x-k8s.io, or texts for other data.
 	Facts  []Fact           // Some of the changes of single objects that are the cause.
 }
 
 // Fact describes, in one line of text, the change of one object that a policy reads. It also has the type and the namespace of the object,
 // and whether that represents a cluster, which decide who may see the text.
 type Fact struct {
-	// Resource is the type of the object, as in Cause.Data; "" for a namespace whose labels changed. Namespace is the object's namespace. Text
-	// describes the change on one line.
+	// Resource is the type of the object, such as clusterprofiles.multicluster.x-k8s.io; "" for a namespace whose labels changed. Namespace is
+	// the object's namespace, or the name of that namespace. Text describes the change on one line.
 	Resource, Namespace, Text string
 	// Cluster reports whether the object represents a cluster. All users who see placements may read the names and values of clusters.
 	Cluster bool

@@ -45,7 +45,7 @@ type Scheduler struct {
 	exempt  func(policy string) bool // Whether patches for a policy do not wait longer if its data changes again and again.
 	changes notify.Signal            // Wakes the caller of Schedule.
 
-	began    time.Time          // When this replica began to lead.
+	began    time.Time          // When this replica began to lead; zero before. A new policy's last patch counts as made then.
 	policies map[string]*bounds // The bounds of each policy that is known or still has moves or failures, by name.
 	all      *bounds            // The bounds of all policies together.
 	line     line               // The objects that wait for a patch.
@@ -473,7 +473,7 @@ const (
 // Patch describes how a patch or an eviction ended.
 type Patch struct {
 	Ending     Ending                     // Whether the object got its placement or was evicted (Made), got another (Overtaken), or neither.
-	Object     *unstructured.Unstructured // The object before the patch or the eviction.
+	Object     *unstructured.Unstructured // The object before the patch or the eviction, for the history of its patches; nil for no entry.
 	Data       uint64                     // A hash of the policies and data that the decisions are based on; 0 if data was missing.
 	UID        types.UID                  // The UID of the object, if Ending is Made or Overtaken.
 	Generation int64                      // The generation of the object after the patch, if Ending is Made or Overtaken; 0 for an eviction.
@@ -774,8 +774,8 @@ type line struct {
 type waiter struct {
 	key    Key
 	claims []claim   // What policies want to do with the object.
-	place  uint64    // The object's place in the order in which objects began to wait, which it keeps when it is granted a patch; 0 before.
-	since  time.Time // When the object began to wait.
+	place  uint64    // The object's place in the order in which objects began to wait; kept if Ask refuses it after a grant. 0 before.
+	since  time.Time // When the object began to wait. Assessments hold it back for at most holdLimit from then.
 	class  *class    // The class that the object waits in; nil if it does not wait.
 }
 
@@ -790,7 +790,7 @@ type classID struct {
 type class struct {
 	id        classID
 	waiters   []*waiter
-	postponed bool // Set during a call of pass if the objects of other classes go first.
+	postponed bool // Set during a call of pass if its objects failed before, and those of other classes go first.
 }
 
 // at returns the index of a waiting object in the class, or the index at which it must be inserted.

@@ -156,7 +156,7 @@ func (c *choices) add(one choice, clusters []string) {
 // choiceOptions are the last operand of a call of language.ChooseClusters or language.SpreadClusters: the options. Of those that are not
 // given, a minimum is 1 and a maximum is 0, which means no limit.
 type choiceOptions struct {
-	bounds      ranking.Bounds // how many clusters are chosen, and from how many domains
+	bounds      ranking.Bounds // how many clusters are chosen at most, and from how many domains; without minClusters
 	minGain     int64          // scores count as equal within steps of this size, from the highest score down
 	minClusters int            // how many clusters a domain must have to be used
 }
@@ -220,7 +220,7 @@ type candidates struct {
 	list ranking.List
 	// domains has the clusters by domain; nil if they have no domains.
 	domains *ranking.Domains
-	// names are the names of all of the clusters.
+	// names are the names of all of the clusters, in no particular order.
 	names []string
 }
 

@@ -66,7 +66,7 @@ type cachedDecision struct {
 	nodes atomic.Uint64
 	// choice is how to choose the clusters of an open decision for an object; nil if the decision has no clusters left to choose.
 	choice *choice
-	// path is the path of the object for which an open decision was made; empty for other decisions.
+	// path is the path of the object for which an open decision was made, whose lookups count as no hits; empty for other decisions.
 	path string
 }
 
@@ -131,7 +131,7 @@ type decisionCache struct {
 	limit int
 
 	mu sync.RWMutex
-	// revision is the revision of the data for which all of the decisions were made.
+	// revision is the revision of the data for which all of the decisions were made. To put one of a newer revision drops them.
 	revision   uint64
 	young, old map[string]*cachedDecision // the two generations, by key
 	size       int                        // the size of young in bytes

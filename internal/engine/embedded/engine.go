@@ -153,8 +153,8 @@ func (e *Engine) sharedQuery(ctx context.Context, m *policy.Module) (*rego.Prepa
 	return e.queries.Get(strings.Join(append([]string{m.Digest}, askedRules(m)...), " "), prepare)
 }
 
-// PrepareGenerated returns the rules of a module that Berth itself generated. Such a module terminates by construction and reads no data.
-// Its evaluations do not wait for a slot, so no policy can delay them.
+// PrepareGenerated returns the rules of a module that Berth itself generated for a quota. Such a module terminates by construction and
+// reads no data. Its evaluations do not wait for a slot, so no policy can delay them.
 func (*Engine) PrepareGenerated(ctx context.Context, name string, m *policy.Module) (policy.Rules, error) {
 	prepared, err := prepareQuery(ctx, m, rego.StrictBuiltinErrors(true))
 	if err != nil {
@@ -176,7 +176,7 @@ func prepareQuery(ctx context.Context, m *policy.Module, more ...func(*rego.Rego
 	return &prepared, err
 }
 
-// generated is the prepared query of a generated module.
+// generated is the prepared query of a module that Berth generated for a quota.
 type generated struct {
 	query *rego.PreparedEvalQuery // the query of the module's rules
 }
@@ -226,7 +226,7 @@ type evaluator struct {
 	ruleCache *ruleCache
 	// predicates are the predicates that the policy may call; nil for none.
 	predicates  *predicates.Set
-	inventories *inventories // the resource types whose objects are the clusters in data.clusters
+	inventories *inventories // the resource types whose objects are the clusters in data.clusters; never nil, without types for none
 }
 
 // evaluationState is the state that one evaluation reads: a snapshot of the replica data and one of the nodes.
@@ -340,9 +340,10 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 // evaluation is the result of an evaluation: the decision, and the node reports and choices of clusters that it depends on.
 type evaluation struct {
 	decision placement.Decision
-	// reports are the predicates' reports on nodes that the decision depends on.
+	// reports are the predicates' reports on nodes that the decision depends on; nil if fromCache is set.
 	reports []*predicates.Report
-	// choices are the choices of at least one cluster that the rules made by language.ChooseClusters or language.SpreadClusters.
+	// choices are the choices of at least one cluster that the rules made by language.ChooseClusters or language.SpreadClusters; nil if
+	// fromCache is set.
 	choices []choice
 	// fromCache reports whether decision is a cached one whose node reports still hold, so that the policy was not evaluated.
 	fromCache bool

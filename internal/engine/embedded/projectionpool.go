@@ -42,7 +42,7 @@ type digest [sha256.Size / 2]byte
 
 // projectionPool keeps one copy of each distinct projection of a type's objects. Only the type's writer uses it.
 type projectionPool struct {
-	// fields are the fields that are kept of each form.
+	// fields are the fields that are kept of each form, by form; an empty set, and not nil, for a form without any.
 	fields [forms]*projection.FieldSet
 	known  map[digest]*projectedObject // by their keys
 	key    []byte                      // a buffer for the key of a projection

@@ -228,12 +228,12 @@ type ruleView struct {
 	topdown.VirtualCache
 	cache *ruleCache
 	table *ruleTable
-	// depth is the number of calls of Push without a call of Pop.
+	// depth is the number of calls of Push without a call of Pop. Unless it is 0, rules use VirtualCache alone.
 	depth int
 	// found are the known values of the rules, by the index of the rule; nil if unknown.
 	found []*ast.Term
 	fresh []bool // marks the values that this evaluation computed
-	// buffer contains the keys of the field sets, one after the other.
+	// buffer contains the keys of the evaluation's input for the field sets, one after the other; none for a set that is not looked up.
 	buffer []byte
 	keys   []int // the offsets in buffer at which the keys end, after a 0
 	// hits and misses count the requests for rules with a value from the rule cache, and without one.

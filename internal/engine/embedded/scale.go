@@ -123,7 +123,7 @@ func boundedInteger(t *ast.Term) (n int64, ok bool) {
 type scaling struct {
 	// base is the lesser one of the two integers; the greater one if all amounts are equal.
 	base   *big.Int
-	origin *big.Rat // the amount that becomes base
+	origin *big.Rat // the amount that becomes base; nil if all do
 	// factor is how much the integer grows for each unit of distance between an amount and origin; nil if all amounts become base.
 	factor *big.Rat
 }
