@@ -132,7 +132,7 @@ type account struct {
 	objects    map[CompactKey]finding              // The findings of the policy on the objects that it matches.
 	types      map[schema.GroupVersionResource]int // The numbers of matched objects by type.
 	remediated int64                               // The number of patches and evictions for the policy since this replica leads.
-	obstacle   obstacle                            // The first object whose patch failed; once it conforms, the next one replaces it. Zero: none.
+	obstacle   obstacle                            // The first failed object; once it has its placement, the next replaces it. Zero for none.
 	planning
 	guard
 }
