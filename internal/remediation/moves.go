@@ -46,7 +46,7 @@ type Rollout struct {
 	UID        types.UID // The UID of the object.
 	Generation int64     // The generation of the object when it was observed.
 	Ready      bool      // Whether the rollout is complete and the object is ready.
-	Failure    string    // Why the rollout failed; "" if it did not.
+	Failure    string    // Why the rollout failed, by the object's own status; "" if it did not, and for reports of multi-cluster systems.
 	// Version is the resource version that the object had when Berth read what multi-cluster systems report of it. Ready then reports whether
 	// the object runs in its clusters. It is empty if Ready comes from the object's own status.
 	Version string

@@ -219,8 +219,8 @@ type evaluator struct {
 	missing []string
 	// decisionCache is the decision cache; nil if the policy reads all of the input.
 	decisionCache *decisionCache
-	// openDecisions caches decisions without the choice of clusters; nil for a policy without spec.rules, and if more of the policy's
-	// decisions depends on the object's path.
+	// openDecisions caches decisions without the choice of clusters; nil for a policy without spec.rules, for one that reads all of the input
+	// or whose decisions predicates check, and if more of the policy's decisions depends on the object's path.
 	openDecisions *openDecisions
 	// ruleCache is the rule cache; nil if every rule reads as much as the policy.
 	ruleCache *ruleCache

@@ -44,8 +44,8 @@ type openDecisions struct {
 	use    fieldSetUse // counts the lookups of open decisions
 }
 
-// newOpenDecisions returns an empty cache for a module; nil if the policy has no spec.rules, or if more than the choice of clusters depends
-// on the path of an object.
+// newOpenDecisions returns an empty cache for a module; nil if the policy has no spec.rules, if predicates check its decisions, or if more
+// than the choice of clusters depends on the path of an object.
 func newOpenDecisions(m *policy.Module) *openDecisions {
 	fields := m.InputWithoutChoice()
 	if fields == nil {
