@@ -75,7 +75,7 @@ type Deps struct {
 // fields that the installed CRD does not have. Create it with New.
 type Controller struct {
 	Deps
-	pace flowcontrol.RateLimiter // Bounds the updates of reports.
+	pace flowcontrol.RateLimiter // Bounds the writes and deletions of reports, of all namespaces together.
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[request] // Nil before the controller is started.

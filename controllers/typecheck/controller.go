@@ -110,8 +110,9 @@ type Controller struct {
 	// that it is not known which group they read.
 	unbound sets.Set[string]
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request] // Nil before the controller is started.
-	served  notify.Signal                                           // Its Notify makes Reconcile check again all policies in checked.
-	// recent caches what comparisons (see compare) read from the API server.
+	served  notify.Signal                                           // ServedChanged notifies it: Reconcile checks all in checked again.
+	// recent caches, for recentPeriod each, the clusters, scores, nodes, quotas, and paths of replicas that comparisons (see compare) read
+	// from the API server.
 	recent recent
 }
 

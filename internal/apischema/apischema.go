@@ -72,9 +72,9 @@ func Of(kind string) (*Schema, error) {
 
 // Schema is the compiled schema of one kind in one version. It is immutable and safe for concurrent use.
 type Schema struct {
-	structural *structuralschema.Structural // the form that has the defaults
-	values     validation.SchemaValidator   // validates everything but CEL rules
-	rules      *cel.Validator               // evaluates x-kubernetes-validations
+	structural *structuralschema.Structural // the structural schema, by which defaults are set, and lists and CEL rules are checked
+	values     validation.SchemaValidator   // validates everything but CEL rules, and lists that are sets or maps
+	rules      *cel.Validator               // evaluates x-kubernetes-validations; nil if the schema has none
 }
 
 // New compiles the OpenAPI schema of a CustomResourceDefinition's version, which must not be nil. A schema that is not structural is an

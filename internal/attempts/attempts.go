@@ -114,7 +114,7 @@ type patched struct {
 type round struct {
 	at        time.Time             // When it was found that the patch did not last.
 	changes   unique.Handle[string] // The changes that are required again, or instead, as moveset.Encode returns them.
-	stability Stability             // Why the patch did not last.
+	stability Stability             // Why the patch did not last: NotSettling or Contested.
 }
 
 var seed = maphash.MakeSeed()

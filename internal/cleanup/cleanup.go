@@ -81,7 +81,7 @@ type Cleaner struct {
 type Target struct {
 	remediation.Key
 	UID types.UID // the UID that the object had when Find listed it
-	// controlled reports whether the object has a controller.
+	// controlled reports whether the object has a controller, so that Find returns it after the objects without one.
 	controlled bool
 }
 

@@ -33,7 +33,7 @@ type Declaration struct {
 	schema.GroupResource
 	// Kind is the kind of the resource.
 	Kind string
-	// Path is the path of the list, as in ["spec", "clusters"]. It begins with "spec".
+	// Path is the path of the list, as in ["spec", "clusters"]. It begins with "spec", and has at least two names and no indexes.
 	Path []string
 }
 
@@ -86,7 +86,7 @@ func newNames(group, name string, path []string) *Kind {
 // Kinds are the kinds whose objects have a list of clusters, built-in and declared. It is immutable. A nil Kinds has only the built-in
 // kinds.
 type Kinds struct {
-	declared map[schema.GroupResource]*Kind // the declared kinds, by resource
+	declared map[schema.GroupResource]*Kind // the kinds that the manager's configuration declares under placements, by resource
 	// decisions is the kind PlacementDecision that knows which ClusterProfile represents a cluster; nil for the built-in one, which does not.
 	decisions *Kind
 }

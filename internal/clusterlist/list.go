@@ -30,12 +30,13 @@ type List struct {
 	// Path is the path of the field with the clusters, as in spec.placement.clusterAffinity.clusterNames.
 	Path string
 	// Text is the text of the clusters: a JSON array of their names or, if the field has several terms, of one such array or null for each
-	// term. It is [] if the object selects no cluster, and nil if it names none, so that it may select any.
+	// term. It is [] if the object selects no cluster, and nil if it names none, so that it may select any. An empty list in a field of plain
+	// names means the latter.
 	Text *string
 	// Form is JSON that describes how the object has its list while that names no clusters, and which details the items have. Write needs it
-	// to restore the field exactly.
+	// to restore the field exactly. Read sets it unless it returns an error.
 	Form string
-	// Max is the maximum number of names in the field; 0 means that there is no limit.
+	// Max is the maximum number of names that the API server accepts in the field; 0 means that there is no limit. Write does not check it.
 	Max int
 	// Repeats reports whether several references in the list have one name. They may refer to different objects if it is not known which
 	// object represents the cluster of that name.
@@ -149,14 +150,15 @@ type written struct {
 // layout is where an object has its clusters.
 type layout struct {
 	path []string // the path of the field, as messages name it
-	max  int      // the maximum number of names; 0 for no limit
+	max  int      // the maximum number of names, which read and write do not check; 0 for no limit
 	// slots are the places of the lists of names, one for each term.
 	slots   []slot
 	several bool // whether the field is a list of terms
-	// selectors reports whether the slots are cluster selector terms, in the list at path. An object without terms has no slots.
+	// selectors reports whether the slots are the cluster selector terms of a placement of KubeFleet, in the list at path. An object without
+	// terms has no slots.
 	selectors bool
-	// references reads and writes the list of references to clusters at path; nil if the object has no such list. A layout with references has
-	// no slots.
+	// references reads and writes the list of references to clusters at path, as in a PlacementDecision; nil if the object has no such list. A
+	// layout with references has no slots.
 	references *references
 }
 

@@ -28,7 +28,7 @@ type slot struct {
 	// path leads to the list; its elements are names of members (string) and indexes of items (int). For a selector, it leads to the list of
 	// the term's expressions.
 	path []any
-	// base is how many of the first elements of path always stay when the list is removed.
+	// base is how many of the first elements of path stay when the list is removed, even if they are empty then.
 	base int
 	// selector reports whether the names are the values of the first expression in the list at path that selects the label
 	// NameLabel by the operator In.

@@ -57,7 +57,7 @@ type Predicates struct {
 
 // PluginConfig holds the arguments of one predicate.
 type PluginConfig struct {
-	// Name is the name of the predicate.
+	// Name is the name of the predicate, which must be one of those that --predicates enables.
 	Name string `json:"name"`
 	// Args are the arguments, as an object of the scheduler's type for them. Its apiVersion and kind are optional.
 	Args runtime.RawExtension `json:"args"`

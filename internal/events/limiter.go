@@ -70,7 +70,8 @@ type Limiter struct {
 
 	mu    sync.Mutex
 	alike map[Alike]*counter
-	// looked is when Sums last looked for sums that are due, which it does at most once in lookInterval.
+	// looked is when Sums last looked for sums that are due; zero before the first time. Unless its argument is true, Sums looks at most once
+	// in lookInterval.
 	looked time.Time
 }
 
@@ -83,7 +84,8 @@ type counter struct {
 	due      time.Time
 	// sumInterval is the time from the next event that is withheld to its sum. It doubles with each sum, up to maxSumInterval.
 	sumInterval time.Duration
-	// last is when the last event came, permitted or not.
+	// last is when the last event came, permitted or not. Sums removes a counter without withheld events for which none came for maxAtOnce
+	// intervals.
 	last time.Time
 }
 

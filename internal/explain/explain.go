@@ -54,7 +54,8 @@ type Explanation struct {
 	// Denied reports whether an enforced policy denies the object, or can't decide it and denies it for that. An object that does not exist
 	// then gets no values and no clusters. An existing one stays as it is.
 	Denied bool `json:"denied,omitempty"`
-	// Policies are the policies of all modes that match the object, in order of precedence.
+	// Policies are the policies of all modes that match the object, those with the highest priority first, and by name if the priority is
+	// equal.
 	Policies []Policy `json:"policies"`
 	// Mismatches are the policies that match objects of this type and do not match this one, sorted by name.
 	Mismatches []Mismatch `json:"mismatches,omitempty"`
@@ -65,7 +66,8 @@ type Explanation struct {
 	Clusters *Candidates `json:"clusters,omitempty"`
 	// Nodes are the nodes on which policies evaluated predicates; nil if they evaluated none.
 	Nodes *Candidates `json:"nodes,omitempty"`
-	// Delivery says why the object is not delivered although a policy with spec.delivery matches it. It is usually empty.
+	// Delivery says that the object is not delivered, because no policy decides its clusters, although a policy with spec.delivery matches it;
+	// empty in all other cases.
 	Delivery string `json:"delivery,omitempty"`
 }
 
@@ -87,7 +89,8 @@ type Policy struct {
 	// Rule is the name of the rule of spec.rules that decides the object. It is empty if none applies, and for a policy without rules.
 	Rule     string `json:"rule,omitempty"`
 	HasRules bool   `json:"hasRules,omitempty"` // whether the policy has spec.rules
-	// Selection says how Rule selects among the eligible clusters; nil if it chooses all of them, or there is no Rule.
+	// Selection says how Rule selects among the eligible clusters; nil if it has neither limit nor spread, so that it chooses all of them, or
+	// there is no Rule.
 	Selection *Selection `json:"selection,omitempty"`
 	// AlsoApply are the rules after Rule whose conditions the object meets, too, without those for all objects. They decide nothing for it.
 	AlsoApply []string `json:"alsoApply,omitempty"`
@@ -103,9 +106,11 @@ type Policy struct {
 	Error string `json:"error,omitempty"`
 	// Follows is the controller whose clusters the object has, such as "Deployment shop"; empty if the policy gives it clusters itself.
 	Follows string `json:"follows,omitempty"`
-	// Stays are sentences about the clusters in which the object stays although they are not ready.
+	// Stays are sentences, one for each cluster that is not ready and in which the policy lets the object stay: until a time or, without
+	// spec.clusters.leaveUnreadyAfter, without a limit. There are none if all clusters of the object are ready, or it has to leave the others.
 	Stays []string `json:"stays,omitempty"`
-	// Moves are sentences about a move of the object that is under way, or that failed, as the status of the policy has it.
+	// Moves are sentences on the last patch of the object if that failed, and on a move of it to other clusters that is under way or failed,
+	// as status.failures and status.moving of the policy have them.
 	Moves []string `json:"moves,omitempty"`
 	// Reads are the resource types whose objects the policy reads.
 	Reads []Read `json:"reads,omitempty"`
@@ -143,7 +148,8 @@ type Decision struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	// Scheduling has scheduling fields of pods by the keys of package podscheduling.
 	Scheduling map[string]string `json:"scheduling,omitempty"`
-	// Clusters are the names of the clusters that the policy allows or chooses; nil if it does not restrict clusters, empty if it leaves none.
+	// Clusters are the names of the clusters that the policy allows or chooses; nil if it does not restrict clusters, empty if it leaves none,
+	// in which case spec.clusters.onEmpty says what happens.
 	Clusters *[]string `json:"clusters,omitempty"`
 	Errors   []string  `json:"errors,omitempty"`
 	Warnings []string  `json:"warnings,omitempty"`
@@ -169,16 +175,18 @@ type Key struct {
 	Field     string  `json:"field"`
 	Key       string  `json:"key"`
 	Requested *string `json:"requested"` // the value that the developer requested
-	Current   *string `json:"current"`   // the value that the object has
+	Current   *string `json:"current"`   // the value that the object has, or that its manifest has if it does not exist
 	Decided   *string `json:"decided"`   // the value that the object should have; nil for an object that does not exist and that policies deny
 	// Policy is the policy that determines Decided, or whose part of the affinity it is, because each policy adds a part; empty if the
 	// developer's value is used.
 	Policy string `json:"policy,omitempty"`
-	// Overrides are the policies that set the key to another value and lost.
+	// Overrides are the names of the enforced policies that decide another value, and lost to Policy because of their precedence.
 	Overrides []string `json:"overrides,omitempty"`
-	// Kept says why the object keeps the value although another one is decided; empty if it does not, which is usual.
+	// Kept says why the decided value can't be set, for example because the API server would reject the change of a scheduling field; empty if
+	// it can, even if it is not set yet.
 	Kept string `json:"kept,omitempty"`
-	// Waits says what an existing object waits for before it gets the decided value; empty if it has the value, or gets it at once.
+	// Waits says what an existing object waits for before it gets the decided value, such as an approval; empty if it has the value, or gets
+	// it at once.
 	Waits string `json:"waits,omitempty"`
 }
 

@@ -84,13 +84,13 @@ type search struct {
 	policy     string // the name of the policy
 	compiled   *policy.Module
 	module     *ast.Module    // the Rego of compiled as it is written, before the compiler changed it
-	input      map[string]any // the object as its developer requested it
-	// rules are the rules of module by name, with all clauses of each.
+	input      map[string]any // the object as its developer requested it, which is the whole document input of the Rego
+	// rules has, by the name of each rule of module, all of its clauses but default ones.
 	rules    map[string][]*ast.Rule
 	spec     []placementv1.Rule // spec.rules
 	deciding string             // the name of the rule of spec that decides the object; "" if none does
 	decided  bool               // whether decidingRule has set deciding
-	order    []ranked           // the eligible clusters of that rule, best first; nil before ranking sets it
+	order    []ranked           // the eligible clusters of that rule, best first; nil before ranking is called, and if the rule ranks none
 	demands  []demand           // the values of the object with which requirements in spec compare clusters
 	// renamed is the number of functions that rename has copied so far.
 	renamed int

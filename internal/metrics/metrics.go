@@ -105,20 +105,20 @@ type Metrics struct {
 
 	ofPolicies owners[string] // the policies that may have series
 
-	decisions        *prometheus.CounterVec   // evaluations of policies
-	duration         *prometheus.HistogramVec // duration of one evaluation of a policy, in seconds
-	errors           *prometheus.CounterVec   // evaluations of policies that failed
-	requests         *prometheus.HistogramVec // durations of admission requests that policies match, in seconds
+	decisions        *prometheus.CounterVec   // evaluations of policies, by policy, source (such as SourceAdmission), and outcome
+	duration         *prometheus.HistogramVec // duration of one evaluation of a policy, in seconds, by source; not by policy
+	errors           *prometheus.CounterVec   // evaluations of policies that failed, by policy and source
+	requests         *prometheus.HistogramVec // durations of admission requests that policies match, in seconds, by answer
 	violations       *prometheus.GaugeVec     // objects that violate a policy, or that it can't decide
 	ruleObjects      *prometheus.GaugeVec     // objects that a rule decides
-	ambiguous        *prometheus.GaugeVec     // names of clusters that several objects of inventories have
+	ambiguous        *prometheus.GaugeVec     // names of clusters that several objects of inventories have, by policy
 	paused           *prometheus.GaugeVec     // 1 if remediation is paused in all namespaces, else 0
 	pausedNamespaces *prometheus.GaugeVec     // namespaces to which a pause of remediation is limited; 0 for none or a pause in all
-	waiting          *prometheus.GaugeVec     // objects that remediation has to change, by what they wait for
+	waiting          *prometheus.GaugeVec     // objects that remediation has to change, by policy and reason, such as WaitingBudget
 	planMoves        *prometheus.GaugeVec     // objects that the newest plan moves
 	planDone         *prometheus.GaugeVec     // objects of the newest plan that no longer have to be moved
 	planDuration     *prometheus.HistogramVec // duration of a plan until all its objects are moved and rolled out, in seconds
-	remediations     *prometheus.CounterVec   // patches of existing objects, and evictions
+	remediations     *prometheus.CounterVec   // patches of existing objects, and evictions, by policy and outcome
 	rollouts         rolloutMetrics
 	deliveries       deliveryMetrics
 	quotas           *quotaMetrics

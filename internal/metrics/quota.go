@@ -49,7 +49,7 @@ const (
 // quotaMetrics are the metrics of quotas that are updated when something happens. NewQuotaUsage collects the others.
 type quotaMetrics struct {
 	requests  *prometheus.HistogramVec // durations of requests that quotas count, by answer
-	denials   *prometheus.CounterVec   // denied requests, by the quota or LimitedResource
+	denials   *prometheus.CounterVec   // denied requests, by each quota or LimitedResource that denied them
 	conflicts prometheus.Counter       // repeated decisions on batches of requests: a quota had changed before the charge was written
 	drift     *prometheus.CounterVec   // recounts that corrected usage that no known change explains, by quota
 

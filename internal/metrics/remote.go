@@ -76,8 +76,8 @@ var (
 type Remote struct {
 	endpoints owners[string] // the endpoints (URLs) of engines that may have series
 
-	requests, pushes, loads *prometheus.CounterVec   // requests to engines, and pushes, by fault; full loads
-	duration                *prometheus.HistogramVec // duration of a request to an engine
+	requests, pushes, loads *prometheus.CounterVec   // requests and pushes, by endpoint and by why they failed; full loads, by endpoint
+	duration                *prometheus.HistogramVec // duration of an attempt of a request to an engine, failed or not, by endpoint
 	pending                 *prometheus.GaugeVec     // changes that wait to be pushed to an engine
 }
 

@@ -27,7 +27,7 @@ import (
 type Replica struct {
 	Resource schema.GroupResource
 	Objects  int
-	// Bytes is the estimated memory of the objects.
+	// Bytes is the estimated memory of the objects, with equal projections counted once.
 	Bytes int64
 	// Confirmed is when the API server last sent a change of the objects or confirmed that there is none.
 	Confirmed time.Time

@@ -76,7 +76,8 @@ type Packer struct {
 	ids   map[string]int
 	texts []sharedText
 	free  []int
-	// seen has texts that were packed lately and are not shared, at the index of their hash.
+	// seen has texts that were packed lately and were not shared then, at the index of their hash, each with the object that had it. A newer
+	// text replaces one at the same index. A text becomes shared when another object than that one has it.
 	seen   []sighting
 	seed   maphash.Seed
 	buffer []byte
@@ -86,7 +87,7 @@ type Packer struct {
 type sharedText struct {
 	// text is a string. As an interface value, it needs no memory of its own in an unpacked object.
 	text any
-	// uses is how often packed objects have it.
+	// uses is how often packed objects that are not released have the text. At 0, the text is no longer shared.
 	uses int
 }
 

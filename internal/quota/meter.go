@@ -50,7 +50,7 @@ type Meter struct {
 type typeObjects struct {
 	// objects are by namespace and name.
 	objects map[string]map[string]*objectEntry
-	// deleted are the UIDs of objects that existed and were deleted, with the time when they may be forgotten.
+	// deleted are the UIDs of objects that existed and were deleted, so that their reservations end, with the time when they may be forgotten.
 	deleted map[types.UID]time.Time
 	// revision changes whenever the amounts that the objects take change. No two states of any types have the same revision.
 	revision uint64

@@ -115,7 +115,7 @@ func (t *tally) reserve(amounts corev1.ResourceList) {
 type foundObject struct {
 	namespace string
 	*objectEntry
-	takes corev1.ResourceList // The amounts that it takes now.
+	takes corev1.ResourceList // All amounts that it takes now, also under names that the quota does not count.
 }
 
 // snapshot returns the objects to count, and sets in out the initial amounts and the remaining reservations, all of them for one state of

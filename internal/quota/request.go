@@ -36,7 +36,7 @@ type Request struct {
 	// ChargeID identifies the request's charges. It must be unique, and clients must not be able to know or choose it,
 	// because charges are released by their id.
 	ChargeID string
-	// Namespace is the object's namespace.
+	// Namespace is the object's namespace; never empty.
 	Namespace string
 	// Resource is the object's type.
 	Resource schema.GroupResource
@@ -46,10 +46,11 @@ type Request struct {
 	subresource string // "" for a request for the object itself.
 	object      objectIdentity
 	current     measurement // The measurement of the object that the request would store.
-	// before is the measurement of the old object; nil if there is none, so that nothing was charged for it.
+	// before is the measurement of the old object of an update, whether or not a quota counts it; nil for a create, also by an update that
+	// creates its object.
 	before    *measurement
 	evaluator upstream.Evaluator
-	content   runtime.Object // The object that the request would store.
+	content   runtime.Object // The object that the request would store; never nil.
 	// input is the part of the input that is the same for the modules of all LimitedResources: the scopes of the object that the request
 	// would store, and the amounts that it takes.
 	input map[string]any

@@ -29,7 +29,7 @@ import (
 type waiter struct {
 	// context is the caller's context. When it ends, the caller does not need the decision any more.
 	context   context.Context
-	charge    string // The ID of the charge.
+	charge    string // The ID of the charge (Request.ChargeID): random, and new for each call of the webhook.
 	namespace string
 	request   *quota.Request // Nil for a charge that must be released.
 	// verdict and err belong to the goroutine that processes the queue until it closes done.

@@ -36,7 +36,8 @@ import (
 type round struct {
 	*Charger
 	freshness freshness
-	// released holds the IDs of charges that are reverted in every working copy.
+	// released holds the IDs of charges that are reverted in every working copy before the decision: those of all requests that the round
+	// decides, from earlier rounds, and those that no request needs any more.
 	released    map[string]bool
 	clusterList *placementv1.ClusterScopedQuotaList // All ClusterScopedQuotas; nil until they are read.
 	limitList   *placementv1.LimitedResourceList    // All LimitedResources; nil until they are read.

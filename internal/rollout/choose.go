@@ -75,7 +75,7 @@ type KeptFacts struct {
 // served.
 type VersionFacts struct {
 	Err        error  // Why the version can't decide; nil if it can. For Newest, also why it is Incomplete.
-	Incomplete bool   // Whether the version reads types that are not served. It can decide if no other version can.
+	Incomplete bool   // Whether types that it reads are not served. Without spec.rollout, versions with all types served come before it.
 	Number     int64  // The generation in which the version first was in the spec.
 	Version    string // The digest of the version, as VersionDigest returns it.
 }
@@ -329,7 +329,7 @@ type Assignment struct {
 	stages   *Stages                    // The stages of spec; nil if that is nil.
 	spec     *placementv1.PolicyRollout // spec.rollout; nil if it is not set.
 	position Position                   // PositionOf status.rollout as it was read. Choice may be by another position; see Assign.
-	why      string                     // Why Target decides everywhere, if it does, for Explain.
+	why      string                     // Why one version decides everywhere, for Explain, which ignores it otherwise.
 }
 
 // Assign returns which versions of a policy decide if all of them can be loaded. A policy without status.rollout, such as one in a file, is

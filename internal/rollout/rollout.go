@@ -139,10 +139,10 @@ type Facts struct {
 	// Busy reports whether the counts may be about to change: existing objects wait for their decision, or rollouts of patched
 	// objects are not complete.
 	Busy bool
-	// Paused is why the rollout must not go on, for its message: remediation of the policy is paused, or existing objects can't be read;
-	// empty if neither.
+	// Paused is why the rollout must not go on from a stage that it has reached, for its message: remediation of the policy is paused, or
+	// existing objects can't be read; empty if neither. The first stage begins all the same.
 	Paused   string
-	Approved string   // The value of the annotation placement.berth.dev/approve-stage of the policy; empty if there is none.
+	Approved string   // The annotation placement.berth.dev/approve-stage; approves if it equals status.rollout.approvalID; empty for none.
 	Counts   []Counts // The numbers for each stage of Spec. Next needs them unless Settled returns true.
 	// Rest describes what the version matches and no stage has, as DescribeRest returns it; "" for nothing. It follows the last stage.
 	Rest string
@@ -365,7 +365,7 @@ func DescribeRest(namespaces int, example string, clusterScoped bool) string {
 // step is a step of a rollout: its next stage, or, after the last stage, all that the policy matches and no stage has. It has the name, the
 // beginnings of messages, and whether it needs an approval.
 type step struct {
-	name           string // The name of the stage, or "_rest".
+	name           string // The name of the stage, or "_rest". The value of an approval also has a revision and a time.
 	waits, follows string // The beginnings of messages, such as "stage prod waits for its approval" and "stage prod follows".
 	approval       bool   // Whether the step needs an approval.
 }
@@ -449,7 +449,7 @@ func (f *Facts) summarize(s *placementv1.RolloutStatus) {
 
 // Stages are the compiled stages of a policy's rollout. They are immutable and safe for concurrent use.
 type Stages struct {
-	policy string // The name of the policy.
+	policy string // The name of the policy, on which depends which namespaces a percentage selects.
 	list   []stage
 }
 

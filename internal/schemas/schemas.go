@@ -54,7 +54,8 @@ type Checker struct {
 	catalog  Catalog
 	client   openapi.Client // client reads the OpenAPI documents; nil if there are none.
 	compiler *policy.BoundedCompiler
-	// static reports whether the fields of the kinds of Kubernetes itself are known without documents.
+	// static reports whether the checker reads no documents, and knows the fields of the kinds of Kubernetes itself in the version that Berth
+	// is built for.
 	static bool
 	// documents has the parsed OpenAPI documents, keyed by their URL in the index, which contains a hash of the document.
 	documents weakcache.Cache[typecheck.Kinds]

@@ -48,7 +48,7 @@ type Secrets interface {
 type Options struct {
 	// Secrets reads the Secrets with the credentials. If it is nil, requests for a policy that refers to a Secret fail.
 	Secrets Secrets
-	// UserAgent is the User-Agent header of requests.
+	// UserAgent is the User-Agent header of requests; empty for requests without this header.
 	UserAgent string
 	// Dial connects to an address; nil for the default dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -97,7 +97,7 @@ func EndpointOf(r *policy.Remote) string {
 // again when the certificates change. It is safe for concurrent use.
 type Client struct {
 	options  Options
-	endpoint string // the address of the engine, as in https://opa.example:8181
+	endpoint string // the scheme, host, and port of the engine, as in https://opa.example:8181, for errors; each request has its own URL
 	// spec has only the fields with the credentials and the certificates.
 	spec placementv1.Remote
 	// bearer is the bearer token that was sent last, which errors must not contain; nil for none.

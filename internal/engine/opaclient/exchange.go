@@ -67,11 +67,12 @@ type Request struct {
 type Rejection struct {
 	Status int    `json:"-"`    // the HTTP status
 	Code   string `json:"code"` // empty if the engine reports errors in another form
-	// Errors are the errors that OPA lists below the code; none for other servers.
+	// Errors are the errors that OPA lists below the code, of which only the codes are kept; none for other servers.
 	Errors []struct {
 		Code string `json:"code"`
 	} `json:"errors"`
-	// requestLine names the request, shape describes the response without its content, and advice says what to check.
+	// requestLine is the method and the path of the request. shape describes the response without its content. advice says what to check; it
+	// may be empty.
 	requestLine, shape, advice string
 }
 
