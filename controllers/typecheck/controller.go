@@ -123,7 +123,7 @@ type checked struct {
 	report     *schemas.Report    // The findings of the type checker; nil if err is set.
 	others     []findings.Finding // The findings of Finder.
 	namespaces bool               // Whether others depends on which namespaces exist.
-	err        error              // Why the types could not be checked; nil if they were.
+	err        error              // Why the types could not be checked, which is tried again after retryPeriod; nil if they were.
 }
 
 // New returns a controller.

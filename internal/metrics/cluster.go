@@ -42,7 +42,7 @@ var clusterStates = []string{ClusterPlaced, ClusterWaiting, ClusterViolating}
 // ClusterCount has the numbers of objects in one cluster. Cluster is "" for all clusters together that have no ClusterCount of their own.
 type ClusterCount struct {
 	Cluster string         // the name of the cluster; "" for all others
-	Objects map[string]int // numbers of objects in the cluster: as policies decide (ClusterPlaced), to be patched (ClusterWaiting), or ClusterViolating
+	Objects map[string]int // numbers of objects with the cluster: as decided (ClusterPlaced), to be patched (ClusterWaiting), ClusterViolating
 }
 
 // NewClusters returns a collector of the numbers of objects by cluster. The function list must return immediately: the counts of at most

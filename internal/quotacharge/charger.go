@@ -76,8 +76,8 @@ type Charger struct {
 	Live client.Reader
 	// Writer writes the status of quotas.
 	Writer client.StatusWriter
-	// Namespaces reads the labels of namespaces from a cache, and LiveNamespaces from the API server. The latter is used in a round that also
-	// lists quotas and LimitedResources in the API server; a namespace that the cache lacks is no reason to use it.
+	// Namespaces reads the labels of namespaces from a cache, or a namespace that this lacks from the API server. LiveNamespaces reads all
+	// from the API server; it is used in rounds that also list quotas and LimitedResources there.
 	Namespaces, LiveNamespaces Namespaces
 	// Compiler compiles and caches the modules of quotas and LimitedResources.
 	Compiler *quota.Compiler
