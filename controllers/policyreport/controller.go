@@ -85,7 +85,7 @@ type Controller struct {
 	// reports are the existing reports by namespace; that of the objects without a namespace is under "".
 	reports map[string]report
 	synced  bool // Whether reports has all reports that exist.
-	missing bool // Whether the log has the message that a type of the reports is not served.
+	missing bool // Whether the log has the message that a type of the reports is not served; false again once all are.
 }
 
 // report is a report that exists.

@@ -59,7 +59,7 @@ type clusters struct {
 // replicasPath has the results of findings.Scales.
 type replicasPath struct {
 	path []string // The path of the field that the scale subresource sets.
-	ok   bool     // Whether the path is known.
+	ok   bool     // Whether the path is known. If not, path is nil.
 }
 
 // kept is a value that was read, and when. The zero value is one that was never read.

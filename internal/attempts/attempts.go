@@ -272,9 +272,9 @@ func Backoff(before, first, most time.Duration) time.Duration { return min(max(2
 // protectedPod is a Pod whose eviction a PodDisruptionBudget did not allow: which policies require it, when it was tried last, and how long
 // the next one waits.
 type protectedPod struct {
-	policies []string      // The names of the policies that require the eviction.
+	policies []string      // The names of the policies that require the eviction by the newest decision.
 	at       time.Time     // When the eviction was tried last.
-	delay    time.Duration // How long after at the next eviction of the Pod is tried.
+	delay    time.Duration // How long after at the next eviction of the Pod is tried. It doubles each time that one is not allowed.
 }
 
 // Protected records that a PodDisruptionBudget did not allow an eviction for policies. It returns the delay before the next one.
@@ -309,7 +309,7 @@ func (a *Attempts[K]) ProtectedFor(policy string) (n int) {
 // repeat describes the evictions of Pods of one controller whose new Pods may require the same changes again: for which changes and when
 // they were evicted, and how old new Pods must be before they are.
 type repeat struct {
-	age time.Duration // How old a Pod that was created after the first eviction must be before it is evicted.
+	age time.Duration // How old a Pod that was created after the first eviction must be before it is evicted for the same changes.
 	// since is the time of the first eviction, and last that of the newest one.
 	since, last time.Time
 	changes     string // The changes for which the Pods are evicted, as moveset.Encode returns them.

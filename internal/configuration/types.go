@@ -59,7 +59,8 @@ type Predicates struct {
 type PluginConfig struct {
 	// Name is the name of the predicate, which must be one of those that --predicates enables.
 	Name string `json:"name"`
-	// Args are the arguments, as an object of the scheduler's type for them. Its apiVersion and kind are optional.
+	// Args are the arguments, as an object of the scheduler's type for them, in which an unknown field is an error. Its apiVersion and kind
+	// are optional. A predicate that a program registers itself gets its arguments as they are.
 	Args runtime.RawExtension `json:"args"`
 }
 

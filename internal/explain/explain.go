@@ -121,7 +121,7 @@ type Policy struct {
 // Selection is how a rule selects among its eligible clusters: first come those with the lower Rank.Level, and of those with the same level
 // the ones whose digest of the names of the object and the cluster sorts first.
 type Selection struct {
-	Limit   int32 `json:"limit,omitempty"`  // the most clusters that the rule chooses; 0 for no limit
+	Limit   int32 `json:"limit,omitempty"`  // the most clusters that the rule chooses in all; 0 for no limit
 	MinGain int32 `json:"minGain"`          // by how much scores must differ to make one Rank.Level; at least 1
 	Spread  bool  `json:"spread,omitempty"` // whether the rule chooses clusters of several domains, such as regions
 }

@@ -117,7 +117,7 @@ type Metrics struct {
 	waiting          *prometheus.GaugeVec     // objects that remediation has to change, by policy and reason, such as WaitingBudget
 	planMoves        *prometheus.GaugeVec     // objects that the newest plan moves
 	planDone         *prometheus.GaugeVec     // objects of the newest plan that no longer have to be moved
-	planDuration     *prometheus.HistogramVec // duration of a plan until all its objects are moved and rolled out, in seconds
+	planDuration     *prometheus.HistogramVec // time until all objects of a plan were moved and rolled out, in seconds; completed plans only
 	remediations     *prometheus.CounterVec   // patches of existing objects, and evictions, by policy and outcome
 	rollouts         rolloutMetrics
 	deliveries       deliveryMetrics

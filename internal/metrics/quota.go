@@ -35,7 +35,7 @@ type QuotaKey struct{ Kind, Namespace, Name string }
 // QuotaUsage is the limits (Hard) and the usage (Used) of one quota.
 type QuotaUsage struct {
 	QuotaKey
-	Hard, Used map[string]float64 // amounts by name of the resource, such as requests.cpu
+	Hard, Used map[string]float64 // amounts in the quota's status by name of the resource, such as requests.cpu
 }
 
 // Answers to requests that quotas count.

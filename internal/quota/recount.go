@@ -40,7 +40,8 @@ type Recount struct {
 	// Namespaces are the amounts that existing objects take, by namespace, without the names that keep their amount in the status.
 	// Namespaces without any are absent.
 	Namespaces map[string]corev1.ResourceList
-	// Next is the time at which the count changes without an event; zero if it does not.
+	// Next is the earliest time at which the count changes without an event, because a reservation expires or the grace period of a pod ends;
+	// zero if there is none.
 	Next time.Time
 	// Revision changes whenever the amounts change that the objects of the counted types take, in any namespace.
 	Revision uint64

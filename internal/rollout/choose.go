@@ -51,7 +51,7 @@ var ErrNotStored = errors.New("the revision is not stored")
 // which versions it has loaded, and whether they must wait for data.
 type ChoiceFacts struct {
 	Staged   bool      // Whether the policy has spec.rollout. Only then, Digest, Revision, and Position are used.
-	Digest   string    // What Digest returns for the spec.
+	Digest   string    // What Digest returns for the spec, which identifies its version and its stages.
 	Revision int64     // spec.rollout.revision; 0 if it is not set.
 	Position Position  // The position of status.rollout.
 	Kept     KeptFacts // What this replica has in force.

@@ -456,7 +456,7 @@ type Stages struct {
 // stage selects namespaces by their labels, or a percentage of all namespaces.
 type stage struct {
 	namespaces labels.Selector // Selects no namespace if the stage has a percentage.
-	percent    int32           // The percentage of all namespaces that the stage selects; 0 if it selects by labels.
+	percent    int32           // The percentage of all namespaces that the stage selects, by a hash of their names; 0 if it selects by labels.
 }
 
 // NewStages compiles the stages of the policy with the name policy. path is that of spec.rollout.stages, for errors. The result is never
