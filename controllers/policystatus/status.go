@@ -46,7 +46,8 @@ import (
 
 // Facts is everything that the leader knows about one policy.
 type Facts struct {
-	// Generation is the policy's generation in the API server's object.
+	// Generation is metadata.generation of the policy in the API server. It may be newer than State.Generation, which is the one in the
+	// conditions unless State is nil.
 	Generation int64
 	// Unresponsive are the group versions of extension API servers that do not respond, so that their types are not known.
 	Unresponsive []schema.GroupVersion
@@ -63,15 +64,17 @@ type Facts struct {
 	PushErr error               // The error that keeps Berth from pushing, such as a refusal of the remote engine; nil if there is none.
 	Settled bool                // Whether the remote engine has all data and modules of the policy; false without one.
 	Webhook status.WebhookState // The state of the policy's rules in the webhook configuration.
-	// Coverage describes which of the matched types the API server serves; nil if unknown.
+	// Coverage describes which of the matched types the API server serves: all of them if that is not known yet. It is nil if State is nil.
 	Coverage *match.Coverage
 	// NoNamespaces reports whether the namespace selector selects no existing namespace.
 	NoNamespaces bool
 	// Meant has, by the plural name of a missing type, a question that suggests a similar name, for appending to a message.
 	Meant map[string]string
-	// MatchedWatches is the state of the watches on the types that the policy matches, taken together: synced once all are.
+	// MatchedWatches is the state of the watches on the types that the policy matches, taken together: synced once all are, with the first
+	// error. Failures is always 0.
 	MatchedWatches watches.State
-	// Deciding reports whether existing objects of the matched types have yet to be decided.
+	// Deciding reports whether existing objects of the matched types are in the workqueue, so that they have yet to be decided, for the
+	// first time or again.
 	Deciding bool
 	// Resuming reports whether it is still unknown if an earlier leader paused remediation.
 	Resuming bool
@@ -151,7 +154,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 type setter struct {
 	status.Conditions
 	out *placementv1.PlacementPolicyStatus // The status that Compute returns.
-	// impossible reports whether the type checker found a contract rule that can never have a value.
+	// impossible reports whether a check of types or names found a contract rule that can never have a value. Ready is False then.
 	impossible bool
 }
 

@@ -87,7 +87,7 @@ type Deps struct {
 	Decider    *placement.Decider
 	Catalog    Catalog
 	Ledger     *remediation.Ledger    // Records what policies decided on existing objects.
-	Scheduler  *remediation.Scheduler // Decides when objects may be patched.
+	Scheduler  *remediation.Scheduler // Decides when objects may be patched, by budgets, windows, and failures, but not by approvals.
 	Data       *embedded.Data         // The data that the engine has replicated.
 	Decisions  *decisionlog.Log       // The log of decisions. It may be nil.
 	Deliveries Deliveries             // Knows where delivered objects run.
@@ -99,7 +99,7 @@ type Deps struct {
 	Ready      func(context.Context) bool // Whether everything that decisions need is loaded.
 	Changed    func(policy string)        // Called with each policy whose account in the ledger changed.
 	Policies   client.Reader              // Reads PlacementPolicies from a cache.
-	Plans      *planstore.Store           // Stores approved plans.
+	Plans      *planstore.Store           // Stores approved plans, so that the next leader continues to carry them out.
 }
 
 // Controller patches existing objects that differ from what the policies decide for them, and evicts Pods. It works only while this replica
@@ -107,14 +107,14 @@ type Deps struct {
 type Controller struct {
 	Deps
 	objects *objectcache.Cache // The existing objects of the types that policies match, if these evaluate existing objects.
-	watches *watches.Consumer  // The watches that fill objects.
-	// rollouts passes the readiness of matched objects to the Scheduler, for the policies that watch rollouts.
+	watches *watches.Consumer  // Watches the types that policies match, and passes their objects to the field objects.
+	// rollouts tells the Scheduler which matched objects are ready: those with pods that remediation of a policy may replace or evict.
 	rollouts    *watches.Consumer
 	types       *typeCache        // The types that are watched, with the fields.
 	groups      *decisions.Groups // The groups of objects with the same projection for a policy, which are decided once.
 	remoteQueue *remoteQueue
 	backlog     *backlog        // The changes of policies and data that follow has to process.
-	limiter     *events.Limiter // Bounds the Events on objects.
+	limiter     *events.Limiter // Bounds the Events on objects that are alike. It counts those beyond, for an Event with their sum.
 	rewatch     notify.Signal   // Wakes the method watch when the set of watched types or fields may change.
 	// resumed is closed once this leader has read from the policies' status which of them an earlier leader paused.
 	resumed chan struct{}
@@ -122,7 +122,7 @@ type Controller struct {
 	// conclude may enqueue policies.
 	releases  workqueue.TypedRateLimitingInterface[reconcile.Request]
 	causes    *datacauses.Causes // The changes of data that no sweep has processed yet.
-	scheduled sync.Map           // The names of the calls that the method after has scheduled.
+	scheduled sync.Map           // The names of the calls that the method after has scheduled and that have not begun.
 }
 
 // New returns a controller that watches, decides, and patches nothing before a manager has started it, and this replica is the leader.
@@ -180,7 +180,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 type scope struct {
 	key     remediation.Key            // Identifies the object. Reconcile sets it.
 	object  *unstructured.Unstructured // The newest version of the object; nil if it does not exist. gather sets it.
-	fields  *projection.FieldSet       // The field set to which object is cut. gather sets it.
+	fields  *projection.FieldSet       // The fields that object has in the cache, maybe fewer than decisions need. gather sets it.
 	outcome *placement.Outcome         // The verdicts of all policies that match the object. decide sets it.
 	// mu protects decisions and responses, because policies are evaluated concurrently.
 	mu        sync.Mutex
@@ -189,8 +189,8 @@ type scope struct {
 	// task is the task of the remoteQueue that runs the phases; nil if a worker of the controller does.
 	task      *remoteTask
 	responses map[*placement.Policy]*decisions.PolicyDecision // The responses of remote engines to the task, by policy; nil without a task.
-	// waits is set if this pass leaves the decision to a task of the remoteQueue, or to a later one. decide sets it. asked is set once act
-	// has asked the Scheduler for a patch.
+	// waits is set if this pass makes no decision that counts, because a task of the remoteQueue will make it, or this task has to be
+	// repeated. decide sets it. asked is set once act has asked the Scheduler whether the object may be patched now.
 	waits, asked bool
 	// delay is the delay after which the object must be decided again even if nothing changes; 0 for never. Every phase may set it.
 	delay time.Duration

@@ -80,7 +80,7 @@ type remoteQueue struct {
 	objects *objectcache.Cache // Enqueues objects for the workers.
 	// reconcile passes a task's object through the phases. It returns the delay before the object must be decided again anyway, or 0.
 	reconcile func(context.Context, *remoteTask) time.Duration
-	failures  workqueue.TypedRateLimiter[remediation.Key] // The backoff of objects that could not be decided for a temporary reason.
+	failures  workqueue.TypedRateLimiter[remediation.Key] // The backoff after temporary failures to decide, also without an engine.
 
 	// ctx is the context of the tasks. When it ends, tasks that still wait never run. It is set before any task is added.
 	ctx   context.Context
@@ -90,7 +90,8 @@ type remoteQueue struct {
 	tasks map[remediation.Key]*remoteTask // The task of each object that waits or runs.
 	// queues holds the queue of each set of engines that has waiting or running tasks, by the text that endpointsOf returns.
 	queues map[string]*taskQueue
-	// undecided holds, for each object, the names of the policies that could not decide it for a temporary reason.
+	// undecided holds, for each object, the names of the policies that could not decide it at the last attempt for a temporary reason, with
+	// or without a remote engine. Recovered enqueues the objects of a policy again.
 	undecided map[remediation.Key][]string
 }
 

@@ -43,7 +43,7 @@ const (
 type Causes struct {
 	data  *embedded.Data
 	kind  func(schema.GroupVersionResource) string
-	swept atomic.Pointer[embedded.State] // The state of the data at the beginning of the last sweep.
+	swept atomic.Pointer[embedded.State] // The state of the data since which changes count, as the last call of Swept set it; nil before.
 	// lately caches the newest changes since swept that Of has read; nil if it has read none.
 	lately atomic.Pointer[changes]
 }

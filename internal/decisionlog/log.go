@@ -67,14 +67,14 @@ const (
 // Entry is one entry of the log: decisions that were applied to one object. The names of the JSON members are stable: members may be added,
 // but are never renamed.
 type Entry struct {
-	// Time is when the entry was written. Write sets it.
+	// Time is when the entry was written: Write replaces it by its argument now.
 	Time   time.Time `json:"time"`
 	Source Source    `json:"source"`
 	Action Action    `json:"action"`
 	Object Object    `json:"object"`
 	// Policies are the policy versions that decided the changes.
 	Policies []Policy `json:"policies"`
-	// Changes are the changes that were made, at most maxChanges.
+	// Changes are the changes that were made, in the log at most the first maxChanges.
 	Changes []Change `json:"changes"`
 	// MoreChanges is the number of changes that are not in Changes.
 	MoreChanges int `json:"moreChanges,omitempty"`

@@ -45,7 +45,7 @@ type Catalog struct {
 	discover    discoverFunc
 	inventories *replication.Inventories
 	stale       notify.Signal           // wakes Start to run discovery
-	current     atomic.Pointer[catalog] // the last result of discovery
+	current     atomic.Pointer[catalog] // the last result of discovery; never nil: an empty catalog before the first
 	changes     notify.Topic[struct{}]  // calls the functions of Subscribe
 
 	refresh sync.Mutex // held during Refresh

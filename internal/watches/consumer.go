@@ -68,7 +68,8 @@ func ReplaceByPacking(p Packer, resource schema.GroupVersionResource, fields *pr
 // since the sink last got a list. Whether the type is unavailable follows from the error. The zero value is the state before the first
 // answer.
 type State struct {
-	// Synced reports whether the sink has all objects of the type.
+	// Synced reports whether the sink has all objects of the type, with the fields that were asked for. A failed request leaves it true,
+	// until the sink drops the objects because the type is unavailable.
 	Synced bool
 	// Err is the error of the last request, to list or watch, that failed since the sink last got a list of the type; nil if none did.
 	Err error
@@ -237,7 +238,8 @@ type view struct {
 	syncedFields *projection.FieldSet
 	// confirmed is when the API server last sent a change of the objects or confirmed that there is none.
 	confirmed time.Time
-	// unavailableSince is since when the API server has reported the type as unavailable; zero if it does not.
+	// unavailableSince is since when requests, while the sink has all objects, have failed because the type can't be read (forbidden or not
+	// found, for example); zero if the last failure had another reason, or a list came since.
 	unavailableSince time.Time
 }
 

@@ -39,13 +39,13 @@ var classesLog = ctrllog.Log.WithName("deviceclasses")
 // DeviceClasses watches the DeviceClasses, if the API server serves them. It is safe for concurrent use. Create it with
 // NewDeviceClasses.
 type DeviceClasses struct {
-	// Cache finds DeviceClasses by name and by the extended resource that they stand for.
+	// Cache finds DeviceClasses by name and by the extended resource that they stand for. Quotas count ResourceClaims by it.
 	Cache *extendedresourcecache.ExtendedResourceCache
 
 	catalog  *Catalog
 	consumer *Consumer
 	wake     notify.Signal          // signals that the served types changed
-	changes  notify.Topic[struct{}] // calls the functions of Subscribe
+	changes  notify.Topic[struct{}] // tells subscribers that the DeviceClasses, or the result of Settled, may have changed
 
 	mu      sync.Mutex
 	classes map[string]*resourcev1.DeviceClass // the content of Cache, by name

@@ -66,7 +66,8 @@ type typeWatch struct {
 	done     chan struct{}      // closed when the list-watch has ended
 	// subscriptions has one subscription for each consumer. It never changes. Those of whole objects come last.
 	subscriptions []*subscription
-	// consistent reports whether each list must be at least as recent as its request.
+	// consistent reports whether each list must be at least as recent as its request: a consumer wants that, or the list-watch replaced
+	// another one, so that no sink gets older objects than it has.
 	consistent bool
 	// unwatchable reports whether the last watch request was refused. Lists are not passed to the sinks then, because they would soon be out
 	// of date.
@@ -77,7 +78,7 @@ type typeWatch struct {
 	relist atomic.Bool
 
 	mu sync.Mutex
-	// watch is the current watch, or nil.
+	// watch is the last watch that was opened, so that reopen can stop it; nil if there was none, or reopen has stopped it.
 	watch watch.Interface
 
 	// cutting is acquired while the objects of a list are cut. The reflector lists in a goroutine that may outlive it.

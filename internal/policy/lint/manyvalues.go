@@ -100,7 +100,7 @@ func valueKeys(clause *ast.Rule) map[ast.Var]*ast.Expr {
 // namespaces.
 type iteration struct {
 	key ast.Var // the variable
-	// source is the expression that builds the value from the key; nil if the head does.
+	// source is the expression of the body that builds the value from the key, and so is no condition on the key; nil if the head does.
 	source *ast.Expr
 	// tied are the variables that depend on the key.
 	tied map[ast.Var]bool

@@ -32,7 +32,7 @@ type names struct {
 	// local has the variables that the rule declares. Each is mapped to the term that it is assigned if there is only
 	// one; otherwise to nil.
 	local map[ast.Var]*ast.Term
-	// iterated has the variables that iterate over the members of a collection, each mapped to the collection.
+	// iterated has the variables that `some` declares as members of a collection, as v in `some v in xs`, each mapped to the collection.
 	iterated map[ast.Var]*ast.Term
 	// subjects caches the results of the method subject.
 	subjects map[*ast.Term]string
