@@ -153,7 +153,7 @@ type Deps struct {
 	Webhooks      Webhooks
 	Remediator    Remediator
 	Ledger        *remediation.Ledger
-	// Scheduler knows which objects wait to be patched.
+	// Scheduler knows how many objects wait to be patched and why, which are being moved, and which failed. It does not count patches.
 	Scheduler   *remediation.Scheduler
 	Deliverer   Deliverer
 	Catalog     Catalog

@@ -80,7 +80,8 @@ type Facts struct {
 	Resuming bool
 	// Report is what the leader's decisions on existing objects add up to: their numbers, the plan, and the pause.
 	Report remediation.Report
-	// Waiting has the objects that remediation has to patch and that wait, those that it moved, and those that failed.
+	// Waiting has how many objects wait to be patched and why, the objects that were moved and do not run in their new clusters yet, and
+	// those whose patch or rollout failed.
 	Waiting remediation.Waiting
 	// Types is the type checker's result for the loaded generation; nil if there is none yet.
 	Types *status.TypeState
