@@ -103,14 +103,14 @@ type Controller struct {
 	foreign  *foreignObjects // Objects of other clients with names of objects that Berth has to write.
 	// changes are the changes of placed objects that systems may not have taken up.
 	changes changes
-	// absences are the placed objects that systems have not brought to all of their clusters.
+	// absences are the placed objects that systems have not brought to all their clusters. They count as not delivered after takingTimeout.
 	absences absences
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[delivery.Key] // Nil before the controller is started.
 
 	// unsearched are the types that may have delivered objects of an earlier leader, and leftBehind those of them that had some when
-	// findLeftBehind searched them. Both have true for each type. Only watch uses them.
+	// findLeftBehind searched them, which are watched from then on. Both have true for each type. Only watch uses them.
 	unsearched, leftBehind map[schema.GroupVersionResource]bool
 }
 

@@ -344,7 +344,7 @@ func (d *deliveredObjects) owners(resource schema.GroupVersionResource) []delive
 
 // ownedObject is a delivered object and the placed object that it is delivered for.
 type ownedObject struct {
-	key    delivery.Key               // The placed object.
+	key    delivery.Key               // The placed object. There is one: orphans are no ownedObjects.
 	object *unstructured.Unstructured // The delivered object.
 }
 

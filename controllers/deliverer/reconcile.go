@@ -57,28 +57,34 @@ const hashAnnotation = "placement.berth.dev/delivered-hash"
 type need struct {
 	policies, systems []string                      // By name, the policies that deliver the object, and the systems to which they do.
 	resources         []schema.GroupVersionResource // The versions of the object's type in which it is read.
-	decidedBy         []string                      // The policies that deliver the object and, by remediation.mode, decide existing ones.
+	decidedBy         []string                      // Those of policies whose remediation.mode is neither Off nor NewOnly.
 	objects           []wanted                      // The objects that have to exist.
 	// existing are the objects that Berth has delivered for the placed object, and orphans that have names for it.
 	existing map[name]*unstructured.Unstructured
 	// kept has true for the types whose delivered objects are neither changed nor deleted, because it is not known which have to exist.
 	kept map[schema.GroupVersionResource]bool
 
-	pending    bool // Whether a type that delivery of the object needs is not read yet.
-	unobserved bool // Whether a type in which a system reports where the object runs is not read yet.
-	unreadable bool // Whether reading a type failed that delivery of the object, or reports on it, need: Berth tries again soon.
+	pending bool // Whether a type that delivery of the object needs is not read yet.
+	// unobserved reports whether reading a type in which a system reports where the object runs has neither succeeded yet nor failed so often that the
+	// type counts as unavailable.
+	unobserved bool
+	// unreadable reports whether reading a type that delivery of the object, or reports on it, need fails in a way that may end soon: Berth
+	// tries again after unreadableInterval. Of a type of delivered objects or of reports, a missing permission does not count.
+	unreadable bool
 	// ending reports whether a delivered object is being deleted. A new one is written when it is gone, for which its finalizers may have
 	// to be removed.
 	ending  bool
 	failure *delivery.Failure // The first failure; nil if there is none.
-	retry   time.Duration     // After which time to reconcile again if there is a failure.
+	retry   time.Duration     // After which time to reconcile again if there is a failure; never 0.
 	recheck time.Duration     // After which time to reconcile again if there is no failure; 0 for never.
 
-	run       delivery.Run // Whether the object runs in its clusters.
-	reports   bool         // Whether a system reports where the object runs, and Berth may read that.
-	surges    bool         // Whether a policy wants the object to stay in clusters that it leaves until it runs in its new ones.
-	undecided bool         // Whether policies have not decided the object's clusters, so that what is delivered stays as it is.
-	note      string       // Which part of the decision a system does not get; "" if each system gets all of it.
+	run     delivery.Run // Whether the object runs in its clusters.
+	reports bool         // Whether a system reports where the object runs, and Berth may read that.
+	surges  bool         // Whether a policy wants the object to stay in clusters that it leaves until it runs in its new ones.
+	note    string       // Which part of the decision a system does not get; "" if each system gets all of it.
+	// undecided reports whether the object has no valid list of clusters, or, according to its record, one that no policy decided. What is
+	// delivered then stays as it is. A policy that can't decide now does not matter if the record has its earlier decision.
+	undecided bool
 }
 
 // wanted is an object that has to exist in a system.

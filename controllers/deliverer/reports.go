@@ -51,7 +51,7 @@ type reportTable struct {
 	// which other clients wrote, only tell to which more clusters the system brings the object: Observation.Strays.
 	byKey  map[delivery.Key][]name
 	system delivery.System // The system that keeps the objects with reports.
-	kind   string          // The kind of the objects with reports.
+	kind   string          // The kind of the objects with reports, by which Observation.Strays names them.
 }
 
 // report is what one object, such as a ResourceBinding of Karmada, reports of a placed object.

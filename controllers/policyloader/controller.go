@@ -243,9 +243,11 @@ type version struct {
 // when a version waits for its data. The zero value stands for a policy that was never loaded. Only the reconcile of the policy writes it,
 // and reconciles of one policy never overlap.
 type entry struct {
-	uid     types.UID
-	used    []*version // The versions that decide: one, or that of the reached stages and that of all other namespaces.
-	earlier *version   // The version that was in force everywhere last, even if it is the newest (see rollout.Earlier); nil for none.
+	uid  types.UID
+	used []*version // The versions that decide: one, or that of the reached stages and that of all other namespaces.
+	// earlier is the version that decided in all namespaces last, even if it is the newest; the first one that decided at all before there is
+	// one; nil for none. If the newest version of a policy without spec.rollout can't decide, this one does (rollout.Earlier).
+	earlier *version
 	known   []*version // The versions of used, earlier, and those of the last load, which the next load need not compile again.
 	until   time.Time  // When the version that waits for its data comes into force at the latest; zero if none waits.
 }

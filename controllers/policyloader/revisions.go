@@ -67,7 +67,7 @@ type RevisionStore struct {
 	// garbage collector would not find the policy, and would delete the revision.
 	Owned bool
 
-	// changed publishes the names of the policies whose numbered revisions may have changed.
+	// changed publishes the names of the policies with spec.rollout whose revisions with numbers may have changed, for their status.
 	changed notify.Topic[string]
 }
 

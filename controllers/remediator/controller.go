@@ -118,8 +118,8 @@ type Controller struct {
 	rewatch     notify.Signal   // Wakes the method watch when the set of watched types or fields may change.
 	// resumed is closed once this leader has read from the policies' status which of them an earlier leader paused.
 	resumed chan struct{}
-	// releases is the queue of the policies for the method release. It exists before the controller that calls release starts, because
-	// conclude may enqueue policies.
+	// releases is the queue of the policies, by name, whose annotations may approve a plan or end a pause of remediation, or whose approved
+	// plan must be stored or deleted. It exists before the controller that processes it starts, because conclude may enqueue policies.
 	releases  workqueue.TypedRateLimitingInterface[reconcile.Request]
 	causes    *datacauses.Causes // The changes of data that no sweep has processed yet.
 	scheduled sync.Map           // The names of the calls that the method after has scheduled and that have not begun.
@@ -183,9 +183,11 @@ type scope struct {
 	fields  *projection.FieldSet       // The fields that object has in the cache, maybe fewer than decisions need. gather sets it.
 	outcome *placement.Outcome         // The verdicts of all policies that match the object. decide sets it.
 	// mu protects decisions and responses, because policies are evaluated concurrently.
-	mu        sync.Mutex
-	decisions []*decisions.PolicyDecision // The decisions that the verdicts are made of, one for each evaluated policy. decide sets them.
-	due       remediation.Due             // The verdicts that require a patch, as far as its plan may be carried out. record sets it.
+	mu sync.Mutex
+	// decisions are the decisions that the verdicts are made of, one for each evaluated policy, with the revision of the data that it is based
+	// on. decide sets them, and record gives them to Controller.groups.
+	decisions []*decisions.PolicyDecision
+	due       remediation.Due // The verdicts that require a patch, as far as its plan may be carried out. record sets it.
 	// task is the task of the remoteQueue that runs the phases; nil if a worker of the controller does.
 	task      *remoteTask
 	responses map[*placement.Policy]*decisions.PolicyDecision // The responses of remote engines to the task, by policy; nil without a task.

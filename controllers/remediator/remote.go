@@ -86,8 +86,10 @@ type remoteQueue struct {
 	ctx   context.Context
 	slots sync.Map // A *semaphore.Weighted for each endpoint, which limits the concurrent queries to it.
 
-	mu    sync.Mutex
-	tasks map[remediation.Key]*remoteTask // The task of each object that waits or runs.
+	mu sync.Mutex
+	// tasks holds the task of each object that waits or runs, at most one. A task is removed when it ends, whether or not the object must be
+	// decided again, or when other engines have to decide the object.
+	tasks map[remediation.Key]*remoteTask
 	// queues holds the queue of each set of engines that has waiting or running tasks, by the text that endpointsOf returns.
 	queues map[string]*taskQueue
 	// undecided holds, for each object, the names of the policies that could not decide it at the last attempt for a temporary reason, with

@@ -64,7 +64,7 @@ type Server struct {
 	// it. Beyond the maximum, the oldest connection of the address with the most is closed. So clients that connect and do nothing take
 	// little memory, at most about 60 KB for each connection, and keep no client of another address away.
 	Strangers int
-	Handler   http.Handler // serves the requests
+	Handler   http.Handler // serves all requests, those of authenticated clients through WithoutStrangers
 }
 
 // Runnable returns the server as a part of a manager. It listens and serves while the manager runs, on every replica, and before the

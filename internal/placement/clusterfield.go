@@ -37,14 +37,15 @@ import (
 // annotation.
 type clusterField struct {
 	kind *clusterlist.Kind // Where objects of this kind list their clusters.
-	// object is the content of the object as it was read, before merging writes another list.
+	// object is the content of the object as it was read. Each list is written into a copy of it, so that clusters that stay keep their place.
 	object map[string]any
 	list   clusterlist.List // The list in object.
 	// form is the form (clusterlist.List.Form) of the list that the developer requested.
 	form string
 	// annotation is the value of the clusters annotation, which means nothing for a placement object; nil if there is none.
 	annotation *string
-	// err says why the list cannot be read. The list then counts as absent, and is not written.
+	// err says why the list cannot be read; nil if it can. Otherwise the list is not written, and the enforced policies that restrict clusters
+	// deny the object, except for those that are held.
 	err error
 }
 

@@ -144,7 +144,8 @@ type Remote interface {
 type RemoteHealth struct {
 	// Endpoint is the address of the remote engine, for example https://opa.example:8181.
 	Endpoint string
-	// Queried reports whether this replica has tried to query the engine for the policy, or failed to for another policy.
+	// Queried reports whether this replica has tried to query the engine for the policy, or failed to for another policy. Queries for other
+	// policies that succeeded do not count. While it is false, Err is nil although nothing is known.
 	Queried bool
 	// Err is the last failure of a query of the engine for any policy, or one that says something about this policy alone; nil once the
 	// queries have succeeded for a while.
@@ -170,7 +171,8 @@ type Policy struct {
 	BlastRadius placementv1.BlastRadius
 	// Budget limits the patches of existing objects. All fields with a default are set.
 	Budget placementv1.RemediationBudget
-	// Windows are the periods in which existing objects may be patched; at any time if there are none.
+	// Windows are the periods in which remediation may patch existing objects; at any time if there are none. If there are some, an update by
+	// a client that changes nothing that the policy reads or writes leaves the placement as it is, at any time.
 	Windows window.Windows
 	// Evict reports whether remediation evicts running Pods whose scheduling differs from the decision.
 	Evict bool

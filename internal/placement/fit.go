@@ -140,7 +140,7 @@ type sizedEntry struct {
 	// field and key say which value of the object the entry is for.
 	field, key string
 	entry      overwritten
-	size       int // In bytes.
+	size       int // The bytes of the key and of the values in the entry, without digests, names of policies, and JSON syntax.
 }
 
 // largest returns the entries of the next record, the largest first.

@@ -374,7 +374,8 @@ type intent struct {
 	before func() *intent
 	// refused are values that the update requests and that count as values of a policy, because a policy set them earlier.
 	refused []Change
-	// usesOld reports whether the intent depends on fields of the object before the update other than its metadata.
+	// usesOld reports whether the intent depends on fields of the object before the update other than its metadata. If that was read without
+	// these, the intent may be wrong, and must be determined again with them.
 	usesOld bool
 	// pods is the pod spec of the object as it is.
 	pods podSpec
@@ -397,7 +398,7 @@ type locations struct {
 type podSpec struct {
 	// path is the path of the pod spec in the object; nil if the pod spec is not needed.
 	path []string
-	spec map[string]any // The decoded pod spec.
+	spec map[string]any // The decoded pod spec; nil if path is nil, or there is no object at the path.
 	// flat are the scheduling values of the pod spec, by merge key, without what the API server adds to them.
 	flat map[string]string
 	// err says why the pod spec cannot be read; nil if it can.
@@ -508,7 +509,8 @@ func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity, at
 // sources is what intentOf knows about an object, besides its content: the records that are valid for it, what was requested in the object
 // before the update, and which record in the object is older than the stored one (replayed), or not valid for the object (foreign).
 type sources struct {
-	// records are the records that are valid for the object, in order of precedence. Each may be nil.
+	// records are the records that are valid for the object, in order of precedence: its own, and then that of the object before the update.
+	// Each may be nil.
 	records []*record
 	// before returns the intent of the object before the update; nil if the object is not being updated.
 	before func() *intent

@@ -65,9 +65,12 @@ type Verdict struct {
 	// Until is when the object must leave one of the clusters in Stays, because that cluster has not been ready for too long; zero if there
 	// is no such time.
 	Until time.Time
-	// paused reports whether remediation of the policy is paused, so that hold may leave its keys as they are; see Decider.paused.
+	// paused reports whether a client updates the object while remediation of the policy is paused in the object's namespace. It is false for
+	// a policy that does not patch existing objects, or only with an approval.
 	paused bool
-	// held reports whether the update leaves the keys that the policy writes as they are.
+	// held reports whether the keys that the policy writes keep the values that they had before an update by a client, which requests no other
+	// values for them. That is so because of the mode, the windows, the budget, or a pause of remediation; for all but the mode NewOnly and a
+	// pause, only if the update changes nothing that the policy reads, either. It is false when remediation decides.
 	held bool
 	// tolerant reports whether the policy denies the update only if it would not deny the object before the update.
 	tolerant bool
@@ -229,9 +232,11 @@ type merger struct {
 	intent   intent     // The requested state.
 	verdicts []*Verdict // In order of precedence.
 	request  *Request   // The request that is decided.
-	// owned reports whether the object is a ReplicaSet that must keep its pod template; see Decider.keepOwnedTemplate.
+	// owned reports whether the object is a ReplicaSet that must keep the pod template that its controller gave it, so that no change of
+	// scheduling can be made.
 	owned bool
-	// excluded are the names of policies whose values must stay although the policies do not match the object; see Decider.excluded.
+	// excluded are the names of policies that match the object as its developer requested it, but not as it is, for example because of a label
+	// that a policy set. The values that they set in the object stay.
 	excluded sets.Set[string]
 	// whyNot returns why a policy does not give the object some clusters, by their names; nil if denials need not say that.
 	whyNot func(*Policy, []string) map[string]string

@@ -91,7 +91,8 @@ func onEmpty(lists []policyAllowance) placementv1.OnEmpty {
 // policyAllowances are the lists of clusters of all enforced policies that match an object, and which of them differ from the record.
 type policyAllowances struct {
 	// counted are the lists that count now, in order of precedence. For a policy that is held or cannot decide, it is the list from the
-	// record, if that has one; see heldAllowance.
+	// record. If the record has none, a policy that cannot decide has none, and one that is held counts with the object's present clusters
+	// and those that it allows now.
 	counted []policyAllowance
 	// wanted are the lists of the policies that decided, as they would count if no policy were held.
 	wanted []policyAllowance

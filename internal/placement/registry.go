@@ -67,7 +67,8 @@ type PolicyState struct {
 	// Last is the newest version if it decides in all namespaces and waits for nothing, so that the leader must store it as the last one in
 	// force everywhere; nil otherwise.
 	Last *policy.Revision
-	// Numbered are the versions of a policy with spec.rollout that the leader must store under their numbers (policy.NumberedRevisionName).
+	// Numbered are the versions of a policy with spec.rollout that must be stored under their numbers (policy.NumberedRevisionName), even if
+	// they are stored already. The leader stores those that are missing.
 	Numbered []*policy.Revision
 }
 
@@ -146,7 +147,8 @@ type Registry struct {
 	// earlier has the states before the current one whose decisions may not have ended, the oldest first. mu guards it.
 	earlier []*registryState
 	changes notify.Topic[PolicyChange] // Publishes each change of a policy.
-	// released is published when the last decision that began with an earlier state has ended.
+	// released is published each time that the last decision that began with one of the earlier states has ended. Decisions that began with
+	// other earlier states may go on.
 	released notify.Topic[struct{}]
 }
 

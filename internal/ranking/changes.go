@@ -27,13 +27,15 @@ import (
 // If a candidate was not chosen and is worse now, or has left, the choice is the same. If it is better now, or has joined, the choice
 // differs only if it is better than the worst of those that were chosen.
 type Changes struct {
-	// changed are the candidates or domains that have another level than before, or are in only one of the two sets.
+	// changed are the candidates or domains that have another level than before, or are in only one of the two sets. Candidates within domains
+	// may differ although it is empty.
 	changed map[string]bool
 	// entered are those in changed that are in the later set.
 	entered List
 	// levels are the levels of the candidates or domains in the later set, by name.
 	levels map[string]int64
-	// limit is the maximum number of candidates or domains that are chosen from each set.
+	// limit is the maximum number of candidates or domains that are chosen from each set; math.MaxInt for no maximum. For the changes within
+	// one domain it is 0, and not used.
 	limit int
 	// domains are the changes within the domains; nil if the candidates are not in domains.
 	domains *domainChanges

@@ -30,7 +30,8 @@ import (
 // ClientCertificates verifies the certificates of the webhook server's clients. It is safe for concurrent use.
 type ClientCertificates struct {
 	authorities *dynamiccertificates.DynamicFileCAContent // the certificates in the PEM file
-	names       []string                                  // the accepted names; any if empty
+	// names are the accepted names, of which a certificate must have one as its common name or as a DNS name; any if empty.
+	names []string
 }
 
 // NewClientCertificates returns a verifier of client certificates. A certificate must be signed by one of the

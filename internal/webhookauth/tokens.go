@@ -307,7 +307,8 @@ type stored struct {
 	// tokens are the accepted tokens, the newest first.
 	tokens     []string
 	introduced time.Time // when the newest token was introduced; zero if unknown
-	exposed    time.Time // when a user may last have seen the token in use; zero if unknown
+	// exposed is the first time after introduced at which, as a replica noted, a user may have seen a token in an error; zero if unknown.
+	exposed time.Time
 }
 
 // decode parses the data of the Secret. It returns an error if the tokens can't be read, and no tokens if there are none. A time that can't

@@ -157,7 +157,7 @@ func (c *choices) add(one choice, clusters []string) {
 // given, a minimum is 1 and a maximum is 0, which means no limit.
 type choiceOptions struct {
 	bounds      ranking.Bounds // how many clusters are chosen at most, and from how many domains; without minClusters
-	minGain     int64          // scores count as equal within steps of this size, from the highest score down
+	minGain     int64          // scores count as equal within steps of this size, from the highest score down; at least 1
 	minClusters int            // how many clusters a domain must have to be used
 }
 
@@ -242,7 +242,7 @@ type candidatesKey struct {
 	// scores is the operand with the scores of the clusters: an array, a set, or an object. domains is the one with the domain of each: an
 	// object, or nil if the clusters have none.
 	scores, domains ast.Value
-	minGain         int64 // scores count as equal within steps of this size, as in choiceOptions
+	minGain         int64 // scores count as equal within steps of this size, as in choiceOptions; at least 1, with which only equal ones do
 	minClusters     int   // how many clusters a domain must have to be used, as in choiceOptions; 0 without domains
 }
 

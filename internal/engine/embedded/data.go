@@ -515,7 +515,8 @@ type merged struct {
 	document func() mergedDocument
 	// predicateSnapshot is the form that predicates are evaluated on.
 	predicateSnapshot func() *predicates.Snapshot
-	// tolerant is the last document that tolerating returned; nil before the first call.
+	// tolerant is data.clusters as the last call of tolerating returned it, which a call for the same clusters returns again; nil before the
+	// first call.
 	tolerant atomic.Pointer[tolerantDocument]
 }
 

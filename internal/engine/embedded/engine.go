@@ -211,7 +211,7 @@ type evaluator struct {
 	binding *policy.Binding
 	// query is the query of the decision contract's rules; nil if the policy has none of them.
 	query *rego.PreparedEvalQuery
-	view  *view // what the policy's Rego sees as `data`
+	view  *view // what the policy's Rego sees as `data`; nil if query is nil
 	// fieldSets are the field sets of the resource types that the policy reads.
 	fieldSets []*fieldSet
 	// missing are the resource types that the policy reads and the API server does not serve, as the Rego names them. While there are any,
@@ -224,9 +224,10 @@ type evaluator struct {
 	openDecisions *openDecisions
 	// ruleCache is the rule cache; nil if every rule reads as much as the policy.
 	ruleCache *ruleCache
-	// predicates are the predicates that the policy may call; nil for none.
+	// predicates are the predicates that the policy may call, even if it calls none: those that spec.predicates names, or else all of the
+	// engine; nil if the engine has none (Options.Predicates).
 	predicates  *predicates.Set
-	inventories *inventories // the resource types whose objects are the clusters in data.clusters; never nil, without types for none
+	inventories *inventories // the resource types whose objects are the clusters in data.clusters; never nil, without types if there are none
 }
 
 // evaluationState is the state that one evaluation reads: a snapshot of the replica data and one of the nodes.

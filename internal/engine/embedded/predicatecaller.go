@@ -52,10 +52,10 @@ var (
 // predicateCaller evaluates predicates for one evaluation of a policy, all on the same snapshots. It is not safe for
 // concurrent use.
 type predicateCaller struct {
-	set       *predicates.Set     // the predicates that the policy may call; nil for none
+	set       *predicates.Set     // the predicates that the policy may call; nil if the engine has none
 	templates *workload.Templates // find the pod template of an object
 	evaluationState
-	inventories *inventories // the resource types whose objects are the clusters in data.clusters
+	inventories *inventories // the resource types whose objects are the clusters in data.clusters; never nil, without types if there are none
 	calls       int          // how often predicates were evaluated; maxPredicateCalls limits it
 	// converted is the workload of the value that was converted last, because many calls of an evaluation pass the same value.
 	converted struct {

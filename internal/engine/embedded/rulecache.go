@@ -90,7 +90,7 @@ type ruleTable struct {
 	uses []fieldSetUse
 
 	mu         sync.RWMutex
-	young, old map[string]ruleValues // the two generations, by key
+	young, old map[string]ruleValues // the two generations, by key; values that a lookup finds in old stay there
 	size       int                   // the size of young in bytes
 
 	// candidates are the clusters to choose from that were prepared from values of the table.
