@@ -65,14 +65,14 @@ type need struct {
 	kept map[schema.GroupVersionResource]bool
 
 	pending bool // Whether a type that delivery of the object needs is not read yet.
-	// unobserved reports whether reading a type in which a system reports where the object runs has neither succeeded yet nor failed so often that the
-	// type counts as unavailable.
+	// unobserved reports whether reading a type in which a system reports where the object runs has neither succeeded yet nor failed so
+	// often that the type counts as unavailable.
 	unobserved bool
 	// unreadable reports whether reading a type that delivery of the object, or reports on it, need fails in a way that may end soon: Berth
 	// tries again after unreadableInterval. Of a type of delivered objects or of reports, a missing permission does not count.
 	unreadable bool
-	// ending reports whether a delivered object is being deleted. A new one is written when it is gone, for which its finalizers may have
-	// to be removed.
+	// ending reports whether a delivered object is being deleted. Berth writes a new one when it is gone. Until then, finalizers may hold it,
+	// which Berth does not remove.
 	ending  bool
 	failure *delivery.Failure // The first failure; nil if there is none.
 	retry   time.Duration     // After which time to reconcile again if there is a failure; never 0.

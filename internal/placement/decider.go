@@ -163,9 +163,9 @@ type Policy struct {
 	Priority      int32 // Of conflicting policies, the one with the highest priority wins; of equal ones, the first by name.
 	Mode          placementv1.Mode
 	FailurePolicy placementv1.FailurePolicy   // What happens to an object that the policy can't decide.
-	Remediation   placementv1.RemediationMode // What happens to existing objects that differ from the decision.
-	// Clusters configures how the clusters that the policy allows are combined with the developer's list. The zero
-	// value selects the defaults.
+	Remediation   placementv1.RemediationMode // What happens to existing objects that differ from the decision (spec.remediation.mode).
+	// Clusters configures how the clusters that the policy allows are combined with the developer's list. With the zero value,
+	// the developer's list, if there is one, narrows the policy's, and the object is denied if no cluster is left.
 	Clusters placementv1.ClustersRule
 	// BlastRadius limits how many existing objects one change may leave denied, without clusters, or undecided. All of its fields are set.
 	BlastRadius placementv1.BlastRadius

@@ -141,7 +141,7 @@ func (s *PolicyState) Reads(b *policy.Binding) bool {
 // remain until the decision ends. So the registry counts the decisions that began with each of its states, and keeps an earlier state until
 // these have ended.
 type Registry struct {
-	// mu serializes changes. It is held while a change is published, so that changes arrive in order.
+	// mu serializes changes. It is held while a change is published, so that changes arrive in order; subscribers must not make any.
 	mu      sync.Mutex
 	current atomic.Pointer[registryState] // The newest state.
 	// earlier has the states before the current one whose decisions may not have ended, the oldest first. mu guards it.

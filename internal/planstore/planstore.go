@@ -59,7 +59,7 @@ type Store struct {
 type Plan struct {
 	Policy string    `json:"policy"` // The name of the policy.
 	UID    types.UID `json:"uid"`    // The UID of the policy.
-	Digest string    `json:"digest"` // The digest of the complete plan, the same in each part. Load does not compare it.
+	Digest string    `json:"digest"` // The digest of the complete plan, the same in each part. It shows whether the joined moves are complete.
 	Moves  []byte    `json:"moves"`  // The moves, or a part of them, as moveset.Set.Encode returns them.
 }
 
