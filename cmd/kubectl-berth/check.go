@@ -79,7 +79,7 @@ const checkExample = `  # Policies in a directory, without a cluster
 type checkOptions struct {
 	simulationFlags
 	files resource.FilenameOptions
-	// live checks against the cluster of the kubeconfig. strict counts warnings as errors.
+	// live checks against the types and objects of the cluster of the kubeconfig. strict counts warnings as errors.
 	live, strict bool
 	output       string
 }

@@ -138,7 +138,7 @@ var initialNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem
 type namesOf struct {
 	cluster  simulation.Cluster
 	resource schema.GroupVersionResource
-	// always are the names of objects that each API server has.
+	// always are the names of objects of the type that each API server has, such as system-node-critical for PriorityClasses; nil for none.
 	always []string
 }
 

@@ -66,9 +66,9 @@ const consoleExample = `  # The cluster of the kubeconfig
 // consoleOptions are the flags of the console command.
 type consoleOptions struct {
 	simulationFlags
-	port      int // on the loopback address; 0 for a free one
+	port      int // on the loopback address; 0 for a free one. It has no effect with listen
 	noBrowser bool
-	logs      []string // paths of files with the manager's log of decisions
+	logs      []string // paths of files with the manager's log of decisions; without any, there is no history
 	listen    string   // the address at which to serve other users; "" to serve only the user of the command
 	// certificate and key are the paths of the certificate for listen and of its key; "" for one that the command signs itself.
 	certificate, key string

@@ -34,8 +34,8 @@ type logFiles []string
 // filePosition says up to which byte a file of the log has been read.
 type filePosition struct {
 	decisionlog.Cursor
-	// Before is a digest of the last bytes before the position (digestBefore). If the file has another digest there, the file was replaced, or
-	// written again.
+	// Before is a digest of the last bytes before the position (digestBefore). If the file has another digest there, it was replaced or
+	// written again, and all files are read from their starts.
 	Before string
 }
 

@@ -122,7 +122,7 @@ type examiner struct {
 	namespace string // Berth's own
 	typed     kubernetes.Interface
 	dynamic   dynamic.Interface
-	found     doctor.Installation // what was read so far, for doctor.Check
+	found     doctor.Installation // what was read so far, for doctor.Check; it also lists what could not be read
 }
 
 // note records that an object could not be read because of err, unless the object does not exist. It reports whether err is nil.

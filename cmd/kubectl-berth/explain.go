@@ -56,8 +56,8 @@ type explainOptions struct {
 	objectFlags
 	output string
 	whyNot string // the name of the only cluster or node to explain; empty for all
-	limit  int    // for how many clusters, and how many nodes, that are not chosen to find the reasons
-	// limited reports whether the user has set --limit.
+	limit  int    // for how many clusters, and how many nodes, that are not chosen to find the reasons; 0 for none
+	// limited reports whether the user has set --limit, so that the output can say that it had no effect.
 	limited bool
 }
 

@@ -46,7 +46,7 @@ const historyExample = `  # Why has the Deployment checkout moved?
 type historyOptions struct {
 	genericiooptions.IOStreams
 	flags  *genericclioptions.ConfigFlags
-	logs   []string // paths of files with the log of decisions; - for the standard input
+	logs   []string // paths of files with the log of decisions; - for the standard input. At least one is required
 	output string
 }
 

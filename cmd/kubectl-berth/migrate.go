@@ -67,7 +67,7 @@ type migrateOptions struct {
 	selector, dataSelector string
 	// packages are the Rego packages to convert to policies; empty for all. resources are the types that the policies match.
 	packages, resources            []string
-	mode, remediation, regoVersion string // for all policies; regoVersion is that of the modules
+	mode, remediation, regoVersion string // for all policies; regoVersion is that of the modules: v0, v1, or auto
 	allowPartial                   bool   // prints the policies even if something was left out
 	// resourcesGiven reports whether the user gave --resource, so that resources are not the default.
 	resourcesGiven bool

@@ -88,7 +88,7 @@ type limitedAmount struct {
 	Mode     placementv1.Mode `json:"mode"`
 	Resource string           `json:"resource"`
 	Used     string           `json:"used,omitempty"`     // by all namespaces of the quota
-	UsedHere string           `json:"usedHere,omitempty"` // by this namespace
+	UsedHere string           `json:"usedHere,omitempty"` // by this namespace; equal to Used for a ScopedQuota
 	Hard     string           `json:"hard"`               // the limit
 	Left     string           `json:"left,omitempty"`     // Hard minus Used; negative if more is used
 }

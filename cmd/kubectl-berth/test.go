@@ -51,7 +51,7 @@ const testExample = `  # All cases below a directory
 // testOptions are the flags of the test command.
 type testOptions struct {
 	simulationFlags
-	// run is a regular expression that the names of the cases to run match; empty for all.
+	// run is a regular expression that the names of the cases to run match; empty for all. output is json or junit; empty for text.
 	run, output string
 	coverage    bool    // prints the coverage: what percentage of the lines with expressions in policies the cases evaluate
 	watch       bool    // runs the cases again after each change of a file

@@ -66,7 +66,7 @@ const whatifExample = `  # A new version of a policy
 type whatifOptions struct {
 	simulationFlags
 	files       resource.FilenameOptions // objects that are created or replaced
-	deleted     []string                 // objects that are deleted, as TYPE/[NAMESPACE/]NAME
+	deleted     []string                 // objects that are deleted, as TYPE/[NAMESPACE/]NAME; each must exist
 	assignments []string                 // fields that are set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE
 	output      string
 	maxMoves    int  // how many objects may get other values without an approval or a client's update; with more, the exit code is 3

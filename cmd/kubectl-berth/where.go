@@ -69,7 +69,7 @@ const whereExample = `  # All clusters, with their regions and what arrives and 
 // whereOptions are the flags of the where command.
 type whereOptions struct {
 	listOptions
-	by       string // the kind of places to count by: cluster, node, zone, or region
+	by       string // the kind of places to count by: cluster, node, zone, or region; another value is an error
 	watch    bool
 	interval time.Duration
 }

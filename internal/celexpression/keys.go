@@ -30,7 +30,7 @@ type KeyTest struct {
 	Field string // "labels" or "annotations".
 	// Key is the key whose value is compared. It is "" if the keys themselves are compared, as by in and exists().
 	Key    string
-	Values []string // The constants with which it compares.
+	Values []string // The constants with which it compares; at least one.
 }
 
 // KeyTests returns the comparisons of labels and annotations without which an expression is false: those that select objects, and that are

@@ -101,7 +101,7 @@ func Divide(replicas int64, clusters []Cluster, bounds Bounds, seed string) map[
 
 // share is the part of the replicas that one cluster gets, with what determines it.
 type share struct {
-	name string // The name of the cluster.
+	name string // The name of the cluster. It decides between shares with the same claim and hash.
 	hash uint64 // Decides between clusters with the same claim to a replica.
 	// weight is what replicas is proportional to, within min and max.
 	weight, min, max int64

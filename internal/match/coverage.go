@@ -38,7 +38,8 @@ type Coverage struct {
 	// Unserved has a message for each entry for which the API server serves no type. It suggests what is probably
 	// meant.
 	Unserved []string
-	// Impossible says why the match cannot match any object, for another reason than that types are not served; "" if it can.
+	// Impossible says why the resource rules or the selectors of the match can match no object, for another reason than that types are not
+	// served; "" if they can. Match conditions are not examined.
 	Impossible string
 	// Namespaced reports whether all matched types are certain to be namespaced. Then nothing is matched if the namespace selector
 	// selects no namespace.

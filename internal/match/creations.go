@@ -73,9 +73,9 @@ const (
 // creation finds the outcomes of parts of a match condition when an object is created. Evaluation alone does not find them: CEL returns
 // that a comparison is unknown if one side of it is, although the other side fails.
 type creation struct {
-	info      *celast.SourceInfo // Of the parsed match condition.
+	info      *celast.SourceInfo // Of the parsed match condition, to write its parts as text.
 	variables cel.PartialActivation
-	left      int // How many parts may still be evaluated.
+	left      int // How many parts may still be evaluated. The outcomes of further ones are unknown.
 }
 
 // outcome returns what is known of the value of an expression when an object is created.

@@ -56,7 +56,7 @@ type Object struct {
 	Namespace string
 	// NamespaceLabels are the labels of the object's namespace or, for a Namespace, its own; nil for other cluster-scoped objects.
 	NamespaceLabels map[string]string
-	// Content is the object.
+	// Content is the object; in an update, the new one.
 	Content *unstructured.Unstructured
 	// Old is the object before an update; nil on creation.
 	Old *unstructured.Unstructured
@@ -67,16 +67,17 @@ type Object struct {
 
 // Matcher is the compiled match of a policy. It is immutable and safe for concurrent use.
 type Matcher struct {
-	// match is the match without the selectors and conditions that do not compile, and with the rules of withExplicitVersions.
+	// match is the match without the selectors and conditions that do not compile, and with the resource rules that withExplicitVersions adds.
 	match      placementv1.Match
 	namespaces labels.Selector // The namespace selector.
-	objects    labels.Selector // The object selector.
-	conditions *conditions     // The match conditions; nil for none.
-	// required are the labels that the selectors require of namespaces and objects; see the function requirements.
+	objects    labels.Selector // The object selector. Matches applies it to the new labels of an object alone, and Leaves to the old ones.
+	conditions *conditions     // The match conditions; nil if there are none, or if one does not compile.
+	// required are the labels of which the selectors list the values that a namespace or an object must have; see the function requirements.
 	required []required
 	// needsGuard reports whether the rules cover requests that no policy matches; see the function needsGuard.
 	needsGuard bool
-	// rules is the number of resource rules that the policy's author wrote. They are the first ones in match.
+	// rules is the number of resource rules that the policy's author wrote. They are the first ones in match. The others name some of their
+	// types in further API versions.
 	rules int
 	// within selects namespaces besides the namespace selector; nil selects all. It gets an empty name for no namespace.
 	within func(namespace string, labels map[string]string) bool

@@ -43,7 +43,8 @@ const every = "*"
 type subresource struct {
 	resource schema.GroupResource
 	name     string
-	// changes are the paths of the fields that requests for the subresource change; nil for custom resources, where they are not known.
+	// changes are the paths of the fields that requests for the subresource change, such as [spec replicas]; nil for custom resources, where
+	// they are not known.
 	changes [][]string
 }
 

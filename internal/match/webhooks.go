@@ -37,7 +37,8 @@ type PolicyWebhook struct {
 	Policy        string
 	FailurePolicy placementv1.FailurePolicy
 	Matcher       *Matcher
-	// Decision are the fields of objects that the policy's decisions depend on, sealed. nil means none.
+	// Decision are the fields of objects that the policy's decisions depend on, sealed. The policy gets the requests for those subresources
+	// that change such fields. nil means none.
 	Decision *projection.FieldSet
 }
 
@@ -63,8 +64,8 @@ type sharingKey struct {
 	Versions []string
 	// Rules are all resource rules if they differ in their versions; nil otherwise.
 	Rules []placementv1.ResourceRule
-	// Guarded reports whether the webhook needs the guard: a match condition that excludes requests which the rules cover, such as by
-	// wildcards, but which no policy matches.
+	// Guarded reports whether the webhook needs the guard: a match condition that excludes requests which the rules cover by wildcards, but
+	// which no policy matches, such as those of the API server itself.
 	Guarded bool `json:",omitempty"`
 	// Subresources separates webhooks for subresources from webhooks for objects.
 	Subresources bool `json:",omitempty"`
@@ -86,7 +87,7 @@ type mergedShape struct {
 // draftWebhook is a webhook for policies with the same sharingKey, before draftUnion merges it with others.
 type draftWebhook struct {
 	sharingKey
-	policies []string // The names of the policies.
+	policies []string // The names of the policies, sorted.
 	rules    []admissionregistrationv1.RuleWithOperations
 }
 

@@ -58,7 +58,7 @@ type Set struct {
 	// Digest identifies the set: equal sets have the same digest, in any process. It has the first 16 bytes of the SHA-256 hash over the
 	// sorted IDs, in hexadecimal digits.
 	Digest string
-	ids    []ID // Sorted.
+	ids    []ID // Sorted; with duplicates if New got some.
 }
 
 // New returns the set of some moves. It sorts ids in place, keeps the slice, and removes no duplicates.

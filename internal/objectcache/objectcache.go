@@ -53,7 +53,7 @@ type Cache struct {
 
 // table holds the objects of one type.
 type table struct {
-	fields  *projection.FieldSet // The field set to which the objects are cut.
+	fields  *projection.FieldSet // The field set to which the objects are cut: that of the last Replace; all fields before the first.
 	packer  *packed.Packer
 	objects map[types.NamespacedName]packed.Object
 	// queued are the objects that are in the workqueue and that no worker has taken, and unrecorded those for which Recorded was not called

@@ -25,7 +25,7 @@ import (
 
 // Difference is a field whose value differs between two documents.
 type Difference struct {
-	Path     []string  // the names that lead to the field
+	Path     []string  // the names that lead to the field; none for the whole document. Items of arrays are not told apart
 	From, To ast.Value // the values in the first and the second document; nil if it lacks the field
 }
 

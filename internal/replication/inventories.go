@@ -41,7 +41,7 @@ type inventory struct {
 	read func(obj, out map[string]any)
 	// name is the path of the cluster's name in an object; nil if it is the object's own name.
 	name path
-	// clusterScoped reports whether the objects are known to have no namespace.
+	// clusterScoped reports whether the objects are known to have no namespace. It is false for all declared inventories.
 	clusterScoped bool
 	// sources select the objects that represent clusters. If it is nil, all objects do.
 	sources []source
@@ -178,7 +178,7 @@ func (i *Inventories) Clusters(resource schema.GroupVersionResource, objects []m
 // Declaration describes, in the manager's configuration, how the objects of a custom resource type represent clusters: which fields of an
 // object are the fields of the normal form, and when the cluster is ready.
 type Declaration struct {
-	// Group, Version, and Resource identify the type, for example fleet.example.com, v1, and sites.
+	// Group, Version, and Resource identify the type, for example fleet.example.com, v1, and sites. All of them are required.
 	Group    string `json:"group"`
 	Version  string `json:"version"`
 	Resource string `json:"resource"`
@@ -198,11 +198,13 @@ type DeclaredFields struct {
 	Properties string `json:"properties,omitempty"`
 	// Taints is the path of a list of taints as in a Node's spec.
 	Taints string `json:"taints,omitempty"`
-	// Region is the path of a string. The default is the well-known label.
+	// Region is the path of a string. The default, also for an object without a value there, is topology.kubernetes.io/region among the labels
+	// of the normal form.
 	Region   string `json:"region,omitempty"`
 	Provider string `json:"provider,omitempty"` // the path of the cluster's provider, a string
 	Version  string `json:"version,omitempty"`  // the path of the cluster's version of Kubernetes, a string
-	// Zones is the path of a list of strings, or of one string. The default is the well-known label.
+	// Zones is the path of a list of strings, or of one string. The default, also for an object without a value there, is
+	// topology.kubernetes.io/zone among the labels of the normal form.
 	Zones       string `json:"zones,omitempty"`
 	Capacity    string `json:"capacity,omitempty"`    // the path of the quantities, by resource, that the cluster has
 	Allocatable string `json:"allocatable,omitempty"` // the path of the quantities, by resource, that pods may use
@@ -215,9 +217,9 @@ type DeclaredFields struct {
 // DeclaredReady says when a cluster is ready: if a condition of the object has the status True, or if a boolean field of the object is
 // true. Exactly one field is set.
 type DeclaredReady struct {
-	// Condition is the type of a condition in status.conditions that must be True.
+	// Condition is the type of a condition in status.conditions that must be True. A cluster without it is not ready.
 	Condition string `json:"condition,omitempty"`
-	// Field is the path of a boolean in the object that must be true.
+	// Field is the path of a boolean in the object that must be true. A cluster without it is not ready.
 	Field string `json:"field,omitempty"`
 }
 

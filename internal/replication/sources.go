@@ -30,10 +30,11 @@ import (
 // Source selects, in the manager's configuration, the objects of an inventory that represent clusters, by their namespaces and labels. If
 // there are sources, objects that none of them selects represent no cluster.
 type Source struct {
-	// Group and Resource identify the inventory, for example multicluster.x-k8s.io and clusterprofiles.
+	// Group and Resource identify the inventory, for example multicluster.x-k8s.io and clusterprofiles. Another type is an error.
 	Group    string `json:"group"`
 	Resource string `json:"resource"`
-	// Namespaces are the namespaces whose objects are selected. If it is empty, the objects of all namespaces are.
+	// Namespaces are the namespaces whose objects are selected. If it is empty, the objects of all namespaces are. It must be empty for a
+	// cluster-scoped type.
 	Namespaces []string `json:"namespaces,omitempty"`
 	// Selector selects the objects by their labels. If it is unset, objects with any labels are selected.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`

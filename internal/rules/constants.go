@@ -38,7 +38,7 @@ const DocumentScores = "scores"
 
 // Key is the key of a label or annotation, or the name of a property or score, that rules read of clusters.
 type Key struct {
-	// Field is the path of the field of a rule that has the key.
+	// Field is the path of the field of a rule that has the key, such as spec.rules[0].require[1].label.
 	Field *field.Path
 	// Document is the field of data.clusters[name] that has the key: "labels", "annotations", or "properties"; or DocumentScores. Name is
 	// the key itself.

@@ -37,12 +37,13 @@ import (
 type condition struct {
 	at      *field.Path // The path of the part of the rule.
 	subject string      // The name of the value: "label env" of a cluster, or the key of a label or annotation of the object.
-	// entry is the beginning of an entry about the value in a manifest, such as "field: region". list is the field that has such entries.
+	// entry is the beginning of a manifest entry that tests the value, such as "field: region" or "key: env". list is the name of the field
+	// that has such entries: require, matchExpressions, or annotations.
 	entry, list string
 	operator    placementv1.RequirementOperator
 	// values are what the value is compared with; nil if that depends on the object, and for Exists and DoesNotExist.
 	values []string
-	as     placementv1.ValueType // The type that an operator of order reads values as.
+	as     placementv1.ValueType // The type as which Gt, Gte, Lt, and Lte read values, set for other operators, too; "" for values of the object.
 	// many reports whether a cluster can have several such values, so that In needs only one of them to be listed.
 	many bool
 	// integers reports whether only integers can be within bounds, as for nodes, so that no value is between two successive integers.

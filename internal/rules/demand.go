@@ -37,9 +37,10 @@ type Demand struct {
 	// form says what Value must be so that the requirement can read it, such as "must be a number, such as 2 or 0.5"; empty if any text will
 	// do.
 	form string
-	// isNumber reports whether the requirement reads Value as a number.
+	// isNumber reports whether the requirement compares Value as a number, by Gt, Gte, Lt, or Lte. It is false for other types and operators.
 	isNumber bool
-	// text and compared are the names of the Rego rules with Value, as a text and as what the requirement compares.
+	// text and compared are the names of the Rego rules with Value: as a text, and as what the requirement compares. For In and NotIn, they
+	// are the same name.
 	text, compared string
 }
 

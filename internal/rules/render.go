@@ -47,7 +47,7 @@ type Module struct {
 	// ChoosesLast reports whether only the clusters of a decision, and no other part of it, depend on which of the eligible clusters a rule
 	// chooses.
 	ChoosesLast bool
-	// fields has the field of each line; "" for lines that belong to no field.
+	// fields has, for each line of Text, the path of the field of spec.rules from which it comes; "" for lines that belong to no field.
 	fields []string
 }
 
@@ -124,7 +124,8 @@ type generator struct {
 	rules []*ruleText // One for each rule, in their order.
 	// helpers are the names of the shared Rego functions and rules that are used.
 	helpers map[string]bool
-	// readsChoice reports whether weights of clusters, or texts, depend on which of the eligible clusters a rule chooses.
+	// readsChoice reports whether weights of clusters, or texts of labels, annotations, warnings, or denials, depend on which of the eligible
+	// clusters a rule chooses.
 	readsChoice bool
 	// objectTexts are the placeholders of labels and annotations of the object that texts have, such as "label:tier", in the order of
 	// their first use.
@@ -205,7 +206,7 @@ func listed(begin string, items []item, end string) string {
 
 // item is an item of an array or object, and the field that it comes from.
 type item struct {
-	path *field.Path // The field that it comes from.
+	path *field.Path // The field that it comes from; never nil.
 	text string      // Its Rego.
 }
 

@@ -130,7 +130,8 @@ type requirement struct {
 	*ruleText
 	placementv1.Requirement
 	path *field.Path // The path of the requirement or preference.
-	// suffix is the suffix, such as "require_1", of the names of the Rego rules that belong to the requirement.
+	// suffix is the part, such as "require_1", of the names of the requirement's Rego rules that distinguishes them from those of the rule's
+	// other requirements and preferences.
 	suffix string
 	operand
 }

@@ -59,7 +59,8 @@ type Handler struct {
 	Events  *events.Recorder
 	Metrics *metrics.Metrics
 	Clock   clock.PassiveClock
-	// Decisions is the log of decisions; nil for none.
+	// Decisions is the log of what policies change by requests that are admitted, other than dry runs and patches of remediation. Denials are
+	// not in it. nil means that none is written.
 	Decisions *decisionlog.Log
 	// FailurePolicy is what the API server does if this webhook does not respond. The handler does the same with a request that fails
 	// before any policy decides it. If a policy can't decide, that policy's own failurePolicy counts.
@@ -67,7 +68,7 @@ type Handler struct {
 	// Remediation reports in ok whether a request is a patch by Berth's own remediation. permits reports whether the patch may make the
 	// changes of verdicts, at least one of which needs an approval; if it is nil, the patch may make no change that needs one.
 	Remediation func(*admissionv1.AdmissionRequest) (ok bool, permits func([]*placement.Verdict) bool)
-	// Parents reads the objects that requests scale.
+	// Parents reads the objects that requests scale: such a request has a Scale, and not the object that policies decide.
 	Parents *Parents
 	// InForce reports whether a version of a policy decides now. If a version fails for which it returns false, the request is decided once
 	// more. If InForce is nil, no request is decided again.
@@ -75,8 +76,8 @@ type Handler struct {
 	// Confirm returns an error if this replica's policies are not up to date with the API server. It is called for requests that no policy
 	// matches. If it is nil, these are admitted.
 	Confirm func(context.Context) error
-	// LiveNamespaces reads the labels of namespaces from the API server, to decide requests again that no policy matches. It is used after
-	// Confirm.
+	// LiveNamespaces reads the labels of namespaces from the API server and not from a cache. A request that no policy matches is decided
+	// again with them, once Confirm has found that the policies are up to date.
 	LiveNamespaces placement.Namespaces
 }
 

@@ -40,12 +40,13 @@ const (
 // transaction, so only the last state of an object is kept within a window. Every window is pushed. If there are too
 // many changes to keep, the backlog drops them and stops following their types. These types must be loaded again.
 type backlog struct {
-	// window is the maximum size of a window with more than one change, in bytes.
+	// window is the maximum size of a window, in bytes. A single change that is larger has a window of its own.
 	window int
-	// followed are the types whose changes are collected. Their earlier changes are loaded or are being loaded.
+	// followed are the types whose changes are collected; those of other types are ignored. Their earlier changes are loaded or are being
+	// loaded. A type is removed when its changes are dropped, so that it is loaded again.
 	followed map[schema.GroupVersionResource]bool
 	windows  []*window // the oldest first
-	bytes    int       // the total size of the windows
+	bytes    int       // the total size of the windows; above maxWindows*window, all of them are dropped
 }
 
 // window is a set of changes that are pushed together.

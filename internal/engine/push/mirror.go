@@ -36,13 +36,13 @@ type mirror struct {
 	tables map[schema.GroupVersionResource]*table
 	// clusters are the objects that represent a cluster, by the cluster's name.
 	clusters         map[string]map[replication.Claim]*record
-	writtenClusters  map[string]*record // the objects at data.clusters, by name; nil while Berth does not write it
+	writtenClusters  map[string]*record // the objects at data.clusters, by name; nil while no type in the engine represents clusters
 	writtenAmbiguous map[string]bool    // the names in data.berth.ambiguousclusters
 }
 
 // table is the content of one type in the engine: its objects, and the documents that have them.
 type table struct {
-	// places are the documents in the engine that contain the objects.
+	// places are the documents in the engine that contain the objects. A change of an object changes it in all of them.
 	places []documentPlace
 	// resource is the resource type.
 	resource schema.GroupResource
@@ -54,7 +54,8 @@ type table struct {
 // themselves or only their normal form.
 type documentPlace struct {
 	path pointer // of the document, below data
-	// normal reports whether the place has the normal form of the objects.
+	// normal reports whether the place has the normal form of the objects, and not the objects themselves. It is true only for quotas in
+	// data.berth, which all have a normal form.
 	normal bool
 }
 

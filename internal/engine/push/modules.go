@@ -41,13 +41,15 @@ type modules struct {
 	// contentChanged is called with the policies whose modules in the engine changed.
 	contentChanged func(policies ...string)
 
-	// texts are the texts of the modules that Berth has in the engine, by ID.
+	// texts are the texts of the modules that Berth has in the engine, by ID. A text that differs from what a policy needs is put again, and a
+	// module that no policy needs is deleted.
 	texts map[string]string
-	// older has, by the name of the policy, what the manifest listed for it before the modules that are being pushed.
+	// older has, by the name of the policy, the last entry for its modules that the manifest lists no more. The next entry lists the digests
+	// in it as superseded.
 	older map[string]opaclient.ManifestModules
-	// kept has the IDs of modules that the engine does not remove, with the time until which the removal is not tried again.
+	// kept has the IDs of modules that the engine refused to delete, with the time until which that is not tried again.
 	kept map[string]time.Time
-	// next is the index, among the sorted IDs, of the module that poll checked last.
+	// next is the index, among the sorted IDs of texts, of the module that poll checked last. The first one follows the last one.
 	next int
 }
 

@@ -40,7 +40,7 @@ type objects struct {
 	contentChanged func(policies ...string)
 
 	mirror *mirror
-	// parents are the documents around the places of types (see parentsOf) that are known to exist in the engine.
+	// parents are the documents around the places of types (see parentsOf) that are known to exist in the engine, and need not be created.
 	parents map[pointer]bool
 	// polls is the number of calls of poll so far, which decides the type that the next one samples.
 	polls int

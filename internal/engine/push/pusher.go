@@ -60,7 +60,7 @@ type Options struct {
 	Clients *opaclient.Pool
 	// Inventories are the types whose objects represent clusters.
 	Inventories *replication.Inventories
-	// Observer is notified about pushes.
+	// Observer is notified about pushes. It must not be nil.
 	Observer Observer
 	// ContentChanged is called when the pushed data or modules of policies changed. StateChanged is called when that, or
 	// the error that prevents it, may have changed. Both must return quickly.
@@ -80,7 +80,8 @@ type Pusher struct {
 	*store
 
 	mu sync.Mutex
-	// writers are the writers of the engines by base URL.
+	// writers are the writers of the engines by base URL. Policies with the same URL share one. It is removed once no policy needs the engine,
+	// and it is emptied or does not respond.
 	writers map[string]*writer
 	running sync.WaitGroup
 }

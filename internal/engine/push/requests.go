@@ -43,12 +43,13 @@ const (
 type requests struct {
 	clients  *opaclient.Pool
 	observer Observer
-	endpoint string // the address of the engine
+	endpoint string // the scheme, host, and port of the engine, as in https://opa.example:8181, for the observer
 	status   *status
 
-	// client is the client of the last request. The connections stay open while it is referenced.
+	// client is the client of the last request; nil before the first. The connections stay open while it is referenced.
 	client *opaclient.Client
-	// unneededSince is the time of the first failed request after the last policy stopped needing the engine; zero if there is none.
+	// unneededSince is the time of the first failed request after the last policy stopped needing the engine; zero if there is none. Requests
+	// that fail emptyingTimeout later are not sent again.
 	unneededSince time.Time
 }
 

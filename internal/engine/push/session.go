@@ -58,7 +58,7 @@ type session struct {
 	manifest opaclient.Manifest
 	// fencingToken is the token in the engine's manifest, as this session last set it.
 	fencingToken string
-	tokenCount   int // the number of transactions since the takeover
+	tokenCount   int // the number of transactions since the takeover; it is part of the next fencing token
 	// published is called with each new manifest.
 	published func(opaclient.Manifest)
 }

@@ -41,7 +41,7 @@ type status struct {
 
 	mu    sync.Mutex
 	needs needs
-	// complete are the types that the manifest lists as complete.
+	// complete are the types that the manifest lists as complete: the engine has all of their objects.
 	complete map[schema.GroupVersionResource]bool
 	// err is the error that prevents all pushes; nil if there is none.
 	err error

@@ -45,7 +45,7 @@ type store struct {
 	mu sync.Mutex
 	// types has the objects of each complete type. A type is complete from Replace until Drop.
 	types   map[schema.GroupVersionResource]map[objectKey]*record
-	dropped map[schema.GroupVersionResource]bool // the types that are not needed any more or not served
+	dropped map[schema.GroupVersionResource]bool // the types that Drop was called for, as not needed or not served, until Replace
 	feeds   map[*feed]bool                       // one for each engine
 }
 
@@ -160,11 +160,11 @@ func (s *store) newFeed(endpoint string) *feed {
 // that are still to be pushed. The lock of the store makes it safe for concurrent use.
 type feed struct {
 	store    *store
-	endpoint string // the address of the engine
-	// signal receives a value when there may be work for the writer.
+	endpoint string // the scheme, host, and port of the engine, for the observer
+	// signal receives a value when there may be work for the writer. Several of them are merged into one.
 	signal notify.Signal
 
-	// needed are the types that the engine needs. The store's lock guards it.
+	// needed are the types that the engine needs; the writer removes others from it. The store's lock guards it.
 	needed  map[schema.GroupVersionResource]bool
 	backlog backlog // the changes that the engine does not have yet; the store's lock guards it
 }

@@ -68,11 +68,11 @@ type World struct {
 // Generator generates worlds and pods from a source of random numbers. It is not safe for concurrent use.
 type Generator struct {
 	rng *rand.Rand
-	// prefix is the prefix of the names of nodes and pods.
+	// prefix is the prefix of the names of nodes and pods. Generators with different ones make no equal names.
 	prefix string
-	// nodes are the names of the nodes of the last generated world.
+	// nodes are the names of the nodes of the last generated world; nil before the first.
 	nodes []string
-	// ports are the host ports of running pods, in the form "node-1 8080".
+	// ports are the host ports of running pods, in the form "node-1 8080". A running pod gets none that another one has on its node.
 	ports map[string]bool
 	made  int // The number of generated names.
 }

@@ -30,7 +30,7 @@ func Source(data []byte) rand.Source {
 // source is the source of random numbers that Source returns.
 type source struct {
 	data []byte    // The bytes that are not used yet.
-	rest *rand.PCG // The pseudo-random sequence.
+	rest *rand.PCG // The pseudo-random sequence: the lower bits of numbers that use a byte, and all numbers after the last byte.
 }
 
 // Uint64 implements rand.Source. As long as there are bytes, it uses one for each number: the byte becomes the highest bits, on which
