@@ -43,7 +43,7 @@ type condition struct {
 	operator    placementv1.RequirementOperator
 	// values are what the value is compared with; nil if that depends on the object, and for Exists and DoesNotExist.
 	values []string
-	as     placementv1.ValueType // The type as which Gt, Gte, Lt, and Lte read values, set for other operators, too; "" for values of the object.
+	as     placementv1.ValueType // The type as which Gt, Gte, Lt, and Lte read values, set for all operators; "" for values of the object.
 	// many reports whether a cluster can have several such values, so that In needs only one of them to be listed.
 	many bool
 	// integers reports whether only integers can be within bounds, as for nodes, so that no value is between two successive integers.
