@@ -74,8 +74,8 @@ func (f Facts) asked() string {
 	return fmt.Sprintf("the engine %s answers", f.Health.Endpoint)
 }
 
-// trouble returns the reason of the condition Replicated, and a description, for a remote engine that is known not to decide. Neither is
-// ever empty: for an error of no known kind, the reason is NotAnswering.
+// trouble returns the reason of the condition Replicated, and a description, for a remote engine that is known to be unable to decide.
+// Neither is ever empty: for an error of no known kind, the reason is NotAnswering.
 func trouble(h placement.RemoteHealth) (reason, what string) {
 	if h.BreakerOpen {
 		return placementv1.ReasonCircuitOpen, "the circuit breaker of the engine is open, because requests kept failing"

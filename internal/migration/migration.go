@@ -91,7 +91,7 @@ func (s Source) String() string {
 	return strings.TrimSuffix(s.Namespace+"/"+s.ConfigMap+"/"+s.Key, "/")
 }
 
-// Outcome says whether a policy contains a source (converted), and if not, whether decisions may depend on it (left out) or not (not
+// Outcome is whether a policy contains a source (converted), and if not, whether decisions may depend on it (left out) or not (not
 // needed). A warning is an additional finding, besides one of these.
 type Outcome string
 

@@ -240,7 +240,7 @@ func (h *holding) act(now time.Time) {
 	h.revised = false
 }
 
-// Judgment says whether patches of an object last, or are undone by other clients or by the policies themselves, whether it was patched too
+// Judgment is whether patches of an object last, or are undone by other clients or by the policies themselves, whether it was patched too
 // often within a minute, and when to judge again. Judge returns it.
 type Judgment struct {
 	attempts.Judgment

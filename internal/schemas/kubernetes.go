@@ -27,7 +27,7 @@ import (
 	"github.com/berth-dev/berth/internal/typecheck"
 )
 
-// kubernetes has the types that typeOfKubernetes has returned for kinds of Kubernetes itself, by schema.GroupVersionKind.
+// kubernetes has the types that typeOfKubernetes has returned for kinds of Kubernetes itself, by group, version, and kind.
 var kubernetes sync.Map
 
 // typeOfKubernetes returns the type of a kind of Kubernetes itself, by the Go type that Berth is built with; nil for another kind.

@@ -94,7 +94,7 @@ func (d *DeviceClasses) served() bool {
 	return served
 }
 
-// Settled reports whether Cache has all DeviceClasses, or the API server is known not to let Berth read them, or the catalog does not have
+// Settled reports whether Cache has all DeviceClasses, or Berth is known to be forbidden to read them, or the catalog does not have
 // the type. The last is also so before the first refresh of the catalog.
 func (d *DeviceClasses) Settled() bool {
 	state, _ := d.consumer.State(deviceClasses)
