@@ -141,7 +141,8 @@ func (c *Controller) owners(ctx context.Context) ([]metav1.OwnerReference, error
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading CustomResourceDefinition %s, an owner of ValidatingAdmissionPolicy %s: %w", name, Name, err)
+			return nil, fmt.Errorf("reading CustomResourceDefinition %s, an owner of ValidatingAdmissionPolicy %s, which restricts who writes policies and quotas: %w",
+				name, Name, err)
 		}
 		out = append(out, metav1.OwnerReference{APIVersion: crd.APIVersion, Kind: crd.Kind, Name: crd.Name, UID: crd.UID})
 	}

@@ -246,8 +246,9 @@ func WithoutTimes(text string) string {
 	return out
 }
 
-// keep adds the clusters in which spec.delivery.surge keeps an object to since, with the time since when they have not been decided, and
-// sets Objects, Kept, and Until of h for them. It changes nothing if no cluster is kept.
+// keep adds the clusters in which spec.delivery.surge keeps an object to since, with the time since when they have not been decided. If
+// there are any, it sets in h Objects, to the delivered objects that bring the object to them and to the clusters of the decision, Kept, to
+// their names, and Until, to when the first of them is given up in any case. It changes nothing if no cluster is kept.
 func (s System) keep(h *Handover, since map[string]string, object Object, decision Decision, spec *placementv1.Delivery,
 	live *unstructured.Unstructured, observed *Observation, now time.Time) {
 	timeout := surgeTimeout(spec.Surge)

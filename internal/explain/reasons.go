@@ -489,8 +489,9 @@ func (s *search) demandNamed(rule placementv1.Rule, expression string) *demand {
 	return &s.demands[i]
 }
 
-// requirementAt returns the index in rule.Require for the path of a field of that rule, such as spec.rules[0].require[1]; -1 if the path is
-// that of no requirement. It does not check to which rule the path belongs.
+// requirementAt returns the index in rule.Require of the requirement whose path is at, such as spec.rules[0].require[1]; -1 for any other
+// path, also for that of a field of a requirement, such as spec.rules[0].require[1].valueFrom. It does not check to which rule the path
+// belongs.
 func requirementAt(rule placementv1.Rule, at string) int {
 	for i := range rule.Require {
 		if strings.HasSuffix(at, fmt.Sprintf("].require[%d]", i)) {

@@ -218,7 +218,9 @@ func (f *ChoiceFacts) inStages(target Ref, reason error) Choice {
 
 // stay chooses what this replica has in force, unless that is lost. If it has nothing yet, it chooses the versions of the position, each in
 // its stages, or, if the spec no longer has these stages, or they can't be loaded, the version that was in force everywhere last. If that
-// can't be loaded either, it chooses Lost, or None if there never was one. reason says why Newest does not decide.
+// can't be loaded either, it chooses Lost everywhere. If there never was one, it chooses None, or, if reason is set or the version of the
+// position can't be loaded, Lost in the stages that this version has reached, which may be none. reason says why Newest can't decide; it is
+// nil if Newest only has to wait until the position is that of its rollout.
 func (f *ChoiceFacts) stay(reason error) Choice {
 	if f.Kept.Exists && !f.Kept.Lost {
 		return f.everywhere(Kept, reason)

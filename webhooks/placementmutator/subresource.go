@@ -50,7 +50,8 @@ type Scales interface {
 	ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error)
 }
 
-// errUnknownScale is returned if the field that the scale subresource sets is not known.
+// errUnknownScale is returned if the field that the scale subresource sets is not known. The request is then admitted with a warning,
+// whatever the failure policy is.
 var errUnknownScale = errors.New("no CustomResourceDefinition names the field that the scale subresource sets")
 
 // update is the parent object before and after a request for its subresource.

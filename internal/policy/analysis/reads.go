@@ -90,7 +90,8 @@ func (r Read) Explained() string {
 	return r.String() + ", " + r.Note
 }
 
-// KeyedRead is a reference by constant keys to objects of a type, or to one object.
+// KeyedRead is a reference by constant keys to objects of a type, or to one object. Findings compare its keys with the namespaces and
+// quotas that there are. The type is replicated as a whole all the same.
 type KeyedRead struct {
 	Read
 	// First is the first key below the type: the namespace if the type is namespaced, or else the name. Second is the next key; empty if there
