@@ -17,7 +17,6 @@ limitations under the License.
 package simulation
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -49,13 +48,13 @@ type Cluster interface {
 }
 
 // FindType returns the type that a user names by its plural, singular, or short name, or its kind, ignoring case, optionally followed by a
-// dot and its group. Of several types with the name, it is the one whose group comes first in the alphabet, a core type before all. The
+// dot and its group. Of several types with the name, it is the first in the order of compareResources: a core type before all. The
 // error for an unknown name suggests a similar one.
 func FindType(catalog *watches.Catalog, name string) (policy.Resource, error) {
 	name, group, hasGroup := strings.Cut(strings.ToLower(name), ".")
 	served := catalog.Served()
 	kinds := catalog.Kinds(func(r schema.GroupVersionResource) bool { return !hasGroup || r.Group == group })
-	for _, resource := range slices.SortedFunc(maps.Keys(kinds), compareTypes) {
+	for _, resource := range slices.SortedFunc(maps.Keys(kinds), compareResources) {
 		if plural, ok := served.FindPlural(name, []string{resource.Group}); !ok || plural != resource.Resource {
 			continue
 		}
@@ -66,9 +65,4 @@ func FindType(catalog *watches.Catalog, name string) (policy.Resource, error) {
 		}
 	}
 	return policy.Resource{}, fmt.Errorf("the type %q is not known%s", name, served.SuggestPlural(name))
-}
-
-// compareTypes orders types by group, resource, and version.
-func compareTypes(a, b schema.GroupVersionResource) int {
-	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Version, b.Version))
 }

@@ -32,21 +32,28 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-func TestClusters(t *testing.T) {
-	const api = "multicluster.x-k8s.io"
-	profiles := schema.GroupVersionResource{Group: api, Version: "v1alpha1", Resource: "clusterprofiles"}
-	profile := func(name string) runtime.Object {
-		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": profiles.GroupVersion().String(), "kind": "ClusterProfile", "metadata": map[string]any{"name": name, "namespace": "inventory"},
-		}}
-	}
+var profiles = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
+
+// catalogWithProfiles returns the catalog of an API server that serves ClusterProfiles, too.
+func catalogWithProfiles(t *testing.T) *Catalog {
+	t.Helper()
 	server := cluster()
-	server.groups = append(server.groups, group(api, "v1alpha1", "v1alpha1"))
+	server.groups = append(server.groups, group(profiles.Group, profiles.Version, profiles.Version))
 	server.lists = append(server.lists, list(profiles.GroupVersion().String(), metav1.APIResource{Name: "clusterprofiles", Kind: "ClusterProfile", Namespaced: true, Verbs: readable}))
 	catalog := NewCatalog(server, replication.Known())
 	if err := catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return catalog
+}
+
+func TestClusters(t *testing.T) {
+	profile := func(name string) runtime.Object {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": profiles.GroupVersion().String(), "kind": "ClusterProfile", "metadata": map[string]any{"name": name, "namespace": "inventory"},
+		}}
+	}
+	catalog := catalogWithProfiles(t)
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{profiles: "ClusterProfileList"}, profile("eu-1"), profile("eu-2"))
 	clusters := &Clusters{Client: client, Catalog: catalog}
 	all, _, err := clusters.All(t.Context())
@@ -75,16 +82,8 @@ func TestClusters(t *testing.T) {
 
 // TestCapacityIsOfAll checks that the resources of some of the clusters and nodes are never taken for those of all.
 func TestCapacityIsOfAll(t *testing.T) {
-	const api = "multicluster.x-k8s.io"
-	profiles := schema.GroupVersionResource{Group: api, Version: "v1alpha1", Resource: "clusterprofiles"}
 	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
-	server := cluster()
-	server.groups = append(server.groups, group(api, "v1alpha1", "v1alpha1"))
-	server.lists = append(server.lists, list(profiles.GroupVersion().String(), metav1.APIResource{Name: "clusterprofiles", Kind: "ClusterProfile", Namespaced: true, Verbs: readable}))
-	catalog := NewCatalog(server, replication.Known())
-	if err := catalog.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	catalog := catalogWithProfiles(t)
 	node := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "n-1"}, "status": map[string]any{"allocatable": map[string]any{"cpu": "2"}},
 	}}
