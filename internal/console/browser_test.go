@@ -229,6 +229,9 @@ func (c *chromium) testAccessibility() {
 		c.await("document.querySelector('.flows svg .band')")
 		evaluate[any](c, "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Form').click()")
 		c.await("document.querySelector('.requirement')")
+		// While the next answer is awaited, the last one can be read as well.
+		evaluate[any](c, "document.querySelector('.result').setAttribute('aria-busy', 'true')")
+		c.await("getComputedStyle(document.querySelector('.result')).filter === 'grayscale(1)'")
 		c.checkAccessibility()
 		before := evaluate[string](c, "document.documentElement.dataset.theme")
 		evaluate[any](c, "document.getElementById('theme').click()")
