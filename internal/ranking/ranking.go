@@ -238,21 +238,18 @@ func truncated(all []ranked, n int) []ranked {
 
 // ranker computes the ranks of candidates for one object. It is not safe for concurrent use.
 type ranker struct {
-	// all begins with the name of the object and a slash, which begin the hashed text of every candidate.
-	all []byte
-	// text is the part of the hashed text after the first whole blocks of all. It begins with the rest of the object's name, up to prefix.
-	// Then come the name of a candidate, up to length, and the padding of SHA-256, which are overwritten for each candidate.
+	// text is the text that is hashed. It begins with the name of the object and a slash, up to prefix, as the text of every candidate does.
+	// Then come the name of a candidate, up to length, and the padding of SHA-256.
 	text []byte
-	// prefix is the length of the part of text that belongs to the object. length is that of text without the padding; -1 before the first
-	// candidate.
+	// prefix is the length of what belongs to the object. length is that of text without the padding; -1 before the first candidate.
 	prefix, length int
-	// hashed is the number of bytes of all before text begins. It is a multiple of the block size.
-	hashed int
-	// initial is the encoded state of hash after the first hashed bytes of all; unused if hashed is 0.
+	// common is the number of bytes in the whole blocks at the start of text that belong to the object alone. They are hashed once.
+	common int
+	// initial is the encoded state of hash after these blocks; unused if there are none.
 	initial []byte
 	hash    digest // A SHA-256 hash.
 	// state is the encoded state of hash after the last candidate. It contains the digest.
-	state []byte
+	state [stateBytes]byte
 }
 
 // digest is the interface of what sha256.New returns.
@@ -268,14 +265,13 @@ var rankers = sync.Pool{New: func() any { return &ranker{hash: sha256.New().(dig
 // newRanker returns a ranker for an object. Call release when it is no longer used.
 func newRanker(object string) *ranker {
 	r := rankers.Get().(*ranker)
-	whole := (len(object) + 1) / sha256.BlockSize * sha256.BlockSize
-	r.all = append(append(r.all[:0], object...), '/')
-	r.text, r.hashed, r.length = r.all[whole:], whole, -1
-	r.prefix = len(r.text)
-	if whole > 0 {
-		// What all texts have in common is hashed once. Neither call can fail.
+	r.text = append(append(r.text[:0], object...), '/')
+	r.prefix, r.length = len(r.text), -1
+	r.common = r.prefix / sha256.BlockSize * sha256.BlockSize
+	if r.common > 0 {
+		// Neither call can fail.
 		r.hash.Reset()
-		_, _ = r.hash.Write(r.all[:whole])
+		_, _ = r.hash.Write(r.text[:r.common])
 		r.initial, _ = r.hash.AppendBinary(r.initial[:0])
 	}
 	return r
@@ -285,8 +281,8 @@ func newRanker(object string) *ranker {
 func (r *ranker) release() { rankers.Put(r) }
 
 // digestStart and digestEnd are the offsets, in the encoded state of crypto/sha256, of the digest of the whole blocks so far. A mark comes
-// before it.
-const digestStart, digestEnd = 4, 4 + sha256.Size
+// before it; after it come a block that is not whole, and the length of the text.
+const digestStart, digestEnd, stateBytes = 4, 4 + sha256.Size, 4 + sha256.Size + sha256.BlockSize + 8
 
 // padding is the minimum number of bytes that SHA-256 adds to a text: a mark, and the length of the text.
 const padding = 1 + 8
@@ -296,28 +292,29 @@ const padding = 1 + 8
 // It pads the text as FIPS 180-4 says, and takes the digest from the state of the hash. That takes a third less time than sha256.Sum256,
 // which copies text and state. Choices among many equal candidates do nearly nothing else.
 func (r *ranker) rank(name string) []byte {
-	text := append(r.text[:r.prefix], name...)
-	// After a name of the same length, the padding is the same.
-	if length := len(text); length == r.length {
-		text = text[:len(r.text)]
-	} else {
-		padded := (length + padding + sha256.BlockSize - 1) / sha256.BlockSize * sha256.BlockSize
-		text = slices.Grow(text, padded-length)[:padded]
-		clear(text[length:])
-		text[length] = 0x80
-		binary.BigEndian.PutUint64(text[padded-8:], 8*uint64(r.hashed+length))
-		r.length = length
+	if length := r.prefix + len(name); length != r.length {
+		r.pad(length)
 	}
-	r.text = text
+	copy(r.text[r.prefix:], name)
 	// None of these calls can fail.
-	if r.hashed == 0 {
+	if r.common == 0 {
 		r.hash.Reset()
 	} else {
 		_ = r.hash.UnmarshalBinary(r.initial)
 	}
-	_, _ = r.hash.Write(text)
-	r.state, _ = r.hash.AppendBinary(r.state[:0])
-	return r.state[digestStart:digestEnd]
+	_, _ = r.hash.Write(r.text[r.common:])
+	state, _ := r.hash.AppendBinary(r.state[:0])
+	return state[digestStart:digestEnd]
+}
+
+// pad makes text have a length without the padding, and writes the padding.
+func (r *ranker) pad(length int) {
+	padded := (length + padding + sha256.BlockSize - 1) / sha256.BlockSize * sha256.BlockSize
+	r.text = slices.Grow(r.text[:r.prefix], padded-r.prefix)[:padded]
+	clear(r.text[length:])
+	r.text[length] = 0x80
+	binary.BigEndian.PutUint64(r.text[padded-8:], 8*uint64(length))
+	r.length = length
 }
 
 // best returns the n best candidates of a list, or all candidates if there are fewer, in no particular order.
@@ -345,21 +342,22 @@ func (r *ranker) best(list List, n int) List {
 func (r *ranker) first(list List, n int) []ranked {
 	level := list[n-1].level
 	out := make([]ranked, 0, min(2*n, len(list)))
-	var worst *ranked
-	// start is how the rank of the worst one starts. Nearly all other ranks differ from it there.
+	// worst is the worst of the n best so far, if full, and start is how its rank starts. Nearly all other ranks differ from it there.
+	var worst ranked
 	var start uint64
+	full := false
 	for _, c := range list {
 		if c.level > level {
 			break
 		}
 		rank := r.rank(c.name)
-		if worst != nil && c.level >= worst.level && (binary.BigEndian.Uint64(rank) > start || bytes.Compare(rank, worst.rank[:]) > 0) {
+		if full && c.level >= worst.level && (binary.BigEndian.Uint64(rank) > start || bytes.Compare(rank, worst.rank[:]) > 0) {
 			continue
 		}
 		if out = append(out, ranked{c, [sha256.Size]byte(rank)}); len(out) == 2*n {
 			out = truncated(out, n)
-			last := out[n-1]
-			worst, start = &last, binary.BigEndian.Uint64(last.rank[:])
+			worst, full = out[n-1], true
+			start = binary.BigEndian.Uint64(worst.rank[:])
 		}
 	}
 	return truncated(out, n)

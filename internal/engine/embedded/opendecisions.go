@@ -85,8 +85,7 @@ func (r *cachedDecision) Complete(path string) placement.Decision {
 	out := r.decision
 	if r.choice != nil {
 		out.Clusters, _ = r.choice.of(path)
-		// The candidates may be shared.
-		out.Clusters = slices.Sorted(slices.Values(out.Clusters))
+		slices.Sort(out.Clusters)
 	}
 	return out
 }
