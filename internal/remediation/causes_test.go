@@ -139,6 +139,20 @@ func TestPlansNameTheirCauses(t *testing.T) {
 			h.record(1, map[string]string{"web": "us"})
 			h.assess(remediation.Cause{}, 1, map[string]string{"web": "us"})
 		}, profileType + " changed", []string{fact}},
+		"LateForManyPolicies": {func(h *chronicle) {
+			h.assess(came, 1, map[string]string{"web": "", "db": ""})
+			policies := []string{"p"}
+			for i := range 40 {
+				policies = append(policies, fmt.Sprint("other-", i))
+			}
+			a := h.Assess(h.now, relabelled, policies...)
+			a.Add(key("deployments", "shop", "web"))
+			a.Complete()
+			h.now = h.now.Add(remediation.AssessmentLimit)
+			h.ConcludeAssessments(h.now)
+			h.record(1, map[string]string{"web": "us"})
+			h.assess(remediation.Cause{}, 1, map[string]string{"web": "us"})
+		}, profileType + " changed", []string{fact}},
 		"Several": {func(h *chronicle) {
 			h.assess(came, 1, map[string]string{"web": "", "db": "", "old": ""})
 			h.record(1, map[string]string{"old": "us"})

@@ -170,7 +170,7 @@ type Assessment struct {
 	accounts map[string]*account // The accounts of the policies that still wait for objects, by name.
 	since    time.Time           // When the assessment began.
 	// pending are the objects that have not been decided, each with the names of the policies that match it, or with unknown.
-	pending  map[Key][]string
+	pending  map[CompactKey][]string
 	waits    map[string]int // The numbers of pending objects by policy; by "" those whose policies are unknown.
 	complete bool           // Whether all objects have been added. Until then, the assessment does not end.
 	occasion *occasion      // Why the objects must be decided again: the change.
@@ -183,7 +183,7 @@ var unknown = []string{""}
 // The caller must add the objects, and then call Complete: without that, the assessment never ends, not even after AssessmentLimit.
 func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessment {
 	defer l.lock()()
-	out := &Assessment{ledger: l, accounts: map[string]*account{}, since: now, pending: map[Key][]string{}, waits: map[string]int{}}
+	out := &Assessment{ledger: l, accounts: map[string]*account{}, since: now, pending: map[CompactKey][]string{}, waits: map[string]int{}}
 	out.occasion = &occasion{cause: cause, since: now}
 	for _, name := range policies {
 		a := l.account(name)
@@ -205,26 +205,27 @@ func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessm
 func (a *Assessment) Add(keys ...Key) {
 	defer a.ledger.lock()()
 	for _, key := range keys {
-		a.remove(key)
-		a.add(key, unknown)
+		id := key.Compact()
+		a.remove(id)
+		a.add(id, unknown)
 	}
 }
 
 // add makes an object pending. policies are the names of those that match it, or the variable unknown.
-func (a *Assessment) add(key Key, policies []string) {
-	a.pending[key] = policies
+func (a *Assessment) add(id CompactKey, policies []string) {
+	a.pending[id] = policies
 	for _, name := range policies {
 		a.waits[name]++
 	}
 }
 
 // remove removes an object, and reports whether it was pending.
-func (a *Assessment) remove(key Key) (pending bool) {
-	policies, pending := a.pending[key]
+func (a *Assessment) remove(id CompactKey) (pending bool) {
+	policies, pending := a.pending[id]
 	for _, name := range policies {
 		a.waits[name]--
 	}
-	delete(a.pending, key)
+	delete(a.pending, id)
 	return pending
 }
 
@@ -238,7 +239,7 @@ func (a *Assessment) Complete() {
 // Skip records that an object cannot be decided for now, so that no assessment waits for it.
 func (l *Ledger) Skip(key Key) {
 	defer l.lock()()
-	l.assessed(key)
+	l.assessed(key.Compact())
 	l.skipped.Insert(key)
 }
 
@@ -246,17 +247,18 @@ func (l *Ledger) Skip(key Key) {
 // caller must call ConcludeAssessments afterwards.
 func (l *Ledger) Await(key Key, policies ...string) {
 	defer l.lock()()
+	id := key.Compact()
 	for _, a := range l.assessments {
-		if a.remove(key) {
-			a.add(key, policies)
+		if a.remove(id) {
+			a.add(id, policies)
 		}
 	}
 }
 
 // assessed removes an object from the assessments that wait for it.
-func (l *Ledger) assessed(key Key) {
+func (l *Ledger) assessed(id CompactKey) {
 	for _, a := range l.assessments {
-		a.remove(key)
+		a.remove(id)
 	}
 }
 
@@ -267,8 +269,9 @@ func (l *Ledger) assessed(key Key) {
 // pause of an earlier leader is resumed.
 func (l *Ledger) count(key Key, v *placement.Verdict, a *account, before finding, known bool, now finding) {
 	a.bound, a.generation = v.Policy.BlastRadius.WithDefaults(), v.Policy.Generation
-	assessed := l.late[key].Has(v.Policy.Name) || slices.ContainsFunc(l.assessments, func(of *Assessment) bool {
-		_, waits := of.pending[key]
+	id := key.Compact()
+	assessed := l.late[id].has(v.Policy.Name) || slices.ContainsFunc(l.assessments, func(of *Assessment) bool {
+		_, waits := of.pending[id]
 		return waits && of.accounts[v.Policy.Name] != nil
 	})
 	entry, counted := a.harmed.objects[key]
@@ -367,23 +370,60 @@ func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool
 	if !of.complete || !over && !known {
 		return of.complete && len(of.accounts) == 0
 	}
+	var late []string
 	for name, a := range of.accounts {
 		decided := known && of.waits[name] == 0
 		if !over && !decided {
 			continue
 		}
 		if !decided {
-			for key := range of.pending {
-				l.late[key] = l.late[key].Union(sets.New(name))
-				l.blame(key, blame{[]string{name}, of.occasion})
-			}
+			late = append(late, name)
 		}
 		a.open--
 		a.ended = now
 		ended.Insert(name)
 		delete(of.accounts, name)
 	}
+	if len(late) > 0 {
+		l.miss(of, late)
+	}
 	return len(of.accounts) == 0
+}
+
+// missed are assessments that ended before certain objects were decided. All objects that the same assessments missed share one.
+type missed struct {
+	policies sets.Set[string] // The names of the policies for which they ended then.
+	blames   []blame          // Why the objects must be decided again for these policies; at most maxFacts.
+}
+
+// has reports whether one of the assessments ended for a policy. A nil *missed has none.
+func (m *missed) has(policy string) bool { return m != nil && m.policies.Has(policy) }
+
+// and returns the assessments of m, which may be nil, and one more, which ended for the policies of b.
+func (m *missed) and(b blame) *missed {
+	out := &missed{policies: sets.New(b.policies...)}
+	if m != nil {
+		out.policies, out.blames = out.policies.Union(m.policies), m.blames
+	}
+	if len(out.blames) < maxFacts {
+		out.blames = append(slices.Clip(out.blames), b)
+	}
+	return out
+}
+
+// miss makes the pending objects of an assessment late for policies, for which it ends.
+func (l *Ledger) miss(of *Assessment, policies []string) {
+	if l.late == nil {
+		l.late = make(map[CompactKey]*missed, len(of.pending))
+	}
+	joined := map[*missed]*missed{}
+	for id := range of.pending {
+		before := l.late[id]
+		if joined[before] == nil {
+			joined[before] = before.and(blame{policies, of.occasion})
+		}
+		l.late[id] = joined[before]
+	}
 }
 
 // ExceedsBlastRadius returns whether a change pauses remediation, and in which namespaces. harmed are the numbers of objects that it harms,
@@ -507,8 +547,8 @@ func (l *Ledger) allDecided(policy string) bool {
 	if l.find(policy).assessing() {
 		return false
 	}
-	for key, policies := range l.late {
-		if policies.Has(policy) && !l.skipped.Has(key) {
+	for id, by := range l.late {
+		if by.has(policy) && !l.skipped.Has(id.Key()) {
 			return false
 		}
 	}

@@ -58,8 +58,8 @@ func (k Key) Reference() placementv1.ObjectReference {
 	return placementv1.ReferenceTo(k.Resource.GroupResource(), k.Namespace, k.Name)
 }
 
-// CompactKey is a Key in a map that has each matched object. It takes 24 bytes, and a Key 80. Each lookup takes another 100 ns, so other
-// maps have Keys.
+// CompactKey is a Key in a map or a queue that has each matched object. It takes 24 bytes, and a Key 80. Each lookup takes another 100 ns,
+// so other maps have Keys.
 type CompactKey struct {
 	scope unique.Handle[scope]
 	name  string
@@ -110,14 +110,13 @@ type Ledger struct {
 	accounts    map[string]*account          // The account of each policy, by its name.
 	matched     map[CompactKey]matchedObject // The objects that policies match.
 	assessments []*Assessment                // The open assessments.
-	// late are the objects that were not decided when an assessment ended, each with the names of the policies of the assessment.
-	late       map[Key]sets.Set[string]
-	blamed     map[Key][]blame      // Why objects are decided again, apart from the assessments that wait for them; until Record.
-	skipped    sets.Set[Key]        // The objects that can't be decided for now: those of Skip, until Record.
-	contested  map[Key]contest      // The objects that other clients change back after patches. Their findings are unsettled.
-	planned    time.Time            // When ConcludeAssessments last made plans without an assessment.
-	violations notify.Topic[string] // Publishes the namespaces in which violations may have changed.
-	recorded   notify.Topic[Key]    // Publishes the objects whose findings were recorded.
+	late        map[CompactKey]*missed       // The objects that were not decided when an assessment ended; until Record. Nil for none.
+	blamed      map[Key][]blame              // Why objects are decided again, apart from the assessments that wait for them; until Record.
+	skipped     sets.Set[Key]                // The objects that can't be decided for now: those of Skip, until Record.
+	contested   map[Key]contest              // The objects that other clients change back after patches. Their findings are unsettled.
+	planned     time.Time                    // When ConcludeAssessments last made plans without an assessment.
+	violations  notify.Topic[string]         // Publishes the namespaces in which violations may have changed.
+	recorded    notify.Topic[Key]            // Publishes the objects whose findings were recorded.
 }
 
 // matchedObject has the policies that match an object, and how it counts in the Census.
@@ -254,7 +253,7 @@ func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, uns
 func NewLedger() *Ledger {
 	return &Ledger{
 		Census: census.New(), accounts: map[string]*account{}, matched: map[CompactKey]matchedObject{},
-		late: map[Key]sets.Set[string]{}, blamed: map[Key][]blame{}, skipped: sets.New[Key](), contested: map[Key]contest{},
+		blamed: map[Key][]blame{}, skipped: sets.New[Key](), contested: map[Key]contest{},
 	}
 }
 
@@ -317,10 +316,14 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	if !unsettled {
 		delete(l.contested, key)
 	}
-	delete(l.late, key)
+	id := key.Compact()
+	if delete(l.late, id); len(l.late) == 0 {
+		// An empty map would keep the memory of what was in it.
+		l.late = nil
+	}
 	delete(l.blamed, key)
 	l.skipped.Delete(key)
-	l.assessed(key)
+	l.assessed(id)
 	l.recorded.Publish(key)
 	if violates {
 		l.violations.Publish(key.Namespace)
@@ -386,8 +389,8 @@ func (l *Ledger) ForgetPolicy(name string) {
 			violated.Insert(key.Namespace)
 		}
 	}
-	for _, policies := range l.late {
-		policies.Delete(name)
+	for _, by := range l.late {
+		by.policies.Delete(name)
 	}
 	delete(l.accounts, name)
 	for namespace := range violated {

@@ -510,12 +510,17 @@ func (l *Ledger) blame(key Key, b blame) {
 // its namespace changed. known is false if the policy has not decided the object before.
 func (l *Ledger) occasionOf(key Key, policy string, generation int64, a *account, known bool) *occasion {
 	var of []*occasion
+	id := key.Compact()
 	for _, assessment := range l.assessments {
-		if _, waits := assessment.pending[key]; waits && assessment.accounts[policy] == a {
+		if _, waits := assessment.pending[id]; waits && assessment.accounts[policy] == a {
 			of = append(of, assessment.occasion)
 		}
 	}
-	for _, b := range l.blamed[key] {
+	blames := l.blamed[key]
+	if late := l.late[id]; late != nil {
+		blames = slices.Concat(blames, late.blames)
+	}
+	for _, b := range blames {
 		if slices.Contains(b.policies, policy) && !slices.Contains(of, b.occasion) {
 			of = append(of, b.occasion)
 		}
