@@ -122,7 +122,8 @@ type queue struct {
 	after map[remediation.Key][]time.Duration
 }
 
-func (q *queue) Add(key remediation.Key) {
+func (q *queue) Add(id remediation.CompactKey) {
+	key := id.Key()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.in[key] {
@@ -131,7 +132,8 @@ func (q *queue) Add(key remediation.Key) {
 	}
 }
 
-func (q *queue) AddAfter(key remediation.Key, d time.Duration) {
+func (q *queue) AddAfter(id remediation.CompactKey, d time.Duration) {
+	key := id.Key()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.after == nil {
@@ -140,25 +142,25 @@ func (q *queue) AddAfter(key remediation.Key, d time.Duration) {
 	q.after[key] = append(q.after[key], d)
 }
 
-func (*queue) AddRateLimited(remediation.Key)  {}
-func (*queue) Forget(remediation.Key)          {}
-func (*queue) NumRequeues(remediation.Key) int { return 0 }
-func (*queue) Done(remediation.Key)            {}
-func (*queue) ShutDown()                       {}
-func (*queue) ShutDownWithDrain()              {}
-func (*queue) ShuttingDown() bool              { return false }
-func (q *queue) Len() int                      { return len(q.keys) }
+func (*queue) AddRateLimited(remediation.CompactKey)  {}
+func (*queue) Forget(remediation.CompactKey)          {}
+func (*queue) NumRequeues(remediation.CompactKey) int { return 0 }
+func (*queue) Done(remediation.CompactKey)            {}
+func (*queue) ShutDown()                              {}
+func (*queue) ShutDownWithDrain()                     {}
+func (*queue) ShuttingDown() bool                     { return false }
+func (q *queue) Len() int                             { return len(q.keys) }
 
-func (q *queue) Get() (remediation.Key, bool) {
+func (q *queue) Get() (remediation.CompactKey, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.keys) == 0 {
-		return remediation.Key{}, true
+		return remediation.CompactKey{}, true
 	}
 	key := q.keys[0]
 	q.keys = q.keys[1:]
 	delete(q.in, key)
-	return key, false
+	return key.Compact(), false
 }
 
 func newLeader(t testing.TB) *leader {

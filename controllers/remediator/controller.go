@@ -155,22 +155,22 @@ var workers = max(4, runtime.GOMAXPROCS(0)-1)
 // SetupWithManager adds the controller to a manager, with workers that decide objects once this replica is the leader. It also adds the
 // controller that follows the annotations of policies.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	ctl, err := controller.NewTyped("remediation", mgr, controller.TypedOptions[remediation.Key]{
+	ctl, err := controller.NewTyped("remediation", mgr, controller.TypedOptions[remediation.CompactKey]{
 		Reconciler:              c,
 		MaxConcurrentReconciles: workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](100*time.Millisecond, time.Minute),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.CompactKey](100*time.Millisecond, time.Minute),
 	})
 	if err != nil {
 		return err
 	}
-	start := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[remediation.Key]) error {
+	start := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[remediation.CompactKey]) error {
 		c.Scheduler.Begin(c.Clock.Now())
 		c.remoteQueue.ctx = ctx
 		c.objects.Start(queue)
 		go c.lead(ctx)
 		return nil
 	}
-	if err := ctl.Watch(source.TypedFunc[remediation.Key](start)); err != nil {
+	if err := ctl.Watch(source.TypedFunc[remediation.CompactKey](start)); err != nil {
 		return err
 	}
 	return c.setUpReleases(mgr)
@@ -212,8 +212,8 @@ func (s *scope) retryWithin(delay time.Duration) {
 // Reconcile decides one object and patches it if the policies require that. It returns an error, so that the object is retried with
 // backoff, only if the object could not be decided as a whole. After a failed patch, or the error of a single policy, the object is decided
 // again after RequeueAfter.
-func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
-	s := &scope{key: key}
+func (c *Controller) Reconcile(ctx context.Context, id remediation.CompactKey) (reconcile.Result, error) {
+	s := &scope{key: id.Key()}
 	c.pass(ctx, s)
 	return reconcile.Result{RequeueAfter: s.delay}, s.err
 }

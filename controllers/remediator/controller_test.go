@@ -58,7 +58,7 @@ func (l *leader) decided() []string {
 		if empty {
 			return slices.Sorted(maps.Keys(names))
 		}
-		names[key.Name] = true
+		names[key.Key().Name] = true
 		if _, err := l.Reconcile(l.t.Context(), key); err != nil {
 			l.t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestObjectsLackFields(t *testing.T) {
 	}
 	l.apply("q", onDeployments(`annotations["example.com/n"] := input.spec.replicas`, ""))
 	l.catchUp(t.Context())
-	again, err := l.Reconcile(t.Context(), key)
+	again, err := l.Reconcile(t.Context(), key.Compact())
 	if err != nil || again.RequeueAfter == 0 {
 		t.Errorf("%v, %v", again, err)
 	}

@@ -121,7 +121,7 @@ func (d *distant) all() (n int) {
 
 // start runs a leader with four workers, as in a manager, until the test ends.
 func (l *leader) start() {
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](100*time.Millisecond, time.Minute))
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.CompactKey](100*time.Millisecond, time.Minute))
 	ctx, stop := context.WithCancel(l.t.Context())
 	// Drop the backlog: there were no objects when the policies were added.
 	l.backlog.take(len(l.backlog.policies()))

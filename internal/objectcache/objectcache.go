@@ -48,7 +48,7 @@ type Cache struct {
 	// that fails, or whose type is dropped, leaves it to the next one.
 	packers map[schema.GroupVersionResource]*packed.Packer
 	// workqueue is nil until Start.
-	workqueue workqueue.TypedRateLimitingInterface[remediation.Key]
+	workqueue workqueue.TypedRateLimitingInterface[remediation.CompactKey]
 }
 
 // table holds the objects of one type.
@@ -94,7 +94,7 @@ func New(trim func(*projection.FieldSet, *unstructured.Unstructured), listed fun
 }
 
 // Start makes the cache enqueue objects in a workqueue from now on. Changes before the call are not enqueued.
-func (c *Cache) Start(queue workqueue.TypedRateLimitingInterface[remediation.Key]) {
+func (c *Cache) Start(queue workqueue.TypedRateLimitingInterface[remediation.CompactKey]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.workqueue = queue
@@ -312,7 +312,7 @@ func (c *Cache) Enqueue(keys ...remediation.Key) {
 			}
 			at.queued.Insert(name)
 		}
-		c.workqueue.Add(key)
+		c.workqueue.Add(key.Compact())
 	}
 }
 
@@ -322,7 +322,7 @@ func (c *Cache) EnqueueAfter(key remediation.Key, d time.Duration) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.workqueue != nil {
-		c.workqueue.AddAfter(key, d)
+		c.workqueue.AddAfter(key.Compact(), d)
 	}
 }
 

@@ -84,7 +84,7 @@ func TestDeciding(t *testing.T) {
 	targets.Replace(deployments, projection.AllFields(), objects)
 	targets.Put(services, many(1)[0])
 	expect("before they are queued", false)
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[remediation.Key]())
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[remediation.CompactKey]())
 	defer queue.ShutDown()
 	targets.Start(queue)
 	targets.Enqueue(keys...)
