@@ -20,7 +20,9 @@ package enginepusher
 
 import (
 	"context"
+	"iter"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +60,8 @@ type Deps struct {
 // Controller pushes data and modules to remote engines. Create it with New, and add it to a manager as a Runnable.
 type Controller struct {
 	Deps
-	// wake makes Start compute again what policies need. It is notified of each change in the registry.
+	// wake makes Start compute again what policies need. It is notified of each change in the registry, and of the end of the decisions that
+	// began before one.
 	wake notify.Signal
 	// changes publishes the policies for which the result of State or Failure may have changed.
 	changes notify.Topic[string]
@@ -78,6 +81,7 @@ type leading struct {
 func New(d Deps) *Controller {
 	c := &Controller{Deps: d, wake: notify.NewSignal()}
 	d.Registry.Subscribe(func(placement.PolicyChange) { c.wake.Notify() })
+	d.Registry.SubscribeReleased(c.wake.Notify)
 	return c
 }
 
@@ -107,7 +111,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	c.leading.Store(&leading{pusher, consumer})
 	defer c.leading.Store(nil)
 	for {
-		needs := needsOf(c.Registry)
+		// What decisions need that began with earlier versions, and have not ended on this replica, stays in the engines.
+		needs := needsOf(c.Registry.InUse())
 		types := map[schema.GroupVersionResource]*projection.FieldSet{}
 		for _, w := range needs {
 			for _, r := range w.Types {
@@ -168,7 +173,7 @@ func (c *Controller) Ambiguous(types []policy.Resource) []replication.Ambiguity 
 // policiesNeeding returns the names of the policies that need objects of a type in their engines.
 func (c *Controller) policiesNeeding(resource schema.GroupVersionResource) []string {
 	var out []string
-	for _, w := range needsOf(c.Registry) {
+	for _, w := range needsOf(c.Registry.All()) {
 		if slices.ContainsFunc(w.Types, func(r policy.Resource) bool { return r.GroupVersionResource == resource }) {
 			out = append(out, w.Policy)
 		}
@@ -176,16 +181,17 @@ func (c *Controller) policiesNeeding(resource schema.GroupVersionResource) []str
 	return slices.Compact(out)
 }
 
-// needsOf returns what the versions of policies need in remote engines: those in force, and those that wait for their data. A waiting
-// version comes after the one that it replaces.
-func needsOf(registry *placement.Registry) []push.PolicyNeeds {
+// needsOf returns what policies in certain states, by name, need in remote engines: the versions that decide, and those that wait for their
+// data. The states of a policy must come in their order. Its versions then follow each other, the oldest first.
+func needsOf(states iter.Seq2[string, *placement.PolicyState]) []push.PolicyNeeds {
 	var out []push.PolicyNeeds
-	for name, state := range registry.All() {
+	for name, state := range states {
 		for _, b := range state.Bindings() {
 			if b.Remote != nil && b.Remote.NeedsPush() {
 				out = append(out, push.PolicyNeeds{Policy: name, Remote: b.Remote, Types: b.PushedTypes})
 			}
 		}
 	}
+	slices.SortStableFunc(out, func(a, b push.PolicyNeeds) int { return strings.Compare(a.Policy, b.Policy) })
 	return out
 }

@@ -19,6 +19,7 @@ package enginepusher_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -52,6 +53,7 @@ import (
 var (
 	nodes    = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}
 	services = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "services"}, Namespaced: true}
+	settings = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespaced: true}
 )
 
 // engine accepts all writes, stores the last manifest, and returns it.
@@ -142,7 +144,7 @@ func TestController(t *testing.T) {
 	scheme := runtime.NewScheme()
 	node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "n"}}}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(scheme, map[schema.GroupVersionResource]string{
-		nodes.GroupVersionResource: "NodeList", services.GroupVersionResource: "ServiceList",
+		nodes.GroupVersionResource: "NodeList", services.GroupVersionResource: "ServiceList", settings.GroupVersionResource: "ConfigMapList",
 	}, node)
 	// The fake client does not support streamed lists.
 	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
@@ -190,13 +192,22 @@ func TestController(t *testing.T) {
 	// Data for a version that waits is pushed, too.
 	set("a", bindingAt(t, server.URL, nodes), bindingAt(t, server.URL, nodes, services))
 	eventually(t, "services are not brought to the engine", synced("a", services))
-	set("a", bindingAt(t, server.URL, services), nil)
-	eventually(t, "nodes are still there", func() bool {
+	// What a version reads that decides no more stays until the decisions end that began with it.
+	has := func(types ...string) bool {
 		opa.mu.Lock()
 		defer opa.mu.Unlock()
-		types, _ := opa.manifest.(map[string]any)["types"].(map[string]any)
-		return len(types) == 1 && types["/v1/services"] == true
-	})
+		listed, _ := opa.manifest.(map[string]any)["types"].(map[string]any)
+		return slices.Equal(types, slices.Sorted(maps.Keys(listed)))
+	}
+	_, end := registry.Begin()
+	set("a", bindingAt(t, server.URL, services), nil)
+	set("b", bindingAt(t, server.URL, settings), nil)
+	eventually(t, "the engine does not have what the policies need", synced("b", settings))
+	if !has("/v1/configmaps", "/v1/nodes", "/v1/services") {
+		t.Error("nodes are gone before the end of a decision that reads them")
+	}
+	end()
+	eventually(t, "nodes are still there", func() bool { return has("/v1/configmaps", "/v1/services") })
 
 	server.CloseClientConnections()
 	server.Config.Handler = http.NotFoundHandler()

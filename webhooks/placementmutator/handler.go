@@ -202,14 +202,15 @@ func changing(verdicts []*placement.Verdict, changes []decisionlog.Change) []*pl
 type decideFunc func(*placement.Decider, context.Context, placement.Request) (*placement.Outcome, error)
 
 // decideCurrent decides a request. If a version of a policy fails that is no longer in force, because a remote engine already has what the
-// next version needs instead, it decides once more, by the versions that are in force then.
+// next version needs instead, it decides again, by the versions that are in force then, until the deadline of ctx.
 func (h *Handler) decideCurrent(ctx context.Context, decide decideFunc, request placement.Request) (*placement.Outcome, error) {
-	outcome, err := decide(h.Decider, ctx, request)
 	outdated := func(v *placement.Verdict) bool { return v.Err != nil && !h.InForce(v.Policy) }
-	if err == nil && h.InForce != nil && slices.ContainsFunc(outcome.Verdicts, outdated) {
-		return decide(h.Decider, ctx, request)
+	for {
+		outcome, err := decide(h.Decider, ctx, request)
+		if err != nil || h.InForce == nil || ctx.Err() != nil || !slices.ContainsFunc(outcome.Verdicts, outdated) {
+			return outcome, err
+		}
 	}
-	return outcome, err
 }
 
 // decideLive decides again, with the labels of namespaces as the API server has them now, a request that no policy matches. Since the
@@ -233,13 +234,13 @@ func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[s
 // undecidable returns the response to a request that failed with err before any policy decided it, and its label in metrics: a denial with
 // status 500 or, if FailurePolicy is Ignore, an admission with a warning. It emits an Event, except for a dry run.
 func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructured, err error) (admission.Response, string) {
-	message := fmt.Sprintf("placement could not be decided: %v", err)
+	message, result := fmt.Sprintf("placement could not be decided: %v", err), "denied"
 	response := admission.Errored(http.StatusInternalServerError, errors.New(message))
 	if h.FailurePolicy == placementv1.FailurePolicyIgnore {
-		response = admission.Allowed("").WithWarnings(message)
+		response, result = admission.Allowed("").WithWarnings(message), "admitted as it was"
 	}
 	if !dryRun(req) {
-		h.Events.OnObject(obj, req.Namespace, events.EvaluationFailed, message)
+		h.Events.OnObject(obj, req.Namespace, events.EvaluationFailed, fmt.Sprintf("a request was %s: %s", result, message))
 	}
 	response.AuditAnnotations = map[string]string{audit.Outcome: metrics.AnswerError}
 	return response, metrics.AnswerError

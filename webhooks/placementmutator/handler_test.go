@@ -160,8 +160,13 @@ func TestDecidesAgain(t *testing.T) {
 		change           func(*placement.Registry)
 		allowed, patched bool
 	}{
-		"Changed":    {func(r *placement.Registry) { set(r, labels) }, true, true},
-		"Removed":    {func(r *placement.Registry) { r.Remove("p") }, true, false},
+		"Changed": {func(r *placement.Registry) { set(r, labels) }, true, true},
+		"Removed": {func(r *placement.Registry) { r.Remove("p") }, true, false},
+		"ChangedTwice": {func(r *placement.Registry) {
+			next := policyOf(t, "p", enforce, fail, answer{})
+			next.Evaluator = changing{fails, func() { set(r, labels) }}
+			r.Set("p", &placement.PolicyState{Policy: next})
+		}, true, true},
 		"FailsAgain": {func(r *placement.Registry) { set(r, fails) }, false, false},
 		"NotChanged": {func(*placement.Registry) {}, false, false},
 	}
@@ -431,8 +436,8 @@ func TestHandleUnread(t *testing.T) {
 	if diff := cmp.Diff([]string{message}, response.Warnings); !response.Allowed || diff != "" {
 		t.Errorf("Ignore: %+v", response)
 	}
-	event := "PlacementEvaluationFailed: " + message
-	if diff := cmp.Diff([]string{event, event}, h.notes.lines); diff != "" {
+	const event = "PlacementEvaluationFailed: a request was "
+	if diff := cmp.Diff([]string{event + "denied: " + message, event + "admitted as it was: " + message}, h.notes.lines); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
