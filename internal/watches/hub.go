@@ -151,6 +151,10 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
+// initialTimeout is how long a watch may last that begins with all objects. The reflector asks for 5 to 10 minutes. If the API server does
+// not send all objects by then, as happens with a million, the reflector begins again, each time.
+const initialTimeout = time.Hour
+
 // run lists and watches the type until ctx ends. It begins when the previous list-watch of the type, if any, has ended and cuts no more
 // objects, so that sinks receive changes in their order.
 func (t *typeWatch) run(ctx context.Context, previous *typeWatch) {
@@ -208,13 +212,16 @@ func (t *typeWatch) list(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 // open requests a watch. If the API server accepts it but refused the one before, open ends it and returns an error, so that the reflector
 // lists the type again, unless the watch itself begins with all objects.
 func (t *typeWatch) open(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	initial := ptr.Deref(o.SendInitialEvents, false)
+	if initial {
+		o.TimeoutSeconds = new(int64(initialTimeout.Seconds()))
+	}
 	w, err := t.hub.client.Resource(t.resource).Watch(ctx, o)
 	if err != nil {
 		t.failed(ctx, err)
 		t.unwatchable.Store(t.unwatchable.Load() || unavailable(err))
 		return nil, err
 	}
-	initial := ptr.Deref(o.SendInitialEvents, false)
 	if t.unwatchable.Swap(false) && !initial {
 		w.Stop()
 		t.relist.Store(true)

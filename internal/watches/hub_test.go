@@ -58,13 +58,15 @@ var (
 type faulty struct {
 	dynamic.Interface
 
-	mu       sync.Mutex
-	streams  bool
-	listErr  map[schema.GroupVersionResource]error
-	watchErr map[schema.GroupVersionResource]error
-	objects  map[schema.GroupVersionResource][]string
-	open     map[schema.GroupVersionResource][]*watch.FakeWatcher
-	lists    map[schema.GroupVersionResource]int
+	mu      sync.Mutex
+	streams bool
+	// streaming is how long the server takes for a streamed list.
+	streaming time.Duration
+	listErr   map[schema.GroupVersionResource]error
+	watchErr  map[schema.GroupVersionResource]error
+	objects   map[schema.GroupVersionResource][]string
+	open      map[schema.GroupVersionResource][]*watch.FakeWatcher
+	lists     map[schema.GroupVersionResource]int
 	// versions are the resource versions in the requests for lists that are not streamed.
 	versions []string
 }
@@ -166,6 +168,10 @@ func (f *faultyResource) Watch(_ context.Context, o metav1.ListOptions) (watch.I
 		f.server.lists[f.resource]++
 		for _, name := range f.server.objects[f.resource] {
 			w.Add(object(name))
+		}
+		if time.Duration(*o.TimeoutSeconds)*time.Second < f.server.streaming {
+			w.Stop()
+			return w, nil
 		}
 		w.Action(watch.Bookmark, bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"}))
 	}
@@ -404,6 +410,21 @@ func TestHubFaults(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHubAwaitsLongLists checks that a streamed list is complete although the API server takes longer for it than a watch usually lasts.
+func TestHubAwaitsLongLists(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
+		server.set(func() {
+			server.streams, server.streaming, server.objects[pods] = true, 20*time.Minute, []string{"a"}
+		})
+		m.Set(ctx, only(pods))
+		later()
+		check(t, m, sink, State{Synced: true}, []string{"a"})
+		if n := server.listed(pods); n != 1 {
+			t.Errorf("listed %d times", n)
+		}
+	})
 }
 
 // TestHubListsAnewWithoutAVersion checks that a withheld list is repeated without a resource version, for which the
