@@ -87,8 +87,8 @@ type Candidates struct {
 
 // Options say which candidates are explained.
 type Options struct {
-	// WhyNot is the name of the only cluster or node to explain; empty for all. If Limit is 0, it lists a cluster only if that is chosen or
-	// the object is in it. A name that is neither of a cluster nor of a node is an error.
+	// WhyNot is the name of the only cluster or node to explain, whatever Limit is; empty for all. A name that is neither of a cluster nor of
+	// a node is an error.
 	WhyNot string
 	// Limit is the most clusters, and the most nodes, that are not chosen but listed with reasons. Those in which the object is today do not
 	// count. It is 0 for none.
@@ -150,7 +150,7 @@ func (e *explainer) explainClusters(ctx context.Context, names []string) *Candid
 		case candidate.Chosen:
 		case candidate.Current:
 			candidate.Reasons = e.against(ctx, name)
-		case explained == e.options.Limit:
+		case explained == e.options.Limit && e.options.WhyNot == "":
 			continue
 		default:
 			explained++

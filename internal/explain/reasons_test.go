@@ -392,7 +392,7 @@ spec:
 		web: {Source: "metadata.labels[pci]", Value: "2"},
 		strings.Replace(web, `, pci: "2"`, "", 1): {Source: "metadata.labels[pci]", Value: "2", Default: true},
 	} {
-		got := explainObject(t, world, object, explain.Options{WhyNot: "eu-2", Limit: 1}).Clusters.Listed[0].Reasons
+		got := explainObject(t, world, object, explain.Options{WhyNot: "eu-2"}).Clusters.Listed[0].Reasons
 		const pci = "eligible_pci:%d number(cluster.labels.pci) >= 2 | cluster.labels.pci=one"
 		if diff := cmp.Diff([]string{fmt.Sprintf(pci, got[0].Line)}, lines(got, "")); diff != "" {
 			t.Errorf("reasons (-want +got):\n%s", diff)
@@ -614,7 +614,7 @@ spec:
   rules:
   - {name: none, require: [{label: pci, operator: In, values: ["9"]}]}
 `
-	e := explainObject(t, world, web, explain.Options{WhyNot: "eu-1", Limit: 1})
+	e := explainObject(t, world, web, explain.Options{WhyNot: "eu-1"})
 	if e.Clusters == nil || len(e.Clusters.Listed) != 1 || e.Clusters.Listed[0].Chosen || len(e.Clusters.Listed[0].Reasons) != 1 ||
 		e.Clusters.Listed[0].Reasons[0].Field != "spec.rules[0].require[0]" {
 		t.Errorf("clusters %+v", e.Clusters)
@@ -688,7 +688,7 @@ spec:
   - {name: retired, when: {objectSelector: {matchLabels: {pci: "2"}}}, deny: it is retired}
   - {name: all, limit: 1}
 `
-	e := explainObject(t, world, web, explain.Options{WhyNot: "eu-1", Limit: 1})
+	e := explainObject(t, world, web, explain.Options{WhyNot: "eu-1"})
 	if e.Clusters == nil || len(e.Clusters.Listed) != 1 {
 		t.Fatalf("clusters %+v", e.Clusters)
 	}
@@ -699,7 +699,7 @@ spec:
 		t.Errorf("clusters %+v", e.Clusters)
 	}
 	unmatched := strings.Replace(world, "match: {", "match: {objectSelector: {matchLabels: {none: x}}, ", 1)
-	e = explainObject(t, unmatched, web, explain.Options{WhyNot: "eu-1", Limit: 1})
+	e = explainObject(t, unmatched, web, explain.Options{WhyNot: "eu-1"})
 	if diff := cmp.Diff([]string{"no policy matches the object, so that none chooses clusters for it"}, lines(e.Clusters.Listed[0].Reasons, "")); diff != "" {
 		t.Errorf("reasons of an object that no policy matches (-want +got):\n%s", diff)
 	}
@@ -845,7 +845,7 @@ apiVersion: multicluster.x-k8s.io/v1alpha1
 kind: ClusterProfile
 metadata: {name: eu-1, namespace: aaa, labels: {region: us}}
 `
-	e := explainObject(t, world, web, explain.Options{WhyNot: "eu-1", Limit: 1})
+	e := explainObject(t, world, web, explain.Options{WhyNot: "eu-1"})
 	const reason = "is ambiguous: clusterprofiles.multicluster.x-k8s.io aaa/eu-1 and clusterprofiles.multicluster.x-k8s.io fleet/eu-1 have this name"
 	if diff := cmp.Diff([]string{"cluster eu-1 " + reason}, e.Policies[0].AmbiguousClusters); diff != "" {
 		t.Errorf("sentences (-want +got):\n%s", diff)
