@@ -949,7 +949,8 @@ const (
 	RolloutSoaking RolloutState = "Soaking"
 	// RolloutWaitingForApproval means that the next stage is not approved.
 	RolloutWaitingForApproval RolloutState = "WaitingForApproval"
-	// RolloutPaused means that too many objects failed in a stage, or that remediation of the policy is paused.
+	// RolloutPaused means that too many objects failed in a reached stage, or that remediation of the policy is paused, so that no further
+	// stage begins. The first stage begins although remediation is paused.
 	RolloutPaused RolloutState = "Paused"
 	// RolloutComplete means that the version is in force everywhere.
 	RolloutComplete RolloutState = "Complete"

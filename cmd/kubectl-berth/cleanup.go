@@ -386,7 +386,8 @@ func (s *summary) err() error {
 }
 
 // leftovers are the types of cluster-scoped objects, besides Namespaces, that Berth or its installation create: webhook configurations,
-// ClusterRoles and their bindings, and CustomResourceDefinitions.
+// ClusterRoles and their bindings, and CustomResourceDefinitions. reportRest prints how to delete Berth's objects of these types once Berth
+// is uninstalled.
 var leftovers = []schema.GroupVersionResource{
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},

@@ -28,6 +28,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/internal/decisionlog"
 )
@@ -76,9 +77,13 @@ func (o *historyOptions) run(object string) error {
 	if len(o.logs) == 0 {
 		return fmt.Errorf("--log is required: a file with the log of decisions, or - for the standard input")
 	}
-	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return fmt.Errorf("reading the kubeconfig: %w", err)
+	// The log is all that the command reads: with -n, it needs no kubeconfig.
+	namespace := ptr.Deref(o.flags.Namespace, "")
+	if namespace == "" {
+		var err error
+		if namespace, _, err = o.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
+			return fmt.Errorf("reading the kubeconfig for the namespace of %s: %w; correct it, or name the namespace with -n", object, err)
+		}
 	}
 	entries, decisions := []decisionlog.Entry{}, 0
 	for _, file := range o.logs {

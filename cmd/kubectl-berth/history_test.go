@@ -71,6 +71,7 @@ func TestHistory(t *testing.T) {
 		"OtherGroup":     {[]string{"deployments.example.com/web", "-n", "shop", "--log", file}, "None of the 3"},
 		"OtherType":      {[]string{"statefulset/web", "-n", "shop", "--log", file}, "None of the 3"},
 		"OtherNamespace": {[]string{"deployment/web", "--log", file}, "None of the 3"},
+		"NoKubeconfig":   {[]string{"deployment/web", "-n", "shop", "--log", file, "--kubeconfig", file + ".none"}, "alice"},
 		"Twice":          {[]string{"deployment/web", "-n", "bank", "--log", file, "--log", file}, "TIME"},
 	} {
 		if got, err := history(t, "", tc.args...); err != nil || !strings.Contains(got, tc.want) {

@@ -259,7 +259,8 @@ func (o *migrateOptions) report(result migration.Result) error {
 			policy.Object.Name, policy.Object.Spec.RegoVersion, o.mode, o.remediation, strings.Join(o.resources, ", "), watches)
 	}
 	if len(result.Policies) > 0 && !o.resourcesGiven {
-		p.line("ConfigMaps don't name the types of the objects: the policies match %s. Name others by --resource.", defaultResource)
+		p.line("ConfigMaps don't name the types of the objects: the policies match %[1]s. To match others, name all types by --resource, %[1]s too.",
+			defaultResource)
 	}
 	return p.err
 }

@@ -74,7 +74,7 @@ func TestNothingByHalves(t *testing.T) {
 	for _, want := range []string{
 		"default/good/p.rego: converted into PlacementPolicy \"good\"\n", "other/bad/p.rego: left out: ",
 		"PlacementPolicy \"good\": Rego v1, mode DryRun, remediation Manual, matches deployments.apps/v1, reads no cluster data\n",
-		"Name others by --resource.\n",
+		"To match others, name all types by --resource, ",
 	} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("%q lacks %q", stderr, want)
@@ -116,7 +116,7 @@ func TestFlagsBecomeSpec(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("policy (-want +got):\n%s", diff)
 	}
-	if strings.Contains(stderr, "Name others by --resource") {
+	if strings.Contains(stderr, "name all types by --resource") {
 		t.Errorf("says that the types are nobody's choice: %s", stderr)
 	}
 }

@@ -809,7 +809,7 @@ func TestCheck(t *testing.T) {
 
 // TestCheckOfFilesTogether checks that the files are compared with each other, with and without a cluster.
 func TestCheckOfFilesTogether(t *testing.T) {
-	const eu, us = "require: no cluster meets these requirements and those of policy all-eu", "require: no cluster meets these requirements and those of policy all-us"
+	const eu, us = "require: no cluster can ever meet these requirements and those of policy all-eu", "require: no cluster can ever meet these requirements and those of policy all-us"
 	for _, args := range [][]string{{"-f", "pair.yaml"}, {"-f", "pair.yaml", "--from=clusters.yaml"}, {"-f", "pair.yaml", "--from=clusters.yaml,pair.yaml"}} {
 		stdout, _, err := command(t, append([]string{"check"}, args...)...)
 		if err != nil || strings.Count(stdout, eu) != 1 || strings.Count(stdout, us) != 1 || strings.Count(stdout, "set.labels[tier]: policy all-") != 2 {

@@ -391,9 +391,12 @@ func countOf(n *int64) string {
 }
 
 // stateOf returns the text of an object's state in a place, with its change if it comes to the place or leaves it, such as "Moving,
-// arriving".
+// arriving". An object that waits, and neither comes nor leaves, stays in the place.
 func stateOf(state fleet.State, change fleet.Change) string {
-	if change == "" {
+	switch {
+	case change == "" && state == fleet.Waiting:
+		return string(state) + ", staying"
+	case change == "":
 		return string(state)
 	}
 	return string(state) + ", " + strings.ToLower(string(change))

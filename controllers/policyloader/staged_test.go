@@ -361,7 +361,7 @@ func TestLostRevisions(t *testing.T) {
 				})
 				s.set(2, stagesOf("0", "1"))
 			},
-			want: []int{failClosed, failClosed, failClosed, failClosed}, stored: []int{1, 1, 1, 1}, message: "revision 1: the revision is not stored; that revision was in force everywhere: set spec.rollout.revision",
+			want: []int{failClosed, failClosed, failClosed, failClosed}, stored: []int{1, 1, 1, 1}, message: "revision 1: the revision is not stored; that revision was in force everywhere last, and has to decide until a rollout begins: set spec.rollout.revision",
 		},
 		"rolled back to": {
 			prepare: func(s *store) {
@@ -382,7 +382,7 @@ func TestLostRevisions(t *testing.T) {
 					p.Status.Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutRolledBack, Digest: rollout.VersionDigest(*version), Revision: 1, Reached: new(int32(0))}
 				})
 			},
-			want: []int{failClosed, failClosed, failClosed, failClosed}, stored: []int{1, 1, 1, 1}, message: "revision 1: the revision is not stored; that revision was in force everywhere: set spec.rollout.revision",
+			want: []int{failClosed, failClosed, failClosed, failClosed}, stored: []int{1, 1, 1, 1}, message: "revision 1: the revision is not stored; that revision was in force everywhere last, and has to decide until a rollout begins: set spec.rollout.revision",
 		},
 		"selected, does not compile any more": {
 			prepare: func(s *store) {

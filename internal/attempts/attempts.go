@@ -341,8 +341,9 @@ func (a *Attempts[K]) EvictionDelay(now time.Time, key K, pod *unstructured.Unst
 	return out
 }
 
-// Evicted records that a Pod was evicted at a time, which must not be later than the request. It returns how old the controller's next Pods
-// must be before they are evicted; 0 unless the Pod was created after an eviction of another one for the same changes.
+// Evicted records that the Pod with a key was evicted at a time, which must not be later than the request. From then on, EvictionDelay
+// makes those Pods wait that the Pod's controller creates later and that require one of the same changes, until they are repeatDelay old.
+// If the Pod was such a one itself, that age doubles, and Evicted returns it, for users; otherwise it returns 0, although new Pods wait.
 func (a *Attempts[K]) Evicted(at time.Time, key K, pod *unstructured.Unstructured, changes []placement.Change) (age time.Duration) {
 	delete(a.protected, key)
 	maps.DeleteFunc(a.repeats, func(_ types.UID, r repeat) bool { return r.over(at) })

@@ -95,7 +95,7 @@ func (c *Cleaner) Find(ctx context.Context, namespace string) ([]Target, error) 
 	}
 	var errs []error
 	if err != nil {
-		errs = append(errs, fmt.Errorf("discovering the types of the API server: %w", err))
+		errs = append(errs, fmt.Errorf("objects of some types were not looked at, because the API server can't list these types: %w", err))
 	}
 	c.kinds, c.copies = map[schema.GroupKind]schema.GroupVersionResource{}, map[types.UID][]Target{}
 	var out []Target

@@ -182,7 +182,7 @@ type Finder struct {
 	// mistake to deliver to a system whose types are missing.
 	CatalogIsPartial bool
 	// ClusterPredicates are the names of the manager's predicates that evaluate clusters. Each other one that a policy names is a mistake if
-	// the policy evaluates clusters alone.
+	// the policy evaluates clusters alone: with an empty list, each one that it names. No finding is left out.
 	ClusterPredicates []string
 	// Groups returns the names in spec.remediation.budget.group of all policies but the named one. If it is nil, groups are not compared.
 	Groups func(except string) []string

@@ -94,7 +94,7 @@ func findingsOfRequirements(spec placementv1.PlacementPolicySpec, requiring []so
 		default:
 			who, which = fmt.Sprintf("any of the rules %s of policy %s", strings.Join(names, ", "), other), "objects to which this rule and one of those apply"
 		}
-		out = append(out, advice("%s: no cluster meets these requirements and those of %s: %s are denied, because an object gets the clusters that all "+
+		out = append(out, advice("%s: no cluster can ever meet these requirements and those of %s: %s are denied, because an object gets the clusters that all "+
 			"policies allow. Change one of the policies, or what it matches", specPath.Child("rules").Index(one.index).Child("require"), who, which))
 	}
 	return out

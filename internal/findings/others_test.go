@@ -51,7 +51,7 @@ func TestPoliciesThatLeaveNoCluster(t *testing.T) {
 		eu, us = "require: [{field: region, operator: In, values: [eu]}]", "require: [{field: region, operator: In, values: [us]}]"
 		ofWeb  = "when: {objectSelector: {matchLabels: {app: web}}}, "
 		ofDB   = "when: {objectSelector: {matchLabels: {app: db}}}, "
-		with   = "spec.rules[0].require: no cluster meets these requirements and those of "
+		with   = "spec.rules[0].require: no cluster can ever meet these requirements and those of "
 	)
 	// of returns a policy with rules named a, b, and so on.
 	of := func(name, namespace string, list ...string) placementv1.PlacementPolicy {

@@ -37,8 +37,8 @@ func (c *converter) hints(d *draft) []string {
 	kinds, clusters, missing := c.survey(d)
 	for _, kind := range kinds {
 		if resource := plural(kind); !c.matches(resource) {
-			out = append(out, fmt.Sprintf("the policy compares input.kind with %q, but does not match %s: add the type with --resource",
-				kind, resource))
+			out = append(out, fmt.Sprintf("the policy compares input.kind with %q, but does not match %s: name that type by --resource, and those "+
+				"that the policy matches", kind, resource))
 		}
 	}
 	if clusters {

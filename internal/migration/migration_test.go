@@ -590,7 +590,7 @@ labels.a := "b" if input.kind == "ReplicaSet"
 labels.b := "b" if "Deployment" == input.kind
 `)},
 			policies: []string{"p v1 n/p/p.rego"},
-			findings: []string{"n/p/p.rego: converted", `n/p/p.rego: warning: the policy compares input.kind with "ReplicaSet", but does not match replicasets: add the type with --resource`},
+			findings: []string{"n/p/p.rego: converted", `n/p/p.rego: warning: the policy compares input.kind with "ReplicaSet", but does not match replicasets: name that type by --resource, and those that the policy matches`},
 		},
 		"HugeText": {
 			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"# "+strings.Repeat("x", 65536))},

@@ -162,7 +162,7 @@ func TestUnknownPods(t *testing.T) {
 		"Declared": {"{apiVersion: example.com/v1, kind: Training, metadata: {name: a}, spec: {worker: {pod: {spec: {}}}}}", "trainings.example.com", ""},
 		"Missing":  {"{apiVersion: example.com/v1, kind: Training, metadata: {name: a}, spec: {worker: {}}}", "trainings.example.com", "rule scheduling: spec.worker.pod is not an object"},
 		"Odd":      {"{apiVersion: example.com/v1, kind: Training, metadata: {name: a}, spec: {worker: {pod: {spec: {tolerations: {}}}}}}", "trainings.example.com", "rule scheduling: spec.worker.pod.spec.tolerations is not a list"},
-		"OddPart":  {"{apiVersion: example.com/v1, kind: Training, metadata: {name: a}, spec: {worker: {pod: {spec: {affinity: {nodeAffinity: []}}}}}}", "trainings.example.com", "affinity: nodeAffinity is not an object"},
+		"OddPart":  {"{apiVersion: example.com/v1, kind: Training, metadata: {name: a}, spec: {worker: {pod: {spec: {affinity: {nodeAffinity: []}}}}}}", "trainings.example.com", "affinity: the object's own nodeAffinity is not an object: correct it in the object"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -124,13 +124,19 @@ func (s *Store) Remove(ctx context.Context, policyName string) error {
 	}
 	list := &appsv1.ControllerRevisionList{}
 	if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingLabels{labelApprovedPlan: policy.RevisionName(policyName)}); err != nil {
-		return fmt.Errorf("reading the approved plan of PlacementPolicy %q: %w", policyName, err)
+		return notDeleted(policyName, err)
 	}
 	for i := range list.Items {
 		if err := s.Client.Delete(ctx, &list.Items[i]); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("removing the approved plan of PlacementPolicy %q: %w", policyName, err)
+			return notDeleted(policyName, err)
 		}
 	}
 	s.stored.Delete(policyName)
 	return nil
+}
+
+// notDeleted returns the error of Remove.
+func notDeleted(policyName string, err error) error {
+	return fmt.Errorf("the stored plan of PlacementPolicy %q is not needed any more and can't be deleted; until it is, no other approved plan of "+
+		"the policy is carried out: %w", policyName, err)
 }

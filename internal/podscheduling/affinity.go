@@ -393,7 +393,7 @@ func listAt(object map[string]any, path ...string) ([]any, error) {
 	for i, name := range path {
 		next, ok := at.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("affinity: %s is not an object", path[i-1])
+			return nil, fmt.Errorf("affinity: the object's own %s is not an object: correct it in the object", path[i-1])
 		}
 		if at = next[name]; at == nil {
 			return nil, nil
@@ -401,7 +401,7 @@ func listAt(object map[string]any, path ...string) ([]any, error) {
 	}
 	list, ok := at.([]any)
 	if !ok {
-		return nil, fmt.Errorf("affinity: %s is not a list", path[len(path)-1])
+		return nil, fmt.Errorf("affinity: the object's own %s is not a list: correct it in the object", path[len(path)-1])
 	}
 	return list, nil
 }

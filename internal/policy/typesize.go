@@ -58,8 +58,8 @@ func plus(x, y int) int { return min(x+y, largest) }
 // around returns the size of a value whose parts have a total size.
 func around(parts int) int { return plus(1, 2*parts) }
 
-// bound is the stage of the compiler, before the type checker, that estimates the steps for all rules. The error is at the rule that
-// exceeds maxTypeWork.
+// bound is the stage of the compiler, before the type checker, that estimates the steps for all rules together. If the sum exceeds
+// maxTypeWork, the error is at the rule at which it does, which need not be the one with the most steps.
 func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
 	sorted, _ := c.Graph.Sort()
 	for _, node := range sorted {

@@ -69,7 +69,7 @@ func because(c Choice, err error) Choice {
 const (
 	advice     = "set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout"
 	elsewhere  = "; that revision has to decide in the stages that the rollout has not reached: " + advice
-	lostAtAll  = "; that revision was in force everywhere: " + advice + " to put the version in the spec in force everywhere"
+	lostAtAll  = "; that revision was in force everywhere last, and has to decide until a rollout begins: " + advice + " to put the version in the spec in force everywhere"
 	notStored1 = "revision 1: the revision is not stored"
 )
 

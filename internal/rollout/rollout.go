@@ -151,9 +151,10 @@ type Facts struct {
 // Next returns the status of a rollout after old, which is nil if there was none. It returns nil if the policy has no rollout, or none can
 // begin yet. again is when it has to be called again although no fact changes; zero for never. It does not change old.
 //
-// A status reaches at most one stage more than old. It does so only if the leader has the present stage in force, all objects of the
-// reached stages are decided, and are moved, failed, or denied, the failed and denied ones do not stop the rollout, it is not Paused, the
-// soak of the present stage is over, and the next stage is approved if it needs that.
+// A status reaches at most one stage more than old. It reaches the first one once existing objects are decided, even if remediation is
+// paused, so that a corrected policy comes into force. It reaches a further one only if the leader has the present stage in force, all
+// objects of the reached stages are decided, and are moved, failed, or denied, the failed and denied ones do not stop the rollout, it is
+// not Paused, and the soak of the present stage is over. Each stage waits for its approval if it needs one.
 func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutStatus, again time.Time) {
 	if f.Spec == nil {
 		return nil, time.Time{}
@@ -396,8 +397,8 @@ func (f *Facts) after(reached int) string {
 }
 
 // holds returns the state and the message of a rollout that can't go on for a reason that comes before soak and approval: Progressing while
-// objects are not decided or moved yet, and Paused if failures stop it or Facts.Paused is set. Both are "" if it can go on. reached is the
-// number of reached stages.
+// objects are not decided or moved yet, and, once a stage is reached, Paused if failures stop it or Facts.Paused is set. Both are "" if it
+// can go on. reached is the number of reached stages.
 func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.RolloutState, string) {
 	switch {
 	case reached == 0 && f.Busy:

@@ -220,7 +220,8 @@ func (o *Options) Bind(f *flag.FlagSet) {
 		"all policies together; 0 for no bound. A policy bounds its own pace by spec.remediation.budget.")
 	f.BoolVar(&o.AllowRemoteSecrets, "allow-remote-secrets", false,
 		"Let policies with spec.remote match and replicate Secrets. Engines get them without their data in any case.")
-	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
+	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second,
+		"Deadline for evaluating one policy on one object in the manager. For remote engines, spec.remote.timeoutSeconds counts.")
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "Maximum number of evaluations at the same time.")
 }
 

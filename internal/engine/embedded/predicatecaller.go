@@ -46,7 +46,7 @@ const (
 
 var (
 	errNoPredicates = errors.New("predicates are not available here: only a manager with --predicates evaluates them")
-	errNoNodes      = errors.New("predicates on nodes can't be evaluated here: no nodes are loaded")
+	errNoNodes      = errors.New("predicates on nodes can't be evaluated: the engine was created without nodes")
 )
 
 // predicateCaller evaluates predicates for one evaluation of a policy, all on the same snapshots. It is not safe for

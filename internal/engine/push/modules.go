@@ -157,7 +157,8 @@ func (m *modules) needsModules() bool {
 }
 
 // push brings the modules up to date, and reports whether it did anything. The manifest lists the modules of a policy only while the engine
-// has exactly the modules that the policy needs.
+// has exactly the modules that the policy needs. A module that the engine refuses is no error: the status gets the refusal of its policy,
+// and the modules of other policies are pushed.
 func (m *modules) push(ctx context.Context) (bool, error) {
 	w := m.status.currentNeeds()
 	var due []string

@@ -58,7 +58,7 @@ type manifestRequest struct {
 }
 
 // manifestReaderOf returns the reader of the manifest in a policy's engine, which uses the client. Policies with the same client and base
-// URL share it. It sends no request.
+// URL share it. It sends no request, and its error is always nil.
 func (e *Engine) manifestReaderOf(r *policy.Remote, c *opaclient.Client) (*manifestReader, error) {
 	return e.manifestReaders.Get(fmt.Sprintf("%p %s", c, r.Base), func() (*manifestReader, error) {
 		return &manifestReader{client: c, url: opaclient.ManifestURL(r.Base)}, nil

@@ -115,7 +115,8 @@ func (r Read) ByPluralAlone() bool {
 
 func compareReads(x, y Read) int { return cmp.Compare(x.String(), y.String()) }
 
-// analyser collects the cluster data that a compiled module can read.
+// analyser collects the resource types that a compiled module can read, and its references to other documents of `data`. It does not look
+// at the input, nor at which fields of the objects are read: fieldAnalyser finds these.
 //
 // The analysis is sound because a compiled module reaches base documents only through references that start with
 // `data`. The compiler has resolved imports and aliases of packages, and a variable that holds a part of `data` got it
@@ -128,7 +129,7 @@ type analyser struct {
 	dynamic bool // whether a reference whose resource type is known only at evaluation is accepted, and no error
 	// reads are the reads so far, by the read without its position.
 	reads map[Read]Read
-	keyed map[string]KeyedRead // by their texts
+	keyed map[string]KeyedRead // the references by constant keys, by their texts
 	// documents are the references to top-level documents that Berth does not provide, by the name of the document.
 	documents map[string][]*ast.Location
 	errs      ast.Errors
