@@ -141,13 +141,20 @@ func TestPlansNameTheirCauses(t *testing.T) {
 		}, profileType + " changed", []string{fact}},
 		"LateForManyPolicies": {func(h *chronicle) {
 			h.assess(came, 1, map[string]string{"web": "", "db": ""})
-			policies := []string{"p"}
+			var policies []string
 			for i := range 40 {
 				policies = append(policies, fmt.Sprint("other-", i))
 			}
-			a := h.Assess(h.now, relabelled, policies...)
-			a.Add(key("deployments", "shop", "web"))
-			a.Complete()
+			begin := func(policies ...string) {
+				a := h.Assess(h.now, relabelled, policies...)
+				a.Add(key("deployments", "shop", "web"))
+				a.Complete()
+			}
+			// Some changes concern many policies, and some begin an assessment for each.
+			begin(policies...)
+			for _, policy := range append(policies, "p") {
+				begin(policy)
+			}
 			h.now = h.now.Add(remediation.AssessmentLimit)
 			h.ConcludeAssessments(h.now)
 			h.record(1, map[string]string{"web": "us"})

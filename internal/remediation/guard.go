@@ -393,7 +393,7 @@ func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool
 // missed are assessments that ended before certain objects were decided. All objects that the same assessments missed share one.
 type missed struct {
 	policies sets.Set[string] // The names of the policies for which they ended then.
-	blames   []blame          // Why the objects must be decided again for these policies; at most maxFacts.
+	blames   []blame          // Why the objects must be decided again for these policies; at most maxFacts for each.
 }
 
 // has reports whether one of the assessments ended for a policy. A nil *missed has none.
@@ -405,7 +405,14 @@ func (m *missed) and(b blame) *missed {
 	if m != nil {
 		out.policies, out.blames = out.policies.Union(m.policies), m.blames
 	}
-	if len(out.blames) < maxFacts {
+	full := func(policy string) bool {
+		n := 0
+		for _, known := range out.blames {
+			n += count(slices.Contains(known.policies, policy))
+		}
+		return n >= maxFacts
+	}
+	if slices.ContainsFunc(b.policies, func(policy string) bool { return !full(policy) }) {
 		out.blames = append(slices.Clip(out.blames), b)
 	}
 	return out

@@ -237,13 +237,8 @@ func (f *ChoiceFacts) stay(reason error) Choice {
 	}
 	switch last, lost := f.lastInForce(); {
 	case lost != nil:
-		if errors.Is(reason, ErrNotStored) {
-			// That a revision is not stored is said below.
-			reason = nil
-		}
-		return f.everywhere(Lost, both(reason, fmt.Errorf("%w; that revision was in force everywhere last, and has to decide until a rollout begins: "+
-			"set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the version in the spec in force everywhere",
-			lost)))
+		return f.everywhere(Lost, fmt.Errorf("%w; that revision was in force everywhere: set spec.rollout.revision to one of status.rollout.revisions, or "+
+			"remove spec.rollout to put the version in the spec in force everywhere", lost))
 	case last != None:
 		return f.everywhere(last, cmp.Or(reason, failed))
 	case reason != nil || failed != nil:
