@@ -77,6 +77,10 @@ type typeWatch struct {
 	// most of a minute.
 	relist atomic.Bool
 
+	// streaming is how long the last watch that began with all objects could last; 0 once all objects of one have come. Each one that ends
+	// before may be followed by one of twice that time. Only the reflector's goroutine uses it.
+	streaming time.Duration
+
 	mu sync.Mutex
 	// watch is the last watch that was opened, so that reopen can stop it; nil if there was none, or reopen has stopped it.
 	watch watch.Interface
@@ -151,9 +155,8 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
-// initialTimeout is how long a watch may last that begins with all objects. The reflector asks for 5 to 10 minutes. If the API server does
-// not send all objects by then, as happens with a million, the reflector begins again, each time.
-const initialTimeout = time.Hour
+// maxStreaming is how long a watch that begins with all objects may last at most.
+const maxStreaming = time.Hour
 
 // run lists and watches the type until ctx ends. It begins when the previous list-watch of the type, if any, has ended and cuts no more
 // objects, so that sinks receive changes in their order.
@@ -214,7 +217,11 @@ func (t *typeWatch) list(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 func (t *typeWatch) open(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	initial := ptr.Deref(o.SendInitialEvents, false)
 	if initial {
-		o.TimeoutSeconds = new(int64(initialTimeout.Seconds()))
+		// The reflector asks for 5 to 10 minutes. If the API server has not sent all objects by then, as happens with a million, the reflector
+		// begins again, each time.
+		asked := time.Duration(ptr.Deref(o.TimeoutSeconds, 0)) * time.Second
+		t.streaming = min(max(2*t.streaming, asked), maxStreaming)
+		o.TimeoutSeconds = new(int64(t.streaming.Seconds()))
 	}
 	w, err := t.hub.client.Resource(t.resource).Watch(ctx, o)
 	if err != nil {
@@ -359,6 +366,7 @@ func (s sinkStore) Replace(list []any, _ string) error {
 			return err
 		}
 	}
+	s.streaming = 0
 	if s.unwatchable.Load() {
 		return nil
 	}
