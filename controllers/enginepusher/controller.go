@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
@@ -110,6 +111,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	c.leading.Store(&leading{pusher, consumer})
 	defer c.leading.Store(nil)
+	var before []push.PolicyNeeds
 	for {
 		// What decisions need that began with earlier versions, and have not ended on this replica, stays in the engines.
 		needs := needsOf(c.Registry.InUse())
@@ -121,6 +123,11 @@ func (c *Controller) Start(ctx context.Context) error {
 		}
 		consumer.Set(ctx, types)
 		pusher.Set(ctx, needs)
+		// State and Failure also change when a policy no longer needs something.
+		if !slices.EqualFunc(before, needs, equal) {
+			c.notify(policiesOf(slices.Concat(before, needs))...)
+		}
+		before = needs
 		select {
 		case <-ctx.Done():
 			pusher.Wait()
@@ -172,17 +179,27 @@ func (c *Controller) Ambiguous(types []policy.Resource) []replication.Ambiguity 
 
 // policiesNeeding returns the names of the policies that need objects of a type in their engines.
 func (c *Controller) policiesNeeding(resource schema.GroupVersionResource) []string {
-	var out []string
-	for _, w := range needsOf(c.Registry.All()) {
-		if slices.ContainsFunc(w.Types, func(r policy.Resource) bool { return r.GroupVersionResource == resource }) {
-			out = append(out, w.Policy)
-		}
+	return policiesOf(slices.DeleteFunc(needsOf(c.Registry.All()), func(w push.PolicyNeeds) bool {
+		return !slices.ContainsFunc(w.Types, func(r policy.Resource) bool { return r.GroupVersionResource == resource })
+	}))
+}
+
+// policiesOf returns the names of the policies that have needs, sorted.
+func policiesOf(needs []push.PolicyNeeds) []string {
+	names := sets.New[string]()
+	for _, w := range needs {
+		names.Insert(w.Policy)
 	}
-	return slices.Compact(out)
+	return sets.List(names)
+}
+
+// equal reports whether the needs are those of the same version of a policy.
+func equal(a, b push.PolicyNeeds) bool {
+	return a.Policy == b.Policy && a.Remote == b.Remote && slices.Equal(a.Types, b.Types)
 }
 
 // needsOf returns what policies in certain states, by name, need in remote engines: the versions that decide, and those that wait for their
-// data. The states of a policy must come in their order. Its versions then follow each other, the oldest first.
+// data. The states of a policy must come in their order. Its versions then follow each other, one that waits after the one that decides.
 func needsOf(states iter.Seq2[string, *placement.PolicyState]) []push.PolicyNeeds {
 	var out []push.PolicyNeeds
 	for name, state := range states {

@@ -237,8 +237,9 @@ func (f *ChoiceFacts) stay(reason error) Choice {
 	}
 	switch last, lost := f.lastInForce(); {
 	case lost != nil:
-		return f.everywhere(Lost, fmt.Errorf("%w; that revision was in force everywhere: set spec.rollout.revision to one of status.rollout.revisions, or "+
-			"remove spec.rollout to put the version in the spec in force everywhere", lost))
+		return f.everywhere(Lost, fmt.Errorf("%w; that revision was in force everywhere last, and has to decide until a rollout begins: set "+
+			"spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the version in the spec in force everywhere",
+			lost))
 	case last != None:
 		return f.everywhere(last, cmp.Or(reason, failed))
 	case reason != nil || failed != nil:
