@@ -389,8 +389,8 @@ func (l *Ledger) Continue(policy string, plan *moveset.Set) {
 	a.continued, a.continuing, a.saved = plan, true, plan.Digest
 }
 
-// MaxCauses is the maximum number of texts that describe a cause. maxFacts is that of the facts of joined causes, of an object's blames, and
-// of a policy's among the blames of missed assessments.
+// MaxCauses is the maximum number of texts that describe a cause. maxFacts is that of the facts of joined causes, of an object's blames,
+// and of a policy's among the blames of missed assessments.
 const (
 	MaxCauses = 5
 	maxFacts  = 2 * MaxCauses
