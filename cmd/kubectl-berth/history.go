@@ -28,7 +28,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/internal/decisionlog"
 )
@@ -78,7 +77,7 @@ func (o *historyOptions) run(object string) error {
 		return fmt.Errorf("--log is required: a file with the log of decisions, or - for the standard input")
 	}
 	// The log is all that the command reads: with -n, it needs no kubeconfig.
-	namespace := ptr.Deref(o.flags.Namespace, "")
+	namespace := *o.flags.Namespace
 	if namespace == "" {
 		var err error
 		if namespace, _, err = o.flags.ToRawKubeConfigLoader().Namespace(); err != nil {

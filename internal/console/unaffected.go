@@ -144,7 +144,7 @@ func (f *changedField) excluded(ctx context.Context, simulated *simulation.Simul
 		if n++; n > maxUnaffected {
 			return "", nil
 		}
-		explained, err := explain.Explain(ctx, simulated, o, explain.Options{Limit: 1, WhyNot: f.cluster})
+		explained, err := explain.Explain(ctx, simulated, o, explain.Options{WhyNot: f.cluster})
 		if err != nil {
 			return "", err
 		}

@@ -105,7 +105,7 @@ func TestRollout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := explain.Explain(t.Context(), s, o, explain.Options{WhyNot: tc.lost, Limit: 1})
+			got, err := explain.Explain(t.Context(), s, o, explain.Options{WhyNot: tc.lost})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -122,7 +122,7 @@ func against(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	if !slices.Contains(known, cluster) {
 		return []explain.Reason{{Message: fmt.Sprintf("no inventory that policies read has a cluster %q", cluster)}}, nil
 	}
-	e, err := explain.Explain(ctx, s, o, explain.Options{WhyNot: cluster, Limit: 1})
+	e, err := explain.Explain(ctx, s, o, explain.Options{WhyNot: cluster})
 	if err != nil || e.Clusters == nil {
 		return nil, err
 	}
