@@ -195,6 +195,16 @@ func TestMovesBetweenClusters(t *testing.T) {
 		c.moves(a, p, reports, "5", true)
 		c.moves(b, p, reports, "6", true)
 	})
+	t.Run("no longer wait for others once the object runs nowhere", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := c.moving(onlyOne)
+		a, b := c.object("a", "p"), c.object("b", "p")
+		c.moves(a, p, reports, "5", true)
+		c.moves(b, p, reports, "6", false)
+		if diff := cmp.Diff([]remediation.Key{b}, c.observe(b, report(b, "1", false)).keys); diff != "" {
+			t.Errorf("goes on (-want +got):\n%s", diff)
+		}
+	})
 	t.Run("do not wait for others if the object had no clusters", func(t *testing.T) {
 		c := newBudgetCase(t, remediation.Limits{})
 		p := c.moving(onlyOne)

@@ -184,7 +184,8 @@ func (s *Scheduler) wait(w *waiter, blocked block) {
 	s.dirty = s.dirty || blocked.reason == forSettling
 }
 
-// classify puts a waiting object into its class. It must be called whenever the result of classOf may change. It ignores nil.
+// classify puts a waiting object into its class. It must be called whenever the result of classOf may change. An object that changes its
+// class may go on, such as one that became unavailable. It ignores nil.
 func (s *Scheduler) classify(w *waiter) {
 	if w == nil {
 		return
@@ -192,6 +193,9 @@ func (s *Scheduler) classify(w *waiter) {
 	id := s.classOf(w)
 	if w.class != nil && w.class.id == id {
 		return
+	}
+	if w.class != nil {
+		s.freed()
 	}
 	s.line.declassify(w)
 	if s.line.classes[id] == nil {
