@@ -84,7 +84,7 @@ export BERTH_TEST_BUDGET = $(BUDGET)
 define run_tests
 reports='$(TEST_REPORTS)/$(1)'; rm -rf "$$reports"; mkdir -p "$$reports"; code=0; \
 BERTH_TEST_REPORTS="$$reports" $(GOTESTSUM) --format=pkgname-and-test-fails --hide-summary=skipped --jsonfile="$$reports/events.json" \
-  --rerun-fails --rerun-fails-max-failures=5 --packages='$(2)' $(3) || code=$$?; \
+  --rerun-fails=1 --rerun-fails-max-failures=5 --packages='$(2)' $(3) || code=$$?; \
 CGO_ENABLED=0 go run ./hack/testreport "$$reports"; exit $$code
 endef
 
@@ -298,7 +298,7 @@ soak: $(assets) $(engine) ## Run what is random or searches with a large budget:
 	$(MAKE) --no-print-directory test PACKAGES='$(RANDOM_PACKAGES)' TEST_TIMEOUT=3h BUDGET=$(SOAK_BUDGET)
 
 # The packages with tests whose rounds or sizes the budget scales.
-RANDOM_PACKAGES = $(shell grep --recursive --files-with-matches --include=*_test.go 'budget\.\(Rounds\|Size\)\b' api cmd controllers internal test webhooks | xargs dirname | sort -u | sed 's,^,./,')
+RANDOM_PACKAGES = $(shell grep --recursive --files-with-matches --include=*_test.go 'budget\.\(Rounds\|Size\)\b' api cmd controllers docs internal test webhooks | xargs dirname | sort -u | sed 's,^,./,')
 
 # How long make churn changes things, as in 8h, and how often in a second.
 CHURN ?= 20m
@@ -333,7 +333,7 @@ AT_ONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 flakes: $(assets) $(engine) ## Run a spec many times at once, and say how often it fails: make flakes PACKAGE=./test/integration/rules SPEC='are warned of' RUNS=20.
 	@if [ -z '$(PACKAGE)' ]; then echo "Error: name a suite, as in make flakes PACKAGE=./test/integration/rules SPEC='are warned of'" >&2; exit 1; fi
 	go test -c -vet=off $(TEST_LINK) -o bin/flakes.test '$(PACKAGE)'
-	cd '$(PACKAGE)' && $(STRESS) -p $(AT_ONCE) -count $(RUNS) -timeout $(TEST_TIMEOUT) $(CURDIR)/bin/flakes.test -ginkgo.focus='$(SPEC)' $(TESTFLAGS)
+	cd '$(PACKAGE)' && $(STRESS) -p $(AT_ONCE) -count $(RUNS) -timeout $(TEST_TIMEOUT) $(CURDIR)/bin/flakes.test $(if $(SPEC),-ginkgo.focus='$(SPEC)') $(TESTFLAGS)
 
 # Benchmarks run in turns: a round is every one of them once. The runner knows which of the packages measures end to end.
 BENCH ?= .

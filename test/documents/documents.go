@@ -164,9 +164,9 @@ func (c Command) Check(out string, err error) error {
 // waitByIndex and waitForMatching are the waits that end with an error before there is anything to wait
 // for, and waitForNumber is a wait for a number of objects.
 var (
-	waitByIndex     = regexp.MustCompile(`^kubectl wait .*jsonpath=\S*\[\d`)
-	waitForMatching = regexp.MustCompile(`^kubectl wait .*(--all|--selector|-l)\b`)
-	waitForNumber   = regexp.MustCompile(`^kubectl wait .*--for=jsonpath='\{\.status\.\S*\}'=[1-9]`)
+	waitByIndex     = regexp.MustCompile(`^kubectl (\S+ )*wait .*jsonpath=\S*\[\d`)
+	waitForMatching = regexp.MustCompile(`^kubectl (\S+ )*wait .*(--all|--selector|-l)\b`)
+	waitForNumber   = regexp.MustCompile(`^kubectl (\S+ )*wait .*--for=jsonpath='\{\.status\.\S*\}'=[1-9]`)
 )
 
 // CheckWait returns an error if a command of a document waits in a form that fails while the thing does not exist yet, as on a

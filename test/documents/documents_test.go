@@ -86,6 +86,7 @@ func TestCheckWait(t *testing.T) {
 		`kubectl get csquota/a -o jsonpath='{.status.namespaces[1]}'`:                                      {"", true},
 		`kubectl wait pods --selector app=till --for=condition=Ready`:                                      {"kubectl apply -f till.yaml", false},
 		`kubectl wait pods -l app=till --for=condition=Ready`:                                              {"", false},
+		`kubectl --namespace default wait pods -l app=till --for=condition=Ready`:                          {"", false},
 		`kubectl wait policies --all --namespace default --for=jsonpath='{.metadata.generation}'=2`:        {"kubectl label cluster/a b=c", false},
 		`kubectl wait pods --selector app=till --for=condition=PodScheduled`:                               {"kubectl wait deployment/till --for=jsonpath='{.status.replicas}'=2", true},
 		`kubectl wait deployment/till --for=jsonpath='{.metadata.annotations.example\.com/zone}'=eu-2-all`: {"", true},

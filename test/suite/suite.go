@@ -36,6 +36,7 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 
+	"github.com/berth-dev/berth/test/budget"
 	"github.com/berth-dev/berth/test/controlplane"
 )
 
@@ -57,6 +58,8 @@ func Run(t ginkgo.GinkgoTestingT, description string) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	config, reporter := ginkgo.GinkgoConfiguration()
 	config.LabelFilter = cmp.Or(config.LabelFilter, "!"+Benchmarks)
+	// With a large budget, a suite takes longer than the hour after which Ginkgo ends it. The limit of go test holds for all budgets.
+	config.Timeout = max(config.Timeout, time.Duration(budget.Rounds(1))*time.Hour)
 	dir := os.Getenv(ReportsVariable)
 	if dir == "" {
 		ginkgo.RunSpecs(t, description, config, reporter)
