@@ -252,7 +252,7 @@ e2e: controlplane-node ## Install, break, upgrade and uninstall Berth on a real 
 	go test -c -vet=off $(TEST_LINK) -tags=e2e -o bin/e2e.test ./test/e2e
 	@$(call run_tests,e2e,./test/e2e,--format=standard-verbose --raw-command -- go tool test2json -t -p $(MODULE)/test/e2e bin/e2e.test -test.v=test2json -test.timeout=$(E2E_TIMEOUT) -ginkgo.v -ginkgo.no-color $(E2EFLAGS))
 
-RACE_PACKAGES ?= ./internal/...
+RACE_PACKAGES ?= ./controllers/... ./internal/... ./webhooks/...
 
 .PHONY: test-race
 test-race: $(engine) ## Run the unit tests under the race detector; needs a C compiler.
@@ -318,7 +318,7 @@ scaling: $(assets) ## Measure replicas with SIZES, and print the rows of docs/sc
 	BERTH_SIZES='$(SIZES)' BERTH_MEMORY=$(MEMORY) go test -vet=off $(TEST_LINK) -timeout=0 -run='^$$' -bench=Sizing -benchtime=1x ./test/integration/scaling
 
 .PHONY: release-check
-release-check: soak churn ## Run what a release has to pass beside .ci/run: make soak, the race detector on all packages, older API servers, repeated benchmarks.
+release-check: soak churn ## Run what a release has to pass beside .ci/run: make soak, the race detector on controllers, internal, and webhooks, older API servers, repeated benchmarks.
 	$(MAKE) --no-print-directory test-race test-compat
 	$(MAKE) --no-print-directory bench-check BUDGET=$(SOAK_BUDGET)
 
