@@ -161,12 +161,15 @@ func (c Command) Check(out string, err error) error {
 	return nil
 }
 
+// wait matches the beginning of a command that waits, also with flags before the word wait.
+const wait = `^kubectl (\S+ )*wait .*`
+
 // waitByIndex and waitForMatching are the waits that end with an error before there is anything to wait
 // for, and waitForNumber is a wait for a number of objects.
 var (
-	waitByIndex     = regexp.MustCompile(`^kubectl (\S+ )*wait .*jsonpath=\S*\[\d`)
-	waitForMatching = regexp.MustCompile(`^kubectl (\S+ )*wait .*(--all|--selector|-l)\b`)
-	waitForNumber   = regexp.MustCompile(`^kubectl (\S+ )*wait .*--for=jsonpath='\{\.status\.\S*\}'=[1-9]`)
+	waitByIndex     = regexp.MustCompile(wait + `jsonpath=\S*\[\d`)
+	waitForMatching = regexp.MustCompile(wait + `(--all|--selector|-l)\b`)
+	waitForNumber   = regexp.MustCompile(wait + `--for=jsonpath='\{\.status\.\S*\}'=[1-9]`)
 )
 
 // CheckWait returns an error if a command of a document waits in a form that fails while the thing does not exist yet, as on a
