@@ -100,7 +100,7 @@ type Consumer struct {
 
 	hub     *Hub
 	sink    Sink
-	changed func(schema.GroupVersionResource) // called when the State of a type changes in more than Failures
+	changed func(schema.GroupVersionResource) // called when the State of a type changes in more than Failures, or becomes settled
 	setting sync.Mutex                        // held during Set
 	ending  sync.Once                         // for the first Set, which makes the end of its context call end
 
@@ -258,13 +258,14 @@ func (v *view) confirm() {
 }
 
 // setState changes the state by the function, which may also set syncedFields. differs reports whether the state differs from before in
-// more than Failures, or syncedFields has new fields.
+// more than Failures, or is settled now and was not before, or syncedFields has new fields.
 func (v *view) setState(change func(*State)) (differs bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before, had := v.state, v.syncedFields
 	change(&v.state)
-	return !had.Covers(v.syncedFields) || before.Synced != v.state.Synced || errorText(before.Err) != errorText(v.state.Err)
+	return !had.Covers(v.syncedFields) || before.Synced != v.state.Synced || before.Settled() != v.state.Settled() ||
+		errorText(before.Err) != errorText(v.state.Err)
 }
 
 // errorText returns the text of an error; "" for nil.

@@ -77,11 +77,10 @@ type typeWatch struct {
 	// most of a minute.
 	relist atomic.Bool
 
-	// streaming is how long the last watch that began with all objects could last; 0 once all objects of one have come. Each one that ends
-	// before may be followed by one of twice that time. Only the reflector's goroutine uses it.
-	streaming time.Duration
-
 	mu sync.Mutex
+	// streaming is how long the last watch that began with all objects could last; 0 once all objects of one have come. Each one that ends
+	// before may be followed by one of twice that time.
+	streaming time.Duration
 	// watch is the last watch that was opened, so that reopen can stop it; nil if there was none, or reopen has stopped it.
 	watch watch.Interface
 
@@ -132,7 +131,7 @@ func (h *Hub) unsubscribe(v *view) {
 }
 
 // reopen ends the watch on a type. The reflector then watches again from its last resource version. If the API server accepts that, the
-// content of the sinks is confirmed.
+// content of the sinks is confirmed. A watch that has not received all objects yet goes on: it would have to begin again.
 func (h *Hub) reopen(resource schema.GroupVersionResource) {
 	h.mu.Lock()
 	t := h.types[resource]
@@ -141,11 +140,10 @@ func (h *Hub) reopen(resource schema.GroupVersionResource) {
 		return
 	}
 	t.mu.Lock()
-	w := t.watch
-	t.watch = nil
-	t.mu.Unlock()
-	if w != nil {
-		w.Stop()
+	defer t.mu.Unlock()
+	if t.watch != nil && t.streaming == 0 {
+		t.watch.Stop()
+		t.watch = nil
 	}
 }
 
@@ -220,8 +218,10 @@ func (t *typeWatch) open(ctx context.Context, o metav1.ListOptions) (watch.Inter
 		// The reflector asks for 5 to 10 minutes. If the API server has not sent all objects by then, as happens with a million, the reflector
 		// begins again, each time.
 		asked := time.Duration(ptr.Deref(o.TimeoutSeconds, 0)) * time.Second
+		t.mu.Lock()
 		t.streaming = min(max(2*t.streaming, asked), maxStreaming)
 		o.TimeoutSeconds = new(int64(t.streaming.Seconds()))
+		t.mu.Unlock()
 	}
 	w, err := t.hub.client.Resource(t.resource).Watch(ctx, o)
 	if err != nil {
@@ -366,7 +366,9 @@ func (s sinkStore) Replace(list []any, _ string) error {
 			return err
 		}
 	}
+	s.mu.Lock()
 	s.streaming = 0
+	s.mu.Unlock()
 	if s.unwatchable.Load() {
 		return nil
 	}

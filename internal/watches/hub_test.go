@@ -62,11 +62,13 @@ type faulty struct {
 	streams bool
 	// streaming is how long the server takes for a streamed list.
 	streaming time.Duration
-	listErr   map[schema.GroupVersionResource]error
-	watchErr  map[schema.GroupVersionResource]error
-	objects   map[schema.GroupVersionResource][]string
-	open      map[schema.GroupVersionResource][]*watch.FakeWatcher
-	lists     map[schema.GroupVersionResource]int
+	// unfinished reports whether the server leaves out the end of a streamed list.
+	unfinished bool
+	listErr    map[schema.GroupVersionResource]error
+	watchErr   map[schema.GroupVersionResource]error
+	objects    map[schema.GroupVersionResource][]string
+	open       map[schema.GroupVersionResource][]*watch.FakeWatcher
+	lists      map[schema.GroupVersionResource]int
 	// versions are the resource versions in the requests for lists that are not streamed.
 	versions []string
 }
@@ -136,6 +138,11 @@ func bookmark(annotations map[string]string) *unstructured.Unstructured {
 	return o
 }
 
+// listed returns the object of the bookmark event that ends a streamed list.
+func listed() *unstructured.Unstructured {
+	return bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+}
+
 func (f *faultyResource) List(_ context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
@@ -173,7 +180,9 @@ func (f *faultyResource) Watch(_ context.Context, o metav1.ListOptions) (watch.I
 			w.Stop()
 			return w, nil
 		}
-		w.Action(watch.Bookmark, bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"}))
+		if !f.server.unfinished {
+			w.Action(watch.Bookmark, listed())
+		}
 	}
 	f.server.open[f.resource] = append(f.server.open[f.resource], w)
 	return w, nil
@@ -341,6 +350,20 @@ func TestHubRefusedForAMoment(t *testing.T) {
 	})
 }
 
+// TestHubTellsThatATypeSettled checks that a consumer is told when nobody needs to wait for a type any more, also if each request fails
+// with the same error.
+func TestHubTellsThatATypeSettled(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
+		server.set(func() { server.listErr[pods] = errors.New("connection refused") })
+		m.Set(ctx, only(pods))
+		later()
+		// The first error, and that there have been enough.
+		if state, _ := m.State(pods); !state.Settled() || sink.changes() != 2 {
+			t.Errorf("settled: %t; told %d times, want 2", state.Settled(), sink.changes())
+		}
+	})
+}
+
 func TestHubFaults(t *testing.T) {
 	forbidden := apierrors.NewForbidden(pods.GroupResource(), "", errors.New("no grant"))
 	missing := apierrors.NewNotFound(pods.GroupResource(), "")
@@ -424,6 +447,31 @@ func TestHubAwaitsLongLists(t *testing.T) {
 		// Each one lasts twice as long as the one before.
 		if n := server.listed(pods); n < 2 || n > 4 {
 			t.Errorf("listed %d times", n)
+		}
+	})
+}
+
+// TestReopenLeavesAnUnfinishedList checks that a watch that still sends all objects is not ended, also if the objects that the sink has are
+// old, because each watch that follows would be ended, too.
+func TestReopenLeavesAnUnfinishedList(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
+		server.set(func() { server.streams, server.unfinished, server.objects[pods] = true, true, []string{"a"} })
+		m.Set(ctx, only(pods))
+		later()
+		w := server.watches(pods)[0]
+		m.Reopen(pods)
+		later()
+		if w.IsStopped() {
+			t.Error("ended before all objects have come")
+		} else {
+			w.Action(watch.Bookmark, listed())
+		}
+		later()
+		check(t, m, sink, State{Synced: true}, []string{"a"})
+		m.Reopen(pods)
+		later()
+		if !w.IsStopped() || len(server.watches(pods)) != 1 {
+			t.Errorf("the watch has ended: %t; open watches: %d", w.IsStopped(), len(server.watches(pods)))
 		}
 	})
 }
