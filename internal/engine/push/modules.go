@@ -47,10 +47,16 @@ type modules struct {
 	// older has, by the name of the policy, the last entry for its modules that the manifest lists no more. The next entry lists the digests
 	// in it as superseded.
 	older map[string]opaclient.ManifestModules
-	// kept has the IDs of modules that the engine refused to delete, with the time until which that is not tried again.
-	kept map[string]time.Time
+	// kept has, by ID, the modules that the engine refused to delete.
+	kept map[string]refusedDeletion
 	// next is the index, among the sorted IDs of texts, of the module that poll checked last. The first one follows the last one.
 	next int
+}
+
+// refusedDeletion says why the engine did not delete a module, and until when Berth does not try it again.
+type refusedDeletion struct {
+	err   error
+	until time.Time
 }
 
 // keepListed adds to the manifest next the entries of those policies in the previous manifest whose present modules the engine has. It adds
@@ -190,25 +196,26 @@ func (m *modules) push(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	removals := failed
 	if failed = failed.of(due); len(failed) > 0 {
 		// The old texts may conflict with the new ones.
 		if failed, err = m.replaceModules(ctx, w, failed); err != nil {
 			return false, err
 		}
 	}
-	maps.Copy(failed, m.failedRemovals(removals, due))
+	maps.Copy(failed, m.failedRemovals(w, due))
 	return true, m.recordModules(ctx, w, due, failed)
 }
 
-// failedRemovals returns those failures that left old modules of some policies in the engine. With these modules, the policies would decide
-// differently.
-func (m *modules) failedRemovals(removals failures, policies []string) failures {
+// failedRemovals returns a failure for each old module of some policies that the engine refused to delete and still has. With it, the
+// policy would decide differently.
+func (m *modules) failedRemovals(w needs, policies []string) failures {
 	out := failures{}
-	for e, err := range removals {
-		for _, name := range policies {
-			if _, left := m.texts[e.id]; left && e.text == "" && strings.HasPrefix(e.id, policy.ModulePrefix+name+"/") {
-				out[edit{policy: name, id: e.id}] = fmt.Errorf("the module can't be removed from the engine: %w", err)
+	for _, name := range policies {
+		for id, refused := range m.kept {
+			_, left := m.texts[id]
+			needed := slices.ContainsFunc(w.policies[name].Remote.Modules, func(r policy.RemoteModule) bool { return r.ID == id })
+			if left && !needed && strings.HasPrefix(id, policy.ModulePrefix+name+"/") {
+				out[edit{policy: name, id: id}] = fmt.Errorf("the module can't be removed from the engine: %w", refused.err)
 			}
 		}
 	}
@@ -262,7 +269,7 @@ func (m *modules) editsFor(w needs, due []string) []edit {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.texts)) {
-		if !wanted[id] && time.Now().After(m.kept[id]) {
+		if !wanted[id] && time.Now().After(m.kept[id].until) {
 			out = append(out, edit{id: id})
 		}
 	}
@@ -288,7 +295,7 @@ func (m *modules) applyEdits(ctx context.Context, work []edit) (failures, error)
 		if len(left) == 0 || len(left) == len(work) {
 			for _, e := range left {
 				if e.text == "" {
-					m.kept[e.id] = time.Now().Add(refusedRetryInterval)
+					m.kept[e.id] = refusedDeletion{failed[e], time.Now().Add(refusedRetryInterval)}
 				}
 			}
 			return failed, nil

@@ -137,7 +137,7 @@ func (s *Pusher) newWriter(r *policy.Remote) *writer {
 		objects: &objects{session: session, status: status, feed: feed, contentChanged: s.ContentChanged},
 		modules: &modules{
 			session: session, status: status, contentChanged: s.ContentChanged,
-			older: map[string]opaclient.ManifestModules{}, kept: map[string]time.Time{},
+			older: map[string]opaclient.ManifestModules{}, kept: map[string]refusedDeletion{},
 		},
 	}
 }

@@ -792,13 +792,16 @@ func TestPusherModulesLeftBehind(t *testing.T) {
 		api.mu.Lock()
 		api.policies["mine"] = "call f"
 		api.mu.Unlock()
-		k.setNeeds(needsWith("a", nil, "x"))
-		settle(time.Second)
-		if err := k.pusher.Failure("a"); err == nil || !strings.Contains(err.Error(), "module m1: the module can't be removed from the engine") {
-			t.Errorf("failure: %v", err)
-		}
-		if got := api.document("berth", "holdings", "modules", "a"); got != nil {
-			t.Errorf("claimed: %v", got)
+		// The second modules are put before Berth tries again to remove the old one.
+		for _, text := range []string{"x", "y"} {
+			k.setNeeds(needsWith("a", nil, text))
+			settle(time.Second)
+			if err := k.pusher.Failure("a"); err == nil || !strings.Contains(err.Error(), "module m1: the module can't be removed from the engine") {
+				t.Errorf("failure with module %s: %v", text, err)
+			}
+			if got := api.document("berth", "holdings", "modules", "a"); got != nil {
+				t.Errorf("claimed with module %s: %v", text, got)
+			}
 		}
 		api.mu.Lock()
 		delete(api.policies, "mine")
