@@ -115,7 +115,10 @@ func said(t *testing.T, world []*unstructured.Unstructured, manifest string) []s
 	if err != nil {
 		return append(out, err.Error())
 	}
-	found, _ := finder.All(t.Context(), p.Name, p.Spec, nil)
+	found, _, err := finder.All(t.Context(), p.Name, p.Spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, f := range found {
 		// The status has the same condition for rules that decide nothing.
 		idle := matched >= 5 && !slices.ContainsFunc(strings.Split(f.Rule+","+f.Instead, ","), func(rule string) bool { return decided[rule] > 0 })

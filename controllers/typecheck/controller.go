@@ -273,7 +273,10 @@ func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, 
 	}
 	report, err := c.Checker.Check(ctx, name, obj.Spec.WithDefaults(), c.Bound(name, obj.UID, obj.Generation))
 	next := checked{uid: obj.UID, generation: obj.Generation, report: report, err: err}
-	next.others, next.namespaces = c.find(ctx, obj)
+	var findErr error
+	if next.others, next.namespaces, findErr = c.find(ctx, obj); next.err == nil {
+		next.err = findErr
+	}
 	c.mu.Lock()
 	if c.unbound.Delete(name); policy.IsAmbiguous(err) {
 		c.unbound.Insert(name)
@@ -292,7 +295,7 @@ func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, 
 		// Only another version of the policy can compile.
 		return reconcile.Result{}, nil
 	}
-	if err != nil {
+	if next.err != nil {
 		return reconcile.Result{RequeueAfter: retryPeriod}, nil //nolint:nilerror // It is told in the policy's status.
 	}
 	c.compareLater(name, wait.Jitter(comparePeriod, 0.1))
@@ -301,9 +304,10 @@ func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, 
 
 // find returns the findings of Finder in a policy. The result namespaces reports whether they depend on which namespaces exist. For a
 // generation that was checked before, or an older policy that was not, what find reads from the API server may be as old as recentPeriod.
-func (c *Controller) find(ctx context.Context, obj *placementv1.PlacementPolicy) (list []findings.Finding, namespaces bool) {
+// An error may pass.
+func (c *Controller) find(ctx context.Context, obj *placementv1.PlacementPolicy) (list []findings.Finding, namespaces bool, err error) {
 	if c.Finder == nil {
-		return nil, false
+		return nil, false, nil
 	}
 	c.mu.Lock()
 	known, ok := c.checked[obj.Name]
@@ -351,12 +355,18 @@ func (c *Controller) compare(ctx context.Context, name string) error {
 	if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, obj); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	others, _ := c.find(ctx, obj)
+	others, namespaces, err := c.find(ctx, obj)
+	if err != nil {
+		// What was found before stays.
+		c.compareLater(name, retryPeriod)
+		return nil //nolint:nilerror // It is tried again.
+	}
 	c.mu.Lock()
 	known, ok := c.checked[name]
-	changed := ok && known.uid == obj.UID && known.generation == obj.Generation && !slices.Equal(known.others, others)
-	if changed {
-		known.others = others
+	ok = ok && known.uid == obj.UID && known.generation == obj.Generation
+	changed := ok && !slices.Equal(known.others, others)
+	if ok {
+		known.others, known.namespaces = others, namespaces
 		c.checked[name] = known
 	}
 	c.mu.Unlock()

@@ -19,6 +19,7 @@ package typecheck
 import (
 	"context"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -66,6 +67,14 @@ func TestFindingsChangeOnce(t *testing.T) {
 		if err := c.compare(t.Context(), "p"); err != nil || changed != want {
 			t.Fatalf("comparison %d: %d changes, want %d (%v); findings %v", i, changed, want, err, c.checked["p"].others)
 		}
+	}
+	// While no policy can be compiled, what was found before stays.
+	c.checked["p"] = checked{others: []findings.Finding{{Message: "found before"}}, namespaces: true}
+	c.Finder.Compiler = policy.NewBoundedCompiler(1, time.Minute, func(string, placementv1.PlacementPolicySpec) (*policy.Module, error) {
+		return nil, policy.ErrBusy
+	})
+	if err := c.compare(t.Context(), "p"); err != nil || changed != 2 || len(c.checked["p"].others) != 1 || !c.checked["p"].namespaces {
+		t.Errorf("%d changes (%v); findings %v", changed, err, c.checked["p"].others)
 	}
 }
 

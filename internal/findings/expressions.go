@@ -86,6 +86,9 @@ func readsKey(w *placementv1.RuleCondition, key string) bool {
 	if strings.Contains(w.Expression, key) || slices.ContainsFunc(w.Annotations, func(a placementv1.AnnotationRequirement) bool { return a.Key == key }) {
 		return true
 	}
-	return w.ObjectSelector != nil && (w.ObjectSelector.MatchLabels[key] != "" ||
-		slices.ContainsFunc(w.ObjectSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }))
+	if w.ObjectSelector == nil {
+		return false
+	}
+	_, inLabels := w.ObjectSelector.MatchLabels[key]
+	return inLabels || slices.ContainsFunc(w.ObjectSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
 }

@@ -22,6 +22,7 @@ package findings
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -213,20 +214,24 @@ var specPath = field.NewPath("spec")
 
 // All returns the findings in a stored policy, except for notices. bound has the groups that its plural names are bound to. It returns
 // none for a policy that does not compile or can't be bound, which the condition Compiled reports. namespaces reports whether the findings
-// depend on which namespaces exist, so that they have to be made again when these change.
-func (f *Finder) All(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (list []Finding, namespaces bool) {
+// depend on which namespaces exist, so that they have to be made again when these change. The error is that of a compilation that may
+// succeed later.
+func (f *Finder) All(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (list []Finding, namespaces bool, err error) {
 	defaulted := spec.WithDefaults()
 	module, err := f.Compiler.Compile(ctx, name, defaulted)
+	if _, wrong := errors.AsType[*policy.CompileError](err); wrong {
+		return nil, false, nil
+	}
 	if err != nil {
-		return nil, false
+		return nil, false, err
 	}
 	binding, err := policy.BindWithRecorded(name, module, defaulted.Replicate, f.Catalog, bound)
 	if err != nil {
-		return nil, false
+		return nil, false, nil //nolint:nilerror // The condition Compiled reports it.
 	}
 	matcher, errs := match.New(defaulted.Match, matchPath)
 	if len(errs) > 0 {
-		return nil, false
+		return nil, false, nil
 	}
 	out := slices.Concat(f.match(ctx, spec.Match, matcher), f.Stages(ctx, name, spec, matcher),
 		f.Policy(ctx, Policy{Name: name, Spec: spec, Matcher: matcher, Module: module, Binding: binding}),
@@ -235,11 +240,12 @@ func (f *Finder) All(ctx context.Context, name string, spec placementv1.Placemen
 	if !matcher.Coverage(f.Catalog.Served(), matchPath, f.OwnNamespace).ClusterScoped {
 		out = append(out, f.findingsOfNamespaceLabel(ctx, spec.Match)...)
 	}
-	namespaces = len(module.Keyed) > 0 || spec.Rollout != nil && len(spec.Rollout.Stages) > 0 || matcher.SelectsNamespaces() || comparesNamespaces(spec) ||
+	namespaces = len(module.Keyed) > 0 || len(namedBy(spec.Match.ObjectSelector)) > 0 || len(classesSet(spec, module)) > 0 ||
+		spec.Rollout != nil && len(spec.Rollout.Stages) > 0 || matcher.SelectsNamespaces() || comparesNamespaces(spec) ||
 		slices.ContainsFunc(spec.Rules, func(r placementv1.Rule) bool {
 			return r.When != nil && (r.When.NamespaceSelector != nil || r.When.ObjectSelector != nil)
 		})
-	return slices.DeleteFunc(out, func(found Finding) bool { return found.Level == Notice }), namespaces
+	return slices.DeleteFunc(out, func(found Finding) bool { return found.Level == Notice }), namespaces, nil
 }
 
 // Policy returns the findings in a policy, also notices, except for those in spec.match, in the stages of spec.rollout, and of

@@ -77,11 +77,16 @@ func (d demand) allows(class, namespace string, of map[string]string, quotas []p
 	return allows, !allows && some(func(q placementv1.Quota) bool { return quota.HasName(q, d.name, namespace, of) })
 }
 
+// classesSet returns the priority classes that a policy sets, and where.
+func classesSet(spec placementv1.PlacementPolicySpec, module *policy.Module) []setting {
+	return slices.DeleteFunc(settings(spec, module), func(s setting) bool { return s.field != podscheduling.PriorityClassName })
+}
+
 // findingsOfLimits finds priority classes that an enforced policy sets although a LimitedResource denies pods of the class in some of the
 // namespaces, because no quota there covers them. It returns a notice if quotas or namespaces can't be read, and nil if Finder.Quotas or
 // Finder.Namespaces is nil.
 func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
-	classes := slices.DeleteFunc(settings(spec, module), func(s setting) bool { return s.field != podscheduling.PriorityClassName })
+	classes := classesSet(spec, module)
 	if f.Quotas == nil || f.Namespaces == nil || spec.WithDefaults().Mode != placementv1.ModeEnforce || len(classes) == 0 {
 		return nil
 	}

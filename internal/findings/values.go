@@ -416,7 +416,7 @@ func (p population) compareKey(k key) []Finding {
 	case k.Document == rules.DocumentScores:
 		return p.compareScore(k, known)
 	case k.Document == "properties":
-		return []Finding{k.at.finding(Mistake, unknown+suggestion(k.Name, known))}
+		return []Finding{k.at.finding(Mistake, unknown+cmp.Or(p.elsewhere(k.Name), suggestion(k.Name, known)))}
 	case isRego && k.none == "" && near == "":
 		// It may have another value where there is none.
 		return nil
@@ -424,15 +424,8 @@ func (p population) compareKey(k key) []Finding {
 		return []Finding{k.at.finding(Advice, fmt.Sprintf("%s now; did you mean %q?", unknown, near))}
 	case near != "":
 		return []Finding{k.at.finding(Mistake, fmt.Sprintf("%s; did you mean %q?", unknown, near))}
-	case slices.Contains(clusterFields, placementv1.ClusterField(k.Name)):
-		return []Finding{k.at.finding(Mistake, fmt.Sprintf("%s; did you mean field: %s?", unknown, k.Name))}
-	}
-	for _, document := range slices.Sorted(maps.Keys(documents)) {
-		if slices.Contains(keysOf(p.members, document), k.Name) {
-			return []Finding{k.at.finding(Mistake, fmt.Sprintf("%s; did you mean %s: %s?", unknown, documents[document], k.Name))}
-		}
-	}
-	switch {
+	case p.elsewhere(k.Name) != "":
+		return []Finding{k.at.finding(Mistake, unknown+p.elsewhere(k.Name))}
 	case p.noun == "cluster" && isNodeLabel(k.Name):
 		return []Finding{k.at.finding(Advice, unknown+" now, and Kubernetes sets it on nodes; did you mean candidates: Nodes?")}
 	case k.none == "":
@@ -442,6 +435,20 @@ func (p population) compareKey(k key) []Finding {
 	default:
 		return []Finding{k.at.finding(Advice, unknown+" now, "+k.none)}
 	}
+}
+
+// elsewhere returns the end of a finding in a key that no member has in the document that was named, if another document or a field has the
+// key; "" otherwise.
+func (p population) elsewhere(key string) string {
+	if slices.Contains(clusterFields, placementv1.ClusterField(key)) {
+		return fmt.Sprintf("; did you mean field: %s?", key)
+	}
+	for _, document := range slices.Sorted(maps.Keys(documents)) {
+		if slices.Contains(keysOf(p.members, document), key) {
+			return fmt.Sprintf("; did you mean %s: %s?", documents[document], key)
+		}
+	}
+	return ""
 }
 
 // compareScore returns the finding in a score that no cluster has, which callers have found before: it always returns one. It lists the

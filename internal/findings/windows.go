@@ -101,7 +101,8 @@ func isSwapped(minute, hour string) (meant int, swapped bool) {
 // isWeek reports whether the day-of-month field of a schedule has seven days, such as 8-14. An author of 8-14 with a day of the week
 // probably means the second such day of the month.
 func isWeek(days string) bool {
-	var first, last int
-	n, err := fmt.Sscanf(days, "%d-%d", &first, &last)
-	return err == nil && n == 2 && last-first == 6
+	from, to, isRange := strings.Cut(days, "-")
+	first, err := strconv.Atoi(from)
+	last, err2 := strconv.Atoi(to)
+	return isRange && err == nil && err2 == nil && last-first == 6
 }

@@ -18,6 +18,7 @@ package typecheck
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -127,17 +128,18 @@ func fieldsOf(t types.Type) []string {
 	return out
 }
 
+// celName matches the names of fields that an expression can select with a dot.
+var celName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // expressionPath writes a path below the variable object as a CEL expression.
 func expressionPath(path []string) string {
 	var out strings.Builder
 	out.WriteString("object")
 	for _, name := range path {
-		if strings.ContainsFunc(name, func(r rune) bool {
-			return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-		}) {
-			fmt.Fprintf(&out, "[%q]", name)
-		} else {
+		if celName.MatchString(name) {
 			out.WriteString("." + name)
+		} else {
+			fmt.Fprintf(&out, "[%q]", name)
 		}
 	}
 	return out.String()

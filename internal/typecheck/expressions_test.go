@@ -49,6 +49,7 @@ func TestCheckRules(t *testing.T) {
 		"Right":        {`object.spec.replicas > 1 && has(object.spec.template.metadata.labels) && object.metadata.labels["a/b"] == "c"`, []typecheck.Kind{deployments}, nil},
 		"LevelMissing": {`has(object.spec.template.labels)`, []typecheck.Kind{deployments}, []string{at + `object.spec.template.labels: object.spec.template has no field "labels"; did you mean object.spec.template.metadata.labels?`}},
 		"Misspelt":     {`object.spec.replcias > 1`, []typecheck.Kind{deployments}, []string{at + `object.spec.replcias: object.spec has no field "replcias"; did you mean object.spec.replicas?`}},
+		"Digit":        {`object.spec["1st"] > 1`, []typecheck.Kind{deployments}, []string{at + `object.spec["1st"]: object.spec has no field "1st"`}},
 		"NoObject":     {`object.spec.replicas.max > 1`, []typecheck.Kind{deployments}, []string{at + `object.spec.replicas.max: object.spec.replicas is a number and has no fields`}},
 		"OneKindHasIt": {`has(object.spec.size) && object.spec.size > 1`, []typecheck.Kind{deployments, others}, nil},
 		"NoKindHasIt":  {`object.spec.sise > 1`, []typecheck.Kind{deployments, others}, []string{at + `object.spec.sise: object.spec has no field "sise"; did you mean object.spec.size?`}},
