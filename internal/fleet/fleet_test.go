@@ -297,11 +297,68 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestUnknownAmounts checks that what several clusters or nodes have free is not known if what one of them uses is not, and that a node on
+// which nothing requests a resource has all of it free.
+func TestUnknownAmounts(t *testing.T) {
+	const text = `apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: eu-1}
+spec: {region: eu}
+status: {resourceSummary: {allocatable: {cpu: "64", memory: 1Gi}, allocated: {cpu: "40", memory: 1Gi}}}
+---
+apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: eu-2}
+spec: {region: eu}
+status: {resourceSummary: {allocatable: {cpu: "16", memory: 3Gi}, allocated: {memory: 1Gi}}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {topology.kubernetes.io/region: us}}
+status: {allocatable: {cpu: "4", memory: 8Gi, nvidia.com/gpu: "8", pods: "110"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {nodeName: n1, containers: [{name: a, resources: {requests: {cpu: "1"}}}]}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: tier}
+spec:
+  match: {resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [pods]}]}
+  rego: "package tier\n\nlabels.tier := \"gold\"\n"
+`
+	f := newFleet(t, static(t, text))
+	got := map[string]string{}
+	for _, p := range f.Table(fleet.ByRegion).Places {
+		for name := range p.Allocatable {
+			free, known := p.Free(name)
+			got[p.Name+" "+string(name)] = fmt.Sprint(free, known)
+		}
+	}
+	want := map[string]string{
+		"eu cpu": " false", "eu memory": "2Gi true",
+		"us cpu": "3 true", "us memory": "8Gi true", "us nvidia.com/gpu": "8 true", "us pods": "109 true",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("free (-want +got):\n%s", diff)
+	}
+}
+
 // TestIn checks which objects are in a place, and which come and go.
 func TestIn(t *testing.T) {
-	f := newFleet(t, static(t, clusters+region+workloads))
+	const nowhere = `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: nowhere}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [replicasets]}]}
+  rego: "package nowhere\n\nclusters := []\n"
+`
+	f := newFleet(t, static(t, clusters+region+nowhere+workloads+workload("ReplicaSet", "expelled", "", `["us-1"]`)))
 	for place, want := range map[string][]string{
-		"us-1": {"leaving 3 Leaving", "manual 3 "},
+		"us-1": {"leaving 3 Leaving", "manual 3 ", "expelled 3 Leaving"},
 		"eu-2": {"as-decided 3 ", "by-choice 3 ", "late 3 ", "leaving 3 ", "moving 3 ", "new none Arriving", "refused 3 "},
 		"":     {"new none ", "undecided none "},
 		"none": nil,

@@ -24,6 +24,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-helpers/resource"
@@ -213,14 +214,15 @@ func (b *builder) nodes(ctx context.Context, objects []simulation.Object) ([]Sit
 			return nil, fmt.Errorf("%s: %w", simulation.Describe(o.Content), err)
 		}
 		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			sites[pod.Spec.NodeName].add(Capacity{Used: resource.PodRequests(&pod, resource.PodResourcesOptions{})})
+			requests := resource.PodRequests(&pod, resource.PodResourcesOptions{})
+			requests[corev1.ResourcePods] = apiresource.MustParse("1")
+			sites[pod.Spec.NodeName].add(Capacity{Used: requests})
 		}
 	}
 	return sorted(sites), nil
 }
 
-// siteOf returns a node. The used amounts of CPU and memory are 0, and those of other resources unknown; all are unknown if the node states
-// no allocatable amounts.
+// siteOf returns a node, of which nothing is used.
 func siteOf(node *corev1.Node) *Site {
 	out := &Site{Name: node.Name, Region: node.Labels[corev1.LabelTopologyRegion]}
 	if zone := node.Labels[corev1.LabelTopologyZone]; zone != "" {
@@ -229,9 +231,9 @@ func siteOf(node *corev1.Node) *Site {
 	out.Ready = slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
-	if out.Allocatable = node.Status.Allocatable; out.Allocatable != nil {
-		none := corev1.ResourceList{}
-		out.Used = corev1.ResourceList{corev1.ResourceCPU: *none.Cpu(), corev1.ResourceMemory: *none.Memory()}
+	out.Allocatable = node.Status.Allocatable
+	for name := range out.Allocatable {
+		out.add(Capacity{Used: corev1.ResourceList{name: apiresource.Quantity{}}})
 	}
 	return out
 }

@@ -209,9 +209,11 @@ func (f *Fleet) In(by By, place string) []Member {
 			known[key] = is
 		}
 		switch {
-		case is.here && place == "":
-			// Objects that are nowhere have no place to leave.
-			out = append(out, Member{Object: o})
+		case place == "":
+			// Objects that are nowhere have no place to leave, and what leaves all places does not come to one.
+			if is.here {
+				out = append(out, Member{Object: o})
+			}
 		case is.here || is.there:
 			out = append(out, Member{o, t.replicasIn(o, place), changeOf(is.here, is.there)})
 		}
@@ -304,7 +306,24 @@ func (f *Fleet) places(by By) *places {
 	if by != ByCluster {
 		t.addSites(f.Nodes, t.nodes)
 	}
+	t.dropUnknown(f.Clusters, t.clusters)
+	t.dropUnknown(f.Nodes, t.nodes)
 	return t
+}
+
+// dropUnknown removes the used amounts of places to which a site adds its allocatable amount of the resource, and whose used amount is not
+// known. of has the names of the places of each site, by its name.
+func (t *places) dropUnknown(sites []Site, of map[string][]string) {
+	for i := range sites {
+		site := &sites[i]
+		if names := of[site.Name]; len(names) == 1 {
+			for name := range site.Allocatable {
+				if _, known := site.Used[name]; !known {
+					delete(t.place(names[0]).Used, name)
+				}
+			}
+		}
+	}
 }
 
 // addSites adds the places of sites, with what is known of the sites, and keeps the names of these places in of, by the name of the site.
