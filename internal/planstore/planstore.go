@@ -51,7 +51,7 @@ type Store struct {
 	Namespace string        // The namespace of the ControllerRevisions.
 	Owned     bool          // Whether each ControllerRevision gets an owner reference to its policy, which must be in the same cluster.
 
-	stored sets.Set[string] // The names of the policies that may have a stored plan. Load creates it.
+	stored sets.Set[string] // The values of labelApprovedPlan of policies that may have a stored plan. Load creates it.
 }
 
 // Plan is the approved plan of a policy: the name and UID of the policy, the plan's digest, and its moves. The data of a ControllerRevision
@@ -70,8 +70,9 @@ func (s *Store) Load(ctx context.Context) (map[string]Plan, error) {
 		return nil, fmt.Errorf("reading the approved plans: %w", err)
 	}
 	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) })
-	out := map[string]Plan{}
+	out, stored := map[string]Plan{}, sets.New[string]()
 	for _, revision := range list.Items {
+		stored.Insert(revision.Labels[labelApprovedPlan])
 		var part Plan
 		if err := json.Unmarshal(revision.Data.Raw, &part); err != nil {
 			ctrllog.FromContext(ctx).Info("An approved plan can't be read; its rest has to be approved again",
@@ -81,7 +82,7 @@ func (s *Store) Load(ctx context.Context) (map[string]Plan, error) {
 		part.Moves = append(out[part.Policy].Moves, part.Moves...)
 		out[part.Policy] = part
 	}
-	s.stored = sets.KeySet(out)
+	s.stored = stored
 	return out, nil
 }
 
@@ -90,7 +91,7 @@ func (s *Store) Save(ctx context.Context, p *placementv1.PlacementPolicy, plan *
 	if err := s.Remove(ctx, p.Name); err != nil {
 		return err
 	}
-	s.stored.Insert(p.Name)
+	s.stored.Insert(policy.RevisionName(p.Name))
 	part := int64(0)
 	for moves := range slices.Chunk(plan.Encode(), maxPartMoves*moveset.Bytes) {
 		part++
@@ -119,11 +120,12 @@ func (s *Store) Save(ctx context.Context, p *placementv1.PlacementPolicy, plan *
 
 // Remove deletes the stored plan of a policy, if it may have one.
 func (s *Store) Remove(ctx context.Context, policyName string) error {
-	if !s.stored.Has(policyName) {
+	name := policy.RevisionName(policyName)
+	if !s.stored.Has(name) {
 		return nil
 	}
 	list := &appsv1.ControllerRevisionList{}
-	if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingLabels{labelApprovedPlan: policy.RevisionName(policyName)}); err != nil {
+	if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingLabels{labelApprovedPlan: name}); err != nil {
 		return notDeleted(policyName, err)
 	}
 	for i := range list.Items {
@@ -131,7 +133,7 @@ func (s *Store) Remove(ctx context.Context, policyName string) error {
 			return notDeleted(policyName, err)
 		}
 	}
-	s.stored.Delete(policyName)
+	s.stored.Delete(name)
 	return nil
 }
 

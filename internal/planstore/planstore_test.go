@@ -120,6 +120,21 @@ func TestStore(t *testing.T) {
 	if err := s.Save(ctx, tiers, small); err != nil || len(names()) != 1 {
 		t.Errorf("another plan of tiers: %v, %v", names(), err)
 	}
+	// What can't be read is no plan, and does not keep another one from being stored.
+	revision := &appsv1.ControllerRevision{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: "berth-system", Name: names()[0]}, revision); err != nil {
+		t.Fatal(err)
+	}
+	revision.Data.Raw = []byte(`"damaged"`)
+	if err := c.Update(ctx, revision); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = s.Load(ctx); err != nil || len(got) != 0 {
+		t.Errorf("plans %v, %v", got, err)
+	}
+	if err := s.Save(ctx, tiers, small); err != nil || len(names()) != 1 {
+		t.Errorf("a plan in place of one that can't be read: %v, %v", names(), err)
+	}
 	fail = names()[0][:len(names()[0])-1] + "2"
 	if err := s.Save(ctx, tiers, large); err == nil {
 		t.Error("a part that can't be stored is no error")
