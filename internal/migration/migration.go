@@ -226,7 +226,10 @@ func (c *converter) gather(configMaps []corev1.ConfigMap) {
 			c.addFinding(whole, Unneeded, "the labels of the ConfigMap match neither %q (policies) nor %q (data)", c.options.Policies, c.options.Data)
 			continue
 		}
-		if len(cm.Data) == 0 {
+		for key := range cm.BinaryData {
+			c.addFinding(Source{cm.Namespace, cm.Name, key}, LeftOut, "the value is in binaryData; kube-mgmt does not load it either")
+		}
+		if len(cm.Data)+len(cm.BinaryData) == 0 {
 			c.addFinding(whole, Unneeded, "it is empty")
 		}
 		for _, annotation := range statusAnnotations {

@@ -169,6 +169,8 @@ const customers = `{"acme": {"region": "eu-west"}, "globex": {"region": "us"}}`
 
 func TestConvert(t *testing.T) {
 	v1 := "package %s\n\nlabels[\"a\"] := \"b\" if input.metadata.name\n"
+	binary := policies("n", "binary")
+	binary.BinaryData = map[string][]byte{"b.gz": {0xff}}
 	tests := map[string]struct {
 		configMaps []corev1.ConfigMap
 		change     func(*migration.Options)
@@ -339,7 +341,7 @@ errors[msg] { r := input.request; r.object.metadata.name == "x"; msg := "no" }
 errors[x] {
 `),
 				policies("n", "empty", "p.rego", ""),
-				policies("n", "nothing"),
+				policies("n", "nothing"), binary,
 				policies("n", "unsafe", "p.rego", `package u
 
 labels := {"a": x}
@@ -366,6 +368,7 @@ labels := data.kubernetes[input.kind]
 				"clusters/taken/a.json: left out: the value is at data.clusters, where Berth keeps cluster data",
 				"n/dynamic/p.rego: left out: dynamic.rego:3:11: berth_unresolved_read",
 				"n/empty/p.rego: left out: it is no Rego: as Rego v1: ",
+				"n/binary/b.gz: left out: the value is in binaryData; kube-mgmt does not load it either",
 				"n/http/p.rego: left out: http.rego:3:19: rego_type_error: undefined function http.send (http.send is not allowed",
 				"n/list/a.json: left out: the value is no JSON object; kube-mgmt does not load it either",
 				"n/list/b.yaml: left out", "n/list/c.json: left out",
