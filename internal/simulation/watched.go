@@ -139,10 +139,12 @@ func (w *Watched) List(ctx context.Context, resource schema.GroupVersionResource
 		return valid(resource, known.list()), nil
 	}
 	w.mu.Unlock()
-	if known != nil && fields != nil {
-		if fields = projection.Union(known.fields, fields); known.fields == nil {
-			fields = nil
-		}
+	switch {
+	case known == nil || fields == nil:
+	case known.fields == nil:
+		fields = nil
+	default:
+		fields = projection.Union(known.fields, fields)
 	}
 	objects, version, err := w.list(ctx, resource, fields)
 	if err != nil {
