@@ -271,9 +271,14 @@ func (t *reservationTTL) Set(text string) error {
 	return nil
 }
 
-// checkBounds returns an error, with the name of the flag, if RemediationMaxConcurrent or RemediationMaxPerMinute is negative.
+// checkBounds returns an error, with the name of the flag, if RemediationMaxConcurrent or RemediationMaxPerMinute is negative, or if
+// EvaluationTimeout or EvaluationConcurrency is not positive, so that each evaluation would fail.
 func (o *Options) checkBounds() error {
 	switch {
+	case o.EvaluationTimeout <= 0:
+		return fmt.Errorf("--evaluation-timeout %s: must be longer than 0", o.EvaluationTimeout)
+	case o.EvaluationConcurrency <= 0:
+		return fmt.Errorf("--evaluation-concurrency %d: must be 1 or greater", o.EvaluationConcurrency)
 	case o.RemediationMaxConcurrent < 0:
 		return fmt.Errorf("--remediation-max-concurrent %d: must be 0, for no bound, or greater", o.RemediationMaxConcurrent)
 	case o.RemediationMaxPerMinute < 0:

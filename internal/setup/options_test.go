@@ -32,6 +32,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		"DeadlineTooShort":    {args: "--leader-elect-renew-deadline=2100ms", want: "--leader-elect-renew-deadline 2.1s: must be longer than 1.2 times --leader-elect-retry-period, which is 2s"},
 		"NoRetry":             {args: "--leader-elect-retry-period=0", want: "--leader-elect-retry-period, which is 0s"},
 		"NegativeBound":       {args: "--remediation-max-concurrent=-1", want: "--remediation-max-concurrent -1: must be 0, for no bound, or greater"},
+		"NoTimeout":           {args: "--evaluation-timeout=0s", want: "--evaluation-timeout 0s: must be longer than 0"},
+		"NoConcurrency":       {args: "--evaluation-concurrency=0", want: "--evaluation-concurrency 0: must be 1 or greater"},
 		"NegativePace":        {args: "--remediation-max-per-minute=-1", want: "--remediation-max-per-minute -1: must be 0, for no bound, or greater"},
 		"NegativeTTL":         {args: "--quota-reservation-ttl=-1s", want: "must be longer than the API server's --request-timeout"},
 		"ShortTTL":            {args: "--quota-reservation-ttl=10s", want: "for flag -quota-reservation-ttl: must be longer than the API server's --request-timeout, 1m by default, and longer than the timeout of the quota webhook, 10s"},

@@ -176,6 +176,7 @@ var _ = Describe("A way to manage certificates that there is not", func() {
 	It("is refused at the start", func(ctx SpecContext) {
 		_, err := setup.New(ctx, f.Config, setup.Options{
 			Namespace: framework.OperatorNamespace, WebhookURL: "https://localhost:1", MetricsAddress: "0", WebhookCertManagement: "cert-manager",
+			EvaluationTimeout: time.Second, EvaluationConcurrency: 1,
 		})
 		Expect(err).To(MatchError(ContainSubstring("--webhook-cert-management")))
 	})

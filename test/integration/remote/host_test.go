@@ -224,7 +224,7 @@ var _ = Describe("With its state in the host cluster, Berth", func() {
 			g.Expect(second.Ready(ctx)).To(Succeed())
 			g.Expect(holder(ctx)).To(Equal(leads))
 		}).WithContext(ctx).WithTimeout(12 * time.Second).WithPolling(time.Second).Should(Succeed())
-		again := setup.Options{WebhookURL: "https://localhost:1", MetricsAddress: "0"}
+		again := setup.Options{WebhookURL: "https://localhost:1", MetricsAddress: "0", EvaluationTimeout: time.Second, EvaluationConcurrency: 1}
 		fromHost(ctx)(&again)
 		_, err = setup.New(ctx, served.Operator, again)
 		Expect(err).To(MatchError(And(ContainSubstring("asking the API server for Berth's own identity"), ContainSubstring("connection refused"))))
@@ -342,7 +342,9 @@ var _ = Describe("With its state in the host cluster, Berth", func() {
 	})
 
 	It("refuses what can't be meant", func(ctx SpecContext) {
-		good := setup.Options{Namespace: framework.OperatorNamespace, WebhookURL: "https://localhost:1", MetricsAddress: "0"}
+		good := setup.Options{
+			Namespace: framework.OperatorNamespace, WebhookURL: "https://localhost:1", MetricsAddress: "0", EvaluationTimeout: time.Second, EvaluationConcurrency: 1,
+		}
 		fromHost(ctx)(&good)
 		for reason, change := range map[string]func(*setup.Options){
 			"--state-cluster \"guest\"":                     func(o *setup.Options) { o.StateCluster = "guest" },
