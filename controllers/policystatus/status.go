@@ -840,13 +840,15 @@ func joined(parts ...string) string {
 // PausedNamespaces returns in how many namespaces remediation of the policy is paused, if it is not paused in all; 0 otherwise.
 func (f Facts) PausedNamespaces() int {
 	var in containment.Scope
-	if f.Report.Pause != nil {
-		in = append(in, f.Report.Pause.Scope...)
+	switch harm, failures := f.Report.Pause, f.Waiting.Pause != ""; {
+	case harm != nil && failures:
+		in = harm.Scope.Join(f.Waiting.PausedIn)
+	case harm != nil:
+		in = harm.Scope
+	case failures:
+		in = f.Waiting.PausedIn
 	}
-	if f.Waiting.Pause != "" {
-		in = append(in, f.Waiting.PausedIn...)
-	}
-	return len(in.Join(in))
+	return len(in)
 }
 
 // ready returns the condition Ready. It takes the message of the first condition that keeps the policy from deciding, if there is one, and

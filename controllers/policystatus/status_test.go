@@ -717,6 +717,9 @@ func TestBudgetInStatus(t *testing.T) {
 	if in := policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts); !slices.Equal(in.Paused.Namespaces, []string{"bank", "shop"}) || facts.PausedNamespaces() != 2 {
 		t.Errorf("paused %+v", in.Paused)
 	}
+	if facts.Report.Pause.Scope = nil; facts.PausedNamespaces() != 0 {
+		t.Errorf("paused in %d namespaces, and everywhere", facts.PausedNamespaces())
+	}
 	facts.Report.Pause = nil
 
 	// A leader that does not know yet what its predecessor left keeps it.
