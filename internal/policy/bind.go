@@ -255,7 +255,9 @@ func (m *Module) BindingsFromStatus(dependencies []placementv1.Dependency) Bindi
 		// A type that is not served has no version in the status, and has the name that the policy gives it.
 		if d.Version != "" {
 			r := schema.ParseGroupResource(d.Resource)
-			groups[r.Resource] = append(groups[r.Resource], r.Group)
+			if !slices.Contains(groups[r.Resource], r.Group) {
+				groups[r.Resource] = append(groups[r.Resource], r.Group)
+			}
 		}
 	}
 	var out Bindings

@@ -160,6 +160,7 @@ func TestBindingsThatAStatusShows(t *testing.T) {
 		"named like data":  {[]string{`data.kubernetes.data.x`}, []placementv1.Dependency{{Resource: "data.kubernetes.data"}}, nil},
 		"and of another":   {[]string{`data.kubernetes.carts.x`, `data.resources["b.example/v1"].carts.x`}, []placementv1.Dependency{read("carts.a.example"), read("carts.b.example")}, policy.Bindings{"carts": "a.example"}},
 		"twice of one":     {[]string{`data.kubernetes.carts.x`, `data.resources["b.example/v1"].carts.x`}, []placementv1.Dependency{read("carts.b.example")}, policy.Bindings{"carts": "b.example"}},
+		"of two versions":  {[]string{`data.kubernetes.carts.x`, `data.resources["b.example/v2"].carts.x`}, []placementv1.Dependency{read("carts.b.example"), {Resource: "carts.b.example", Version: "v2"}}, policy.Bindings{"carts": "b.example"}},
 		"of nobody knows":  {[]string{`data.kubernetes.carts.x`}, []placementv1.Dependency{read("carts.a.example"), read("carts.b.example")}, nil},
 		"exactly":          {[]string{`data.resources["b.example/v1"].carts.x`}, []placementv1.Dependency{read("carts.b.example")}, nil},
 		"without a status": {[]string{`data.kubernetes.carts.x`}, nil, nil},
