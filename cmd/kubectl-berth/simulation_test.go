@@ -1212,6 +1212,8 @@ func TestBadInput(t *testing.T) {
 		"whatif --set nodes/n1:a[0].b=c":                "to change an item of a list, use --filename",
 		"whatif --set nodes/n1:metadata.labels.a.b/c=d": `write a key with dots in brackets: metadata.labels['a.b/c']`,
 		"whatif --set nodes/n1:a..b=c":                  `--set: "a..b": a name is empty`,
+		"whatif --set nodes/n1:a.b.=c":                  `--set: "a.b.": a name is empty`,
+		"whatif --set nodes/n1:a['b']c=d":               `--set: "a['b']c": a dot is missing after ['b']`,
 		"violations none":                               `there is no PlacementPolicy "none"`,
 		"violations -o xml":                             `--output: "xml" is not one of json, yaml, or wide`,
 		"plan region -o xml":                            `--output: "xml" is not one of json, yaml, or wide`,

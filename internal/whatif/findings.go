@@ -172,7 +172,7 @@ func (q *question) matched(policy string) int {
 		}
 	}
 	for i, marked := range q.marked {
-		if !marked && slices.Contains(q.states[i].matched, policy) {
+		if !marked && q.contents[i].Content != nil && slices.Contains(q.states[i].matched, policy) {
 			out++
 		}
 	}

@@ -148,20 +148,27 @@ func parsePath(text string) ([]string, error) {
 	var out []string
 	for rest := text; rest != ""; {
 		if found := bracket.FindStringSubmatch(rest); found != nil {
-			out, rest = append(out, found[1]+found[2]), strings.TrimPrefix(rest[len(found[0]):], ".")
-			continue
+			out, rest = append(out, found[1]+found[2]), rest[len(found[0]):]
+			if rest != "" && rest[0] != '.' && rest[0] != '[' {
+				return nil, fmt.Errorf("%q: a dot is missing after %s", text, found[0])
+			}
+		} else {
+			if strings.HasPrefix(rest, "[") {
+				return nil, fmt.Errorf("%q: brackets hold a name in quotes, as in metadata.labels['a.b/c']; to change an item of a list, use --filename", text)
+			}
+			name := rest
+			if end := strings.IndexAny(rest, ".["); end >= 0 {
+				name = rest[:end]
+			}
+			if name == "" {
+				return nil, fmt.Errorf("%q: a name is empty", text)
+			}
+			out, rest = append(out, name), rest[len(name):]
 		}
-		if strings.HasPrefix(rest, "[") {
-			return nil, fmt.Errorf("%q: brackets hold a name in quotes, as in metadata.labels['a.b/c']; to change an item of a list, use --filename", text)
-		}
-		name := rest
-		if end := strings.IndexAny(rest, ".["); end >= 0 {
-			name = rest[:end]
-		}
-		if name == "" {
+		if rest == "." {
 			return nil, fmt.Errorf("%q: a name is empty", text)
 		}
-		out, rest = append(out, name), strings.TrimPrefix(rest[len(name):], ".")
+		rest = strings.TrimPrefix(rest, ".")
 	}
 	return out, nil
 }
