@@ -49,7 +49,7 @@ func (c *Console) unaffected(r *http.Request, asked changes) (*unaffectedView, e
 		return nil, err
 	}
 	out := &unaffectedView{Reasons: []string{}}
-	if len(asked.Set) != 1 || len(asked.Delete) > 0 || asked.Manifests != "" {
+	if len(asked.Set) != 1 || len(asked.Delete) > 0 || strings.TrimSpace(asked.Manifests) != "" {
 		return out, nil
 	}
 	simulated, err := s.simulation(r.Context())

@@ -219,6 +219,9 @@ func (u *Users) begin(ctx context.Context, a access) (*user, error) {
 		one.finish(a)
 		one = known
 		one.start(a)
+		if one.requests > maxRequests {
+			err = errMany
+		}
 	}
 	err = u.verified(one, a, name, err)
 	u.mu.Unlock()
