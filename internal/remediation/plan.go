@@ -553,6 +553,7 @@ func (a *account) causeOfStrays() (cause Cause, texts []string) {
 		}
 	}
 	type part struct {
+		cause Cause
 		texts []string
 		moves int
 	}
@@ -562,13 +563,12 @@ func (a *account) causeOfStrays() (cause Cause, texts []string) {
 		generation := ""
 		if why != nil {
 			c, generation = why.cause, Cause{Policy: true}.Explain(why.generation)
-			cause = cause.and(c)
 		}
-		parts = append(parts, part{c.texts(generation, Cause{}.Explain(0), allFacts), n})
+		parts = append(parts, part{c, c.texts(generation, Cause{}.Explain(0), allFacts), n})
 	}
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(cmp.Compare(b.moves, a.moves), slices.Compare(a.texts, b.texts)) })
 	for _, p := range parts {
-		texts = append(texts, p.texts...)
+		cause, texts = cause.and(p.cause), append(texts, p.texts...)
 	}
 	return cause, bounded(texts)
 }
