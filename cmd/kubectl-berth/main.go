@@ -71,7 +71,7 @@ var release string
 // there is neither.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
-		return cmp.Or(release, info.Main.Version)
+		return cmp.Or(release, info.Main.Version, "unknown")
 	}
 	return cmp.Or(release, "unknown")
 }

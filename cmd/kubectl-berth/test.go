@@ -21,6 +21,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -177,6 +178,10 @@ func stateOfFiles(paths []string) (string, error) {
 				return err
 			}
 			info, err := entry.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				// Editors make files, and remove them at once.
+				return nil
+			}
 			if err == nil {
 				fmt.Fprintln(&out, name, info.Size(), info.ModTime().UnixNano())
 			}

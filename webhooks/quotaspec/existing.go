@@ -156,10 +156,7 @@ func (h *Handler) usageBySiblings(ctx context.Context, q placementv1.Quota) core
 // namespaces that the quota counts.
 func (h *Handler) warnOfResourceQuotas(ctx context.Context, spec *placementv1.QuotaSpec, counted sets.Set[string], options []client.ListOption) []string {
 	list := &corev1.ResourceQuotaList{}
-	if err := h.Live.List(ctx, list, options...); err != nil {
-		return nil
-	}
-	if len(spec.Scopes) > 0 || spec.ScopeSelector != nil {
+	if len(spec.Scopes) > 0 || spec.ScopeSelector != nil || h.Live.List(ctx, list, options...) != nil {
 		return nil
 	}
 	var out []string
