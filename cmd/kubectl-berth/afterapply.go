@@ -129,7 +129,8 @@ func (a *afterApply) List(ctx context.Context, resource schema.GroupVersionResou
 	return out, nil
 }
 
-// Get implements simulation.Cluster: the manifest of the object if there is one, or else the object of the cluster.
+// Get implements simulation.Cluster: the manifest of the object if there is one, or else the object of the cluster; nil, without an error,
+// if there is neither.
 func (a *afterApply) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	if obj := a.objects[resource][types.NamespacedName{Namespace: namespace, Name: name}]; obj != nil {
 		return obj, nil

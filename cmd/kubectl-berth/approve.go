@@ -51,7 +51,7 @@ type approveOptions struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 	id    string // the digest of the plan, or the ID of the stage, to approve; "" for the stage if one waits, otherwise the plan
-	yes   bool   // approves without asking
+	yes   bool   // approves without asking; otherwise, the standard input must answer y or yes
 }
 
 func newApprove(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -81,7 +81,7 @@ func newApprove(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 type awaited struct {
 	// annotation is the annotation of the policy that approves it, and id the value that the annotation needs.
 	annotation, id string
-	// lines tell the user what happens after the approval.
+	// lines tell the user, before the approval, what happens after it, and why.
 	lines []string
 }
 

@@ -111,7 +111,7 @@ type checked struct {
 	Object   string   `json:"object,omitempty"` // the kind and name of an object that is no PlacementPolicy, such as "ScopedQuota shop/gold"
 	Errors   []string `json:"errors,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
-	// Reads are the types that a policy reads, with the fields.
+	// Reads are the types that a policy reads, with the fields; none for other objects, and for a policy with errors.
 	Reads []readType `json:"reads,omitempty"`
 }
 
@@ -309,7 +309,8 @@ func checkPolicy(ctx context.Context, cluster simulation.Cluster, v *policyvalid
 	return out
 }
 
-// decodePolicy returns the policy that an object is, and the mistakes for which the API server refuses it; nil if there are none.
+// decodePolicy returns the policy that an object is, without defaults, and the mistakes for which the API server refuses it; nil if there
+// are none. The policy is never nil. With mistakes, it may be incomplete.
 func decodePolicy(ctx context.Context, obj *unstructured.Unstructured) (*placementv1.PlacementPolicy, []string) {
 	p := &placementv1.PlacementPolicy{}
 	return p, decodeStrictly(ctx, "PlacementPolicy", obj, p)
@@ -343,7 +344,7 @@ func decodeStrictly(ctx context.Context, kind string, obj *unstructured.Unstruct
 }
 
 // mistakesInMetadata returns the mistakes in the metadata of an object of a kind of Berth's API for which the API server refuses it, such
-// as a name that is not valid.
+// as a name that is not valid. Neither a missing namespace nor the namespace of a cluster-scoped object is such a mistake.
 func mistakesInMetadata(kind string, object metav1.Object) []string {
 	metadata := &metav1.ObjectMeta{
 		Name: object.GetName(), GenerateName: object.GetGenerateName(), Labels: object.GetLabels(), Annotations: object.GetAnnotations(),
@@ -506,7 +507,8 @@ func (n nodesOf) All(ctx context.Context) ([]map[string]any, error) {
 	return out, err
 }
 
-// ExtendedResources returns the sorted names of the extended resources that nodes have. ok is false if there are no nodes.
+// ExtendedResources returns the sorted names of the extended resources among the allocatable resources of nodes. ok is false if there are
+// no nodes.
 func (n nodesOf) ExtendedResources(ctx context.Context) (names []string, ok bool, err error) {
 	nodes, err := n.All(ctx)
 	return watches.ExtendedResourcesOf(nodes), len(nodes) > 0, err

@@ -147,7 +147,7 @@ func priorityClassesOf(cluster simulation.Cluster) namesOf {
 	return namesOf{cluster, schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"), []string{"system-cluster-critical", "system-node-critical"}}
 }
 
-// Names returns the names of all objects of the type, and those in always.
+// Names returns the names of all objects of the type, and those in always. It is an error if an API server does not serve the type.
 func (n namesOf) Names(ctx context.Context) ([]string, error) {
 	objects, err := n.cluster.List(ctx, n.resource, nil)
 	out := n.always

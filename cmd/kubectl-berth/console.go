@@ -70,7 +70,8 @@ type consoleOptions struct {
 	noBrowser bool
 	logs      []string // paths of files with the manager's log of decisions; without any, there is no history
 	listen    string   // the address at which to serve other users; "" to serve only the user of the command
-	// certificate and key are the paths of the certificate for listen and of its key; "" for one that the command signs itself.
+	// certificate and key are the paths of the certificate for listen and of its key; both "" for one that the command signs itself. One
+	// without the other is an error.
 	certificate, key string
 	// open opens a link in the browser of the user.
 	open func(ctx context.Context, link string) error

@@ -60,13 +60,13 @@ func newDeps(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 	return cmd
 }
 
-// dependency is a type that a policy reads, with the fields that it reads, the number of existing objects, and the memory that a replica
-// needs for them.
+// dependency is a row of the output of the deps command: a type that a policy reads, with the fields that it reads, the number of existing
+// objects, and the memory that a replica needs for them.
 type dependency struct {
 	Policy   string   `json:"policy"`
 	Resource string   `json:"resource"`
 	Fields   []string `json:"fields"`
-	// Objects is the number of existing objects of the type.
+	// Objects is the number of objects of the type that the deps command finds in the cluster, or in the files of --from.
 	Objects int `json:"objects"`
 	// Bytes estimates the memory that a replica needs for the fields of these objects that any policy reads.
 	Bytes int64 `json:"bytes"`

@@ -183,7 +183,8 @@ func (r *examiner) readInstallation(ctx context.Context) {
 	}
 }
 
-// readObjects reads the policies, quotas, and LimitedResources of all namespaces, and notes which of these types the user may not list.
+// readObjects reads the policies, quotas, and LimitedResources of all namespaces, and notes which of these types can't be listed, such as
+// those that the user may not list. A type that is not served is not noted.
 func (r *examiner) readObjects(ctx context.Context) {
 	for _, plural := range []string{"placementpolicies", "scopedquotas", "clusterscopedquotas", "limitedresources"} {
 		list, err := r.dynamic.Resource(placementv1.GroupVersion.WithResource(plural)).List(ctx, metav1.ListOptions{})

@@ -51,13 +51,14 @@ const explainExample = `  # Why is the Deployment web there?
   # Where would this manifest go?
   kubectl berth explain -f web.yaml`
 
-// explainOptions are the flags of the explain command.
+// explainOptions are the flags of the explain command: --output, --why-not, --limit, and those that select the objects and the cluster.
 type explainOptions struct {
 	objectFlags
 	output string
 	whyNot string // the name of the only cluster or node to explain; empty for all
-	limit  int    // for how many clusters, and how many nodes, that are not chosen to find the reasons; 0 for none
-	// limited reports whether the user has set --limit, so that the output can say that it had no effect.
+	limit  int    // how many clusters, and nodes, to explain at most of those that are neither chosen nor have the object now; 0 for none
+	// limited reports whether the user has set --limit. If the user may not read what decides the object, nothing is explained, and the output
+	// says that --limit has no effect.
 	limited bool
 }
 
@@ -166,7 +167,8 @@ func printKeys(p *printer, e *explain.Explanation) {
 	}
 }
 
-// printPolicy prints what a policy decides for the object.
+// printPolicy prints what a policy that matches the object reads, which of its rules decides, whether it denies the object, and which
+// clusters it allows. It prints neither the reasons for each cluster nor the values of keys.
 func printPolicy(p *printer, policy explain.Policy) {
 	p.line("")
 	p.line("%s (generation %d, priority %d, %s)", p.style(bold, "Policy "+policy.Name), policy.Generation, policy.Priority, policy.Mode)

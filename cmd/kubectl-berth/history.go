@@ -166,8 +166,8 @@ func requestOf(e decisionlog.Entry) string {
 	return string(e.Action) + " by " + e.User
 }
 
-// readLog calls f with each decision in a file, or in the standard input if file is -, until f returns false. It skips lines that are no
-// decisions.
+// readLog calls f with each decision in a file, or in the standard input if file is -, until f returns false. It skips lines that other
+// programs wrote. A decision that can't be decoded is an error.
 func readLog(file string, standardInput io.Reader, f func(decisionlog.Entry) bool) error {
 	in := standardInput
 	if file != "-" || in == nil {

@@ -67,8 +67,8 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 // release is the version that make sets through the linker; "" if the plugin was built in another way.
 var release string
 
-// version returns the version of the plugin: release if make has set it, or that of the main module in the build information; "unknown" if
-// there is neither.
+// version returns the version of the plugin: release if make has set it, or else that of the main module in the build information, which
+// may be ""; "unknown" if there is no build information, either.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return cmp.Or(release, info.Main.Version, "unknown")

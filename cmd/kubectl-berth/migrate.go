@@ -55,7 +55,8 @@ const migrateExample = `  # The policies of one namespace, to look at
 // cover.
 const defaultResource = "deployments.apps/v1"
 
-// migrateOptions are the flags of the migrate configmaps command.
+// migrateOptions are the flags of the migrate configmaps command: those that select ConfigMaps and Rego packages, and those that set what
+// the policies match, their modes, and the version of Rego.
 type migrateOptions struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags

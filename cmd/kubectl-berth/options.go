@@ -119,7 +119,9 @@ func (f *simulationFlags) allowedPredicates(config *configuration.ManagerConfigu
 	return out, nil
 }
 
-// cluster returns the cluster that --from contains or that the kubeconfig names, and the options of its simulation.
+// cluster returns the cluster that --from contains or that the kubeconfig names, and the options of its simulation, which the other flags
+// and the manager's configuration file set, also for a snapshot. For an API server, they include the key that verifies records, if the user
+// may read it.
 func (f *simulationFlags) cluster(ctx context.Context) (simulation.Cluster, simulation.Options, error) {
 	simulation.SetGarbageCollector()
 	options, inventories, err := f.settings()
@@ -254,7 +256,7 @@ func (f *simulationFlags) keyring(ctx context.Context, config *rest.Config) (*pl
 	return certs.KeyringOf(secret)
 }
 
-// manifests returns the objects in files, without asking a cluster for them.
+// manifests returns the objects in files as they are written, without asking a cluster for them. It is no error if the files have none.
 func (f *simulationFlags) manifests(files *resource.FilenameOptions) ([]*unstructured.Unstructured, error) {
 	builder, err := withFiles(resource.NewBuilder(f.flags).Unstructured().Local().Flatten(), files, f.In, input.MaxText)
 	if err != nil {
@@ -332,7 +334,8 @@ func (f *objectFlags) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
 }
 
-// selected returns the selected objects, and the simulation that decides them. It is an error to name both arguments and files, or neither.
+// selected returns the selected objects, those of manifests as they are written, and the simulation that decides them. It is an error to
+// name both arguments and files, or neither.
 func (f *objectFlags) selected(ctx context.Context, args []string) (*simulation.Simulation, []*unstructured.Unstructured, error) {
 	if (len(args) == 0) == (len(f.files.Filenames) == 0) {
 		return nil, nil, errors.New("name either an object, for example deployment/web, or a file with -f")

@@ -104,8 +104,8 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	return p.err
 }
 
-// printLeftAlone writes how many objects violate the policy but are not in the plan: those that the policy denies, those that it can't
-// decide, and those that no patch or eviction can change. It writes nothing if there are none.
+// printLeftAlone writes how many objects violate the policy but are not in the plan, on a line for each of three kinds: those that the
+// policy denies, those that it can't decide, and those that no patch or eviction can change. A kind without objects gets no line.
 func printLeftAlone(p *printer, plan *whatif.Plan) {
 	for _, left := range []struct {
 		objects      int

@@ -32,7 +32,7 @@ import (
 	"github.com/berth-dev/berth/internal/printable"
 )
 
-// printPolicies writes the policies as YAML documents.
+// printPolicies writes the policies as YAML documents, each after a line with ---, without comments.
 func printPolicies(out io.Writer, policies []migration.Policy) error {
 	p := newPrinter(out)
 	for _, policy := range policies {
@@ -145,7 +145,8 @@ func manifest(p *placementv1.PlacementPolicy) (string, error) {
 }
 
 // block renders a field with a multi-line text as a YAML block scalar in the literal style (|), which keeps all line breaks, also those at
-// the end. field is the indentation and the name. The lines are indented by two more spaces than the name.
+// the end. field is the indentation and the name. The lines are indented by two more spaces than the name. There is no indentation
+// indicator, so a text that begins with a space does not decode to itself.
 func block(field, text string) string {
 	chomp := "-"
 	if body, ended := strings.CutSuffix(text, "\n"); ended {

@@ -79,7 +79,7 @@ func (p *printer) style(style, text string) styled {
 type paragraph string
 
 // line writes one line. It escapes arguments as shown does, so that their line breaks begin no line, except for a text of the type styled.
-// A paragraph can take several lines.
+// An argument of the type paragraph keeps its line breaks: each further line of it is printed on a line below, after a mark.
 func (p *printer) line(format string, args ...any) {
 	printed, below := make([]any, len(args)), ""
 	for i, arg := range args {

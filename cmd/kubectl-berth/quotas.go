@@ -84,7 +84,7 @@ type namespaceQuotas struct {
 
 // limitedAmount is how much of a resource a quota allows, and how much is used. An amount that is not known is "".
 type limitedAmount struct {
-	Quota    string           `json:"quota"` // the kind and name
+	Quota    string           `json:"quota"` // the kind and name, such as "ScopedQuota gold"
 	Mode     placementv1.Mode `json:"mode"`
 	Resource string           `json:"resource"`
 	Used     string           `json:"used,omitempty"`     // by all namespaces of the quota
@@ -267,8 +267,9 @@ func (n *namespaceQuotas) usageIn(q *placementv1.ClusterScopedQuota, name corev1
 	return used, len(listed) < placementv1.MaxNamespaces || n.Namespace < listed[len(listed)-1].Namespace
 }
 
-// add adds an amount for each resource of a quota. here returns what the namespace uses of a resource; known is false if the status of the
-// quota does not tell. It is called only for resources that Berth has counted.
+// add adds an amount for each resource in spec.hard of a quota, without usage if Berth has not counted the resource for the quota's current
+// generation. It calls here, which returns what the namespace uses of a resource, only for counted ones; known is false if the status of
+// the quota does not tell.
 func (n *namespaceQuotas) add(kind string, q placementv1.Quota, here func(corev1.ResourceName) (used resource.Quantity, known bool)) {
 	spec, status := q.QuotaSpec(), q.QuotaStatus()
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {

@@ -37,7 +37,8 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// recordedAt is what Berth has recorded at an object, for users who may not read what decides it.
+// recordedAt is what Berth has recorded at an object, for users who may not read what decides it: the values in the object's record, and
+// Events.
 type recordedAt struct {
 	Object string `json:"object"` // the kind, namespace, and name
 	// Recorded is always true. Programs tell this output from an explain.Explanation by it.
@@ -117,7 +118,8 @@ func recordOf(obj *unstructured.Unstructured, options simulation.Options, mapper
 	return placement.RecordedIn(obj, path, options.ClusterLists.Of(mapping.Resource.GroupResource())), nil
 }
 
-// lacking returns sentences on flags: that --config may make values known that are unknown, and that flags have no effect.
+// lacking returns sentences on flags: without --config, that it may make values known that are unknown, if some are; with --why-not or
+// --limit, that these have no effect.
 func (o *explainOptions) lacking(values []placement.Recorded) []string {
 	var out []string
 	if o.config == "" && slices.ContainsFunc(values, func(v placement.Recorded) bool { return v.Unknown != "" }) {

@@ -48,7 +48,7 @@ const snapshotExample = `  # Record the cluster, compressed
 // snapshotOptions are the flags of the snapshot command: --output and --redact, and those that select and configure the cluster.
 type snapshotOptions struct {
 	simulationFlags
-	output string // the path of the file to write; - for the standard output
+	output string // the path of the file to write; - for the standard output. It is an error if it is empty
 	redact bool   // replaces by hashes what no policy needs of the names, labels, and annotations of matched objects
 }
 

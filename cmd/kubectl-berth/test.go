@@ -49,12 +49,12 @@ const testExample = `  # All cases below a directory
   # Some cases, with the lines that they do not evaluate
   kubectl berth test policies/ --run 'data residency' --coverage`
 
-// testOptions are the flags of the test command.
+// testOptions are the flags of the test command: --run, --watch, --coverage, --coverage-min, --output, and those of the manager's settings.
 type testOptions struct {
 	simulationFlags
 	// run is a regular expression that the names of the cases to run match; empty for all. output is json or junit; empty for text.
 	run, output string
-	coverage    bool    // prints the coverage: what percentage of the lines with expressions in policies the cases evaluate
+	coverage    bool    // prints what percentage of the lines with expressions the cases evaluate, as a coverageMin above 0 does
 	watch       bool    // runs the cases again after each change of a file
 	coverageMin float64 // the least coverage, in percent, with which the command succeeds
 }
@@ -86,7 +86,7 @@ func newTest(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 	return cmd
 }
 
-// testReport is the output of the test command.
+// testReport is the output of the test command: the results of the cases that ran and, if it is measured, the coverage.
 type testReport struct {
 	Results  []casetest.Result         `json:"results"`
 	Coverage []casetest.PolicyCoverage `json:"coverage,omitempty"`
@@ -283,7 +283,7 @@ type junitCase struct {
 // junitFailure is the element failure of JUnit's XML: why a case failed.
 type junitFailure struct {
 	Message string `xml:"message,attr"` // the first line of Text
-	Text    string `xml:",chardata"`    // all failures of the case
+	Text    string `xml:",chardata"`    // all failures of the case, joined by line breaks
 }
 
 // printJUnit writes the results as JUnit's XML, with a suite for each file.

@@ -42,7 +42,8 @@ const violationsExample = `  # All policies
   # One policy, for a script
   kubectl berth violations data-residency -o json`
 
-// listOptions are the flags of a command that lists objects of a policy.
+// listOptions are the flags of a command that lists objects, such as those that violate a policy: --output, and those that select and
+// configure the cluster.
 type listOptions struct {
 	simulationFlags
 	output string

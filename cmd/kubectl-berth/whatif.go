@@ -70,7 +70,7 @@ type whatifOptions struct {
 	assignments []string                 // fields that are set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE
 	output      string
 	maxMoves    int  // how many objects may get other values without an approval or a client's update; with more, the exit code is 3
-	limitMoves  bool // whether maxMoves is given
+	limitMoves  bool // whether the user has set maxMoves; if not, any number may, and the exit code is 2 if an object changes
 }
 
 func newWhatif(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -249,8 +249,8 @@ func printObject(p *printer, o whatif.Object) {
 	}
 }
 
-// printPlanned prints that an object waits for a patch of the value without the changes, too, and what then differs; nothing if it does
-// not wait.
+// printPlanned prints one line if an object waits for a change of the same value also without the simulated changes (v.Planned is set):
+// that it does, and in what that differs: the value that it then gets, and what it waits for. Otherwise, it prints nothing.
 func printPlanned(p *printer, v whatif.Value) {
 	if v.Planned == nil {
 		return
@@ -285,7 +285,8 @@ func printRules(p *printer, rules []whatif.RuleCount) {
 	}
 }
 
-// printNamespaces prints for each namespace how many of its objects change, by kind of change.
+// printNamespaces prints a line for each namespace with objects that change, and one for objects outside namespaces, with how many change,
+// by kind of change.
 func printNamespaces(p *printer, r *whatif.Report) {
 	for _, namespace := range slices.Sorted(maps.Keys(r.Namespaces)) {
 		var parts []string

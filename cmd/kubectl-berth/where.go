@@ -66,7 +66,7 @@ const whereExample = `  # All clusters, with their regions and what arrives and 
   # Follow a move between regions
   kubectl berth where --by region --watch`
 
-// whereOptions are the flags of the where command.
+// whereOptions are the flags of the where command: --by, --watch, --interval, --output, and those that select and configure the cluster.
 type whereOptions struct {
 	listOptions
 	by       string // the kind of places to count by: cluster, node, zone, or region; another value is an error
@@ -347,7 +347,8 @@ func quantityOf(amounts corev1.ResourceList, resource corev1.ResourceName) strin
 	return ""
 }
 
-// showMembers writes a table with a row for each object in a place, or the place and the objects as JSON or YAML.
+// showMembers writes a table with a row for each object in a place, or a sentence if there are none; with --output json or yaml, the place
+// and the objects.
 func (o *whereOptions) showMembers(place fleet.Place, members []fleet.Member, out io.Writer) error {
 	if o.output == "json" || o.output == "yaml" {
 		return printStructured(out, o.output, struct {
@@ -391,7 +392,7 @@ func countOf(n *int64) string {
 }
 
 // stateOf returns the text of an object's state in a place, with its change if it comes to the place or leaves it, such as "Moving,
-// arriving". An object that waits, and neither comes nor leaves, stays in the place.
+// arriving". If it neither comes nor leaves, the text is "Waiting, staying" for an object that waits, and the state alone for others.
 func stateOf(state fleet.State, change fleet.Change) string {
 	switch {
 	case change == "" && state == fleet.Waiting:

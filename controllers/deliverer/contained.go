@@ -27,7 +27,8 @@ import (
 	"github.com/berth-dev/berth/internal/delivery"
 )
 
-// containedInterval is the interval at which an object is reconciled again that keeps clusters until what it contains has left them.
+// containedInterval is the interval at which a Namespace or CustomResourceDefinition is reconciled again that stays in clusters until the
+// objects that it contains have left them.
 const containedInterval = 2 * time.Second
 
 // contained sets decision.Contained if the object is a Namespace or CustomResourceDefinition that leaves clusters: the names of the

@@ -86,7 +86,8 @@ type foreignObjects struct {
 	owners map[name]delivery.Key // By foreign object, the placed object that Berth can't deliver because of it.
 }
 
-// block records that the foreign object with a name keeps Berth from delivering the placed object owner.
+// block records that the foreign object with a name keeps Berth from delivering the placed object owner, in place of the one that was
+// recorded for that name before.
 func (f *foreignObjects) block(id name, owner delivery.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -103,7 +103,8 @@ type Controller struct {
 	foreign  *foreignObjects // Objects of other clients with names of objects that Berth has to write.
 	// changes are the changes of placed objects that systems may not have taken up.
 	changes changes
-	// absences are the placed objects that systems have not brought to all their clusters. They count as not delivered after takingTimeout.
+	// absences tells since when systems have not brought placed objects to all of their clusters. After takingTimeout, such an object does not
+	// count as delivered any more, but not as failed either.
 	absences absences
 
 	mu    sync.Mutex

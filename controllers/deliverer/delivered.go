@@ -35,7 +35,7 @@ import (
 
 var _ watches.Sink = (*deliveredObjects)(nil)
 
-// name identifies an object of a system, such as a delivered one.
+// name identifies an object of a system, such as a delivered one, by its resource type in one version, its namespace, and its name.
 type name struct {
 	schema.GroupVersionResource
 	namespace, name string
@@ -173,8 +173,8 @@ func (d *deliveredObjects) clear(resource schema.GroupVersionResource) map[deliv
 	return owners
 }
 
-// put stores an object that was read or written, unless it is known in that or a newer resourceVersion. It returns the owners whose objects
-// changed.
+// put stores an object that was read or written, if Berth delivered it, unless it is known in that or a newer resourceVersion. It returns
+// the owners whose objects changed: its owner, and the one that it had before.
 func (d *deliveredObjects) put(resource schema.GroupVersionResource, o *unstructured.Unstructured) (owners []delivery.Key) {
 	id := name{resource, o.GetNamespace(), o.GetName()}
 	d.mu.Lock()

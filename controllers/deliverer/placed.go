@@ -46,7 +46,8 @@ type placedObjects struct {
 	tables map[schema.GroupVersionResource]*placedTable
 }
 
-// placedTable holds the objects of one type.
+// placedTable holds all existing objects of one type, and which of them have not been reconciled yet. There is none for a type whose
+// objects are not all known.
 type placedTable struct {
 	fields  *projection.FieldSet // The fields with which the objects are read.
 	objects map[delivery.Key]*unstructured.Unstructured
@@ -160,7 +161,8 @@ func (p *placedObjects) controlledBy(controller delivery.Key) []delivery.Key {
 	return out
 }
 
-// Delete implements watches.Sink: it removes an object, which then need not be reconciled for the type to settle.
+// Delete implements watches.Sink: it removes an object, which then need not be reconciled for the type to settle. It calls changed with the
+// object alone.
 func (p *placedObjects) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	p.mu.Lock()
 	key, known, settled := delivery.Key{}, false, false
@@ -203,8 +205,8 @@ type placedVersion struct {
 	object   *unstructured.Unstructured
 }
 
-// get returns an object in the versions in which it is read, sorted by version, and the types whose objects are all known, each with true.
-// Both are from the same time: an object that is in none of the complete types of its kind does not exist.
+// get returns an object in the versions in which it is read, sorted by version, and the types, of any kind, whose objects are all known,
+// each with true. Both are from the same time: an object that is in none of the complete types of its kind does not exist.
 func (p *placedObjects) get(key delivery.Key) (versions []placedVersion, complete map[schema.GroupVersionResource]bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

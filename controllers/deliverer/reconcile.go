@@ -57,14 +57,16 @@ const hashAnnotation = "placement.berth.dev/delivered-hash"
 type need struct {
 	policies, systems []string                      // By name, the policies that deliver the object, and the systems to which they do.
 	resources         []schema.GroupVersionResource // The versions of the object's type in which it is read.
-	decidedBy         []string                      // Those of policies whose remediation.mode is neither Off nor NewOnly.
+	decidedBy         []string                      // Those of policies whose remediation.mode is Automatic, Approved, or Manual.
 	objects           []wanted                      // The objects that have to exist.
 	// existing are the objects that Berth has delivered for the placed object, and orphans that have names for it.
 	existing map[name]*unstructured.Unstructured
 	// kept has true for the types whose delivered objects are neither changed nor deleted, because it is not known which have to exist.
 	kept map[schema.GroupVersionResource]bool
 
-	pending bool // Whether a type that delivery of the object needs is not read yet.
+	// pending reports whether a type is not read yet that delivery of the object to some system needs. Other systems may get the object
+	// meanwhile.
+	pending bool
 	// unobserved reports whether reading a type in which a system reports where the object runs has neither succeeded yet nor failed so
 	// often that the type counts as unavailable.
 	unobserved bool
@@ -79,7 +81,7 @@ type need struct {
 	recheck time.Duration     // After which time to reconcile again if there is no failure; 0 for never.
 
 	run     delivery.Run // Whether the object runs in its clusters.
-	reports bool         // Whether a system reports where the object runs, and Berth may read that.
+	reports bool         // Whether a system reports where the object runs, and Berth may read that; false if undecided is set.
 	surges  bool         // Whether a policy wants the object to stay in clusters that it leaves until it runs in its new ones.
 	note    string       // Which part of the decision a system does not get; "" if each system gets all of it.
 	// undecided reports whether the object has no valid list of clusters, or, according to its record, one that no policy decided. What is
@@ -87,7 +89,8 @@ type need struct {
 	undecided bool
 }
 
-// wanted is an object that has to exist in a system.
+// wanted is an object that has to exist in a system for a placed object: a delivered object or, if Existing is set, the placed object
+// itself with a status that Berth applies.
 type wanted struct {
 	delivery.Delivered
 	system delivery.System
@@ -190,8 +193,8 @@ func (c *Controller) addOrphans(ctx context.Context, key delivery.Key, placed pl
 	return true, nil
 }
 
-// record records the result of an object for the policies that deliver it, and publishes it for each of versions: the object as it was
-// read.
+// record records the result of an object for the policies that deliver it, and calls Changed with each policy for which it differs from
+// before. It publishes the result once for each of versions, with the object as it was read.
 func (c *Controller) record(key delivery.Key, policies []string, result delivery.Result, versions []placedVersion) {
 	for _, name := range c.Account.Record(key, policies, result) {
 		c.Changed(name)
@@ -205,7 +208,8 @@ func (c *Controller) record(key delivery.Key, policies []string, result delivery
 // object is read. f must return quickly.
 func (c *Controller) Subscribe(f func(delivery.Reconciled)) { c.results.Subscribe(f) }
 
-// Result returns the newest result of an object's delivery; the zero value if the object is not delivered.
+// Result returns the newest result of an object's delivery, also if it failed; the zero value if no policy delivers the object, or it has
+// not been reconciled.
 func (c *Controller) Result(resource schema.GroupVersionResource, namespace, objectName string) delivery.Result {
 	return c.Account.Result(delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
 }
@@ -217,8 +221,9 @@ func (c *Controller) Pending(resource schema.GroupVersionResource, namespace, ob
 		!c.placed.isReconciled(resource, delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
 }
 
-// again returns after which time an object has to be reconciled again without an event: the retry interval after a failure, or else the
-// time set by lookAgain, but no later than the object leaves a cluster that it keeps; 0 for never.
+// again returns after which time an object has to be reconciled again without an event: unreadableInterval if Berth can't read what it
+// needs, or else n.retry after a failure, or else the time set by lookAgain; in all cases, no later than the object leaves a cluster in
+// which it stays only for now. It returns 0 for never.
 func (c *Controller) again(n *need) time.Duration {
 	out := n.recheck
 	if n.failure != nil {
@@ -252,7 +257,8 @@ func (n *need) surging() []string {
 }
 
 // isGone reports whether it is certain that an object, which is in none of the complete types, does not exist or is delivered by no policy:
-// its type is served, and is complete if a policy delivers objects of it. So nothing is deleted while a type is unavailable.
+// its kind is served, and each type of this kind whose objects a policy may deliver is complete. So nothing is deleted while a type is
+// unavailable.
 func (c *Controller) isGone(key delivery.Key, complete map[schema.GroupVersionResource]bool) bool {
 	served := false
 	for _, r := range c.Catalog.Select(func(r schema.GroupVersionResource) bool { return r.Group == key.Group }) {
@@ -434,7 +440,8 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 }
 
 // awaitTaking records a failure if the delivered object live has existed for takingTimeout, and the system still follows neither it nor
-// another one for the placed object. live is nil if it does not exist yet.
+// another one for the placed object. Before that, or if live is nil, because it does not exist yet, it has the placed object reconciled
+// again when the time is over. It does nothing if the system follows one.
 func (c *Controller) awaitTaking(system delivery.System, placed delivery.Object, live *unstructured.Unstructured, n *need) {
 	if !system.IsFree(placed) {
 		return
@@ -454,8 +461,8 @@ func (c *Controller) awaitTaking(system delivery.System, placed delivery.Object,
 		system.Title, live.GetKind()+" "+qualified(live))
 }
 
-// knows reports whether the types of objects of a system have been read, so that it is known which exist. Otherwise, it records in n why
-// not.
+// knows reports whether the types of objects of a system have been read, so that it is known which exist. If a type is not served,
+// forbidden, or unavailable, it records a failure in n; if it is only not read yet, it sets n.pending. Objects with Existing do not count.
 func (c *Controller) knows(system delivery.System, objects []delivery.Delivered, n *need) bool {
 	for _, o := range objects {
 		if o.Existing {
@@ -618,8 +625,9 @@ func (c *Controller) addUnavailable(system delivery.System, carried map[string]s
 	}
 }
 
-// mayRead reports whether a system reports where objects run, and Berth has the permission to read all types of these reports, which are
-// served. It is true also if reading fails now for another reason.
+// mayRead reports whether a system reports where objects run, and Berth may read these reports: the API server serves all of their types,
+// and no permission is missing. namespaced tells whether the objects have a namespace. It is true also if reading fails now for another
+// reason.
 func (c *Controller) mayRead(system delivery.System, namespaced bool) bool {
 	readable := func(kind delivery.Kind, consumer *watches.Consumer) bool {
 		state, _ := consumer.State(kind.GroupVersionResource)
@@ -681,8 +689,8 @@ func (n *need) keep(system delivery.System) {
 }
 
 // converge writes the objects that have to exist for a placed object, and deletes the other ones that Berth delivered for it, except for
-// those of n.kept, of types for which delivery.Stays, and without Berth's label. object is nil if the placed object does not exist any
-// more.
+// those of n.kept, those without Berth's label, and, if it has to have none of their type, those for which delivery.Stays is true. object
+// is nil if the placed object does not exist any more.
 func (c *Controller) converge(ctx context.Context, object *unstructured.Unstructured, n *need) error {
 	existing := n.existing
 	var errs []error
@@ -888,8 +896,9 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 }
 
 // deliveredFor reports whether Berth delivered the object o, which has a name for the placed object owner, for that one, or for an earlier
-// one of its name. If another client has changed the label or the owners, the managed fields tell that Berth applied the object. Only a
-// user who may write an object of another client can make it look like that.
+// one of its name: o has the label of delivered objects, and owner as its owner or no owner references any more. If another client has
+// changed the label or the owners, the managed fields tell that Berth applied the object. Only a user who may write an object of another
+// client can make it look like that.
 func deliveredFor(o *unstructured.Unstructured, owner delivery.Key) bool {
 	switch key, ok := ownerOf(o); {
 	case ok && key == owner, isOrphan(o):
@@ -1030,8 +1039,8 @@ func advice(system delivery.System) string {
 }
 
 // findLeftBehind searches the types of unsearched for objects that an earlier leader delivered. It removes the types that it could list,
-// and adds to leftBehind those with such objects, so that objects which no policy needs any more are deleted. again reports whether a type
-// could not be listed and has to be listed later.
+// and adds to leftBehind those with such objects, so that objects which no policy needs any more are deleted. again reports whether listing
+// a served type failed for another reason than a missing permission, so that it has to be tried again.
 func (c *Controller) findLeftBehind(ctx context.Context) (again bool) {
 	for resource := range c.unsearched {
 		if c.Catalog.Kind(resource) == "" {

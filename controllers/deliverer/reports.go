@@ -37,7 +37,8 @@ var _ watches.Sink = (*reports)(nil)
 type reports struct {
 	// changed is called with the placed objects whose reports changed.
 	changed func(...delivery.Key)
-	// readers has the system whose reports are objects of a type.
+	// readers has, by type, the system that reports in objects of the type: for all systems that Berth knows, also those to which no policy
+	// delivers.
 	readers map[schema.GroupVersionResource]delivery.System
 
 	mu     sync.RWMutex
@@ -71,7 +72,7 @@ func newReports(changed func(...delivery.Key)) *reports {
 }
 
 // of returns what is reported of the placed object key by the objects of a type: what the one says that the system itself writes, and, as
-// Strays, the clusters that only objects of other clients add. It returns nil if there is no report, or if not all objects of the type are
+// Strays, all clusters that objects of other clients name. It returns nil if there is no report, or if not all objects of the type are
 // known.
 func (r *reports) of(resource schema.GroupVersionResource, key delivery.Key) *delivery.Observation {
 	r.mu.RLock()
@@ -175,8 +176,8 @@ func (r *reports) newTable(resource schema.GroupVersionResource) *reportTable {
 	return out
 }
 
-// of returns the observation that the system itself reports of a placed object, with the clusters that reports of other clients name as its
-// Strays; nil if no object reports the placed object.
+// of returns the observation that the system itself reports of a placed object. Its Strays are all clusters that reports of other clients
+// name, also those that the system's own report has. It is nil if no object reports the placed object.
 func (t *reportTable) of(key delivery.Key) *delivery.Observation {
 	names := t.byKey[key]
 	if len(names) == 0 {

@@ -98,7 +98,8 @@ func (w *works) byCluster(what name) map[string]delivery.Carried {
 	return out
 }
 
-// carriedOf returns the subject of works of a type that carry a placed object.
+// carriedOf returns the subject of works that carry a placed object: the type resource of these works, with the namespace and the name by
+// which they refer to the object.
 func (w *works) carriedOf(resource schema.GroupVersionResource, placed delivery.Key) name {
 	return name{resource, placed.Namespace, w.systems[resource].CarriedAs(delivery.Object{GroupVersionKind: placed.WithVersion(""), Name: placed.Name})}
 }

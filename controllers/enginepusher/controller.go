@@ -51,7 +51,8 @@ type Deps struct {
 	Inventories *replication.Inventories
 	// ContentChanged is called with policies whose data or modules in their remote engine changed.
 	ContentChanged func(policies ...string)
-	// Observer is notified of the results of pushes.
+	// Observer is notified of the requests that write to remote engines, of whether they fail, of full loads, and of how many changes of
+	// objects wait, for example for metrics.
 	Observer push.Observer
 	// Loaded reports whether all existing policies have been processed. Until then the controller pushes nothing, so
 	// that it does not remove data that a policy needs which is not loaded yet.
@@ -78,7 +79,7 @@ type leading struct {
 	watches *watches.Consumer // Watches the types that are pushed.
 }
 
-// New returns a controller.
+// New returns a controller that pushes nothing before Start. It subscribes to changes of policies at once.
 func New(d Deps) *Controller {
 	c := &Controller{Deps: d, wake: notify.NewSignal()}
 	d.Registry.Subscribe(func(placement.PolicyChange) { c.wake.Notify() })
@@ -193,7 +194,8 @@ func policiesOf(needs []push.PolicyNeeds) []string {
 	return sets.List(names)
 }
 
-// equal reports whether the needs are those of the same version of a policy.
+// equal reports whether the needs are those of the same version of a policy: the policy's name, the pointer Remote, and the types are
+// equal. It does not compare what Remote points to.
 func equal(a, b push.PolicyNeeds) bool {
 	return a.Policy == b.Policy && a.Remote == b.Remote && slices.Equal(a.Types, b.Types)
 }

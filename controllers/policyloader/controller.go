@@ -235,8 +235,8 @@ type version struct {
 	matcher   *match.Matcher
 	binding   *policy.Binding     // Nil before prepare, and if the version is lost.
 	evaluator placement.Evaluator // Nil before prepare.
-	stored    bool                // Whether the version was read from a revision that is stored under its generation.
-	lost      error               // Why the version that this one stands for can't be loaded; nil if it is loaded.
+	stored    bool                // Whether the version was read from a ControllerRevision that has its generation in the name.
+	lost      error               // Why the version, of the spec or stored, that this one stands for can't be loaded; nil if it is loaded.
 }
 
 // entry is what a replica keeps of a policy between two loads: the versions that decide, the one that decided everywhere last, and until
@@ -267,7 +267,8 @@ type loading struct {
 	versions map[rollout.Ref]*version // The versions that this load has found and prepared.
 }
 
-// newLoading returns a load of a policy with the facts that are known before any version is loaded.
+// newLoading returns a load of a policy with the facts that are known before any version is loaded: those in its spec and status, in the
+// registry, and in the entry of its last load.
 func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
 	l := &loading{Controller: c, entry: c.entryOf(obj.Name), obj: obj, versions: map[rollout.Ref]*version{}}
 	if l.uid != obj.UID {
@@ -294,7 +295,8 @@ func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
 	return l
 }
 
-// run loads the versions that Choose needs, and returns the policy's state for the registry. The caller retries after an error.
+// run loads the versions that rollout.Choose needs, and returns the policy's state for the registry: the one in which the chosen versions
+// decide or, while their data is incomplete, the one of before. The caller retries after an error.
 func (l *loading) run(ctx context.Context) (*placement.PolicyState, error) {
 	choice := rollout.Choose(l.facts)
 	for ; choice.Load != rollout.None; choice = rollout.Choose(l.facts) {
@@ -385,8 +387,9 @@ func (l *loading) version(ctx context.Context, ref rollout.Ref) (*version, error
 	return v, nil
 }
 
-// newest compiles the version in the spec. It binds the types of a module that was bound before, in this replica or in another one, to the
-// same groups as then.
+// newest compiles the version in the spec, at each call. If an earlier version with the same Rego and spec.replicate was bound to types, in
+// this replica or before it was stored as a ControllerRevision, the types that the version names by their plural alone keep the API groups
+// of then.
 func (l *loading) newest(ctx context.Context) (*version, error) {
 	v, err := l.compile(ctx, policy.Revision{UID: l.obj.UID, Generation: l.obj.Generation, Spec: l.obj.Spec})
 	if err != nil || !v.module.ReadsByPluralOnly() {
@@ -504,7 +507,7 @@ func (l *loading) lost(v version, err error) *version {
 	return &v
 }
 
-// stateOf returns the state of a policy in which the versions of a choice decide.
+// stateOf returns the state of a policy in which the versions of a choice decide. The caller has to set the fields Last and Numbered.
 func (l *loading) stateOf(c rollout.Choice, versions []*version) *placement.PolicyState {
 	// The function stays as long as the policy is in force, so it must not refer to the load, which has what was in force before.
 	target, stages, n := versions[0], l.stages, c.InForce.Reached
@@ -626,8 +629,9 @@ func (l *loading) use(c rollout.Choice, versions []*version) {
 	}
 }
 
-// setStored sets two fields of a state, from which the leader stores versions as ControllerRevisions: Last, the version that is stored
-// under the name of the policy (nil for none), and Numbered, those that are stored under their generations.
+// setStored sets two fields of a state, from which the leader stores versions as ControllerRevisions. Last is the newest version, to store
+// under the name of the policy, if it decides in all namespaces; otherwise nil, and the version that is stored there stays. Numbered are
+// the versions to store under their generations; none without spec.rollout.
 func (l *loading) setStored(c rollout.Choice, s *placement.PolicyState) {
 	last, numbered := l.facts.Stores(c)
 	s.Last, s.Numbered = nil, nil

@@ -90,7 +90,7 @@ func (s *RevisionStore) Numbered(ctx context.Context, obj *placementv1.Placement
 	return numbered, last, err
 }
 
-// stored returns the revisions of the policy with a name and of deleted ones that had it, the newest first.
+// stored returns the ControllerRevisions of the policy with a name, and of deleted ones that had it, by descending generation.
 func (s *RevisionStore) stored(ctx context.Context, policyName string) ([]appsv1.ControllerRevision, error) {
 	list := &appsv1.ControllerRevisionList{}
 	err := s.State.GetClient().List(ctx, list, client.InNamespace(s.Namespace), client.MatchingFields{annotationPolicy: policyName})

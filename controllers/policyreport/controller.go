@@ -45,7 +45,7 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// FieldManager is the field manager of the reports.
+// FieldManager is the field manager with which the controller applies reports.
 const FieldManager = "berth-policy-reports"
 
 // Catalog knows the types that the API server serves.
@@ -56,7 +56,8 @@ type Catalog interface {
 	Subscribe(f func())
 }
 
-// Deps holds the dependencies of a Controller: the format of the reports, where the violations come from, and the client that writes.
+// Deps holds the dependencies of a Controller: the format of the reports, where the violations and the UIDs of objects come from, whether
+// all existing objects are decided, the served types, and the client that lists and writes reports.
 type Deps struct {
 	// Format is the API of the reports: that of openreports.io or of wgpolicyk8s.io.
 	Format policyreport.Format
@@ -84,14 +85,14 @@ type Controller struct {
 
 	// reports are the existing reports by namespace; that of the objects without a namespace is under "".
 	reports map[string]report
-	synced  bool // Whether reports has all reports that exist.
+	synced  bool // Whether reports has all reports that exist. Until then, the controller writes and deletes none.
 	missing bool // Whether the log has the message that a type of the reports is not served; false again once all are.
 }
 
 // report is a report that exists.
 type report struct {
 	hash    [sha256.Size]byte // The hash of the content that this process applied last; zero if it applied none.
-	version string            // The resourceVersion of the report when this process last applied it, or listed it.
+	version string            // The resourceVersion of the report when this process last applied or listed it. A change of it clears hash.
 }
 
 // request is a namespace whose report has to be updated; "" stands for the objects without a namespace. If all is set, it is the request to
@@ -114,7 +115,8 @@ const (
 	minBackoff, maxBackoff = time.Second, 5 * time.Minute
 )
 
-// New returns a controller that follows the violations in the ledger.
+// New returns a controller that is not started, and registers it with d.Ledger for changes of violations and with d.Catalog for changes of
+// the served types.
 func New(d Deps) *Controller {
 	c := &Controller{Deps: d, pace: flowcontrol.NewTokenBucketRateLimiter(updatesPerSecond, updateBurst), reports: map[string]report{}}
 	d.Ledger.SubscribeViolations(func(namespace string) { c.enqueueAfter(request{namespace: namespace}, changeDelay) })

@@ -375,7 +375,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return result, nil
 }
 
-// measure sets the metrics of a policy by its next status and the facts.
+// measure sets the metrics of a policy by its next status and the facts: of ambiguous clusters, violations, rules, pauses, waiting objects,
+// the plan, the rollout, and delivery.
 func (c *Controller) measure(obj *placementv1.PlacementPolicy, next placementv1.PlacementPolicyStatus, facts Facts) {
 	c.Metrics.AmbiguousClusters(obj.Name, len(facts.Ambiguous))
 	c.Metrics.Violations(obj.Name, facts.Report.Violations)
@@ -472,7 +473,8 @@ func missing(s *placement.PolicyState) (out []analysis.Read) {
 	return out
 }
 
-// facts returns what the status of a policy is computed from, without coverage and rollout.
+// facts returns what the status of a policy is computed from, without what coverage and rollOut add: which of the types that it matches are
+// served, whether its namespace selector selects a namespace, and its rollout.
 func (c *Controller) facts(obj *placementv1.PlacementPolicy) Facts {
 	f := Facts{
 		Generation: obj.Generation, State: c.Registry.Get(obj.Name), Webhook: c.Webhooks.State(obj.Name), Resuming: c.Remediator.Resuming(),

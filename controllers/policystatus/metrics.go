@@ -37,7 +37,7 @@ var rolloutLabels = map[placementv1.RolloutState]string{
 	placementv1.RolloutComplete: metrics.RolloutComplete, placementv1.RolloutRolledBack: metrics.RolloutRolledBack,
 }
 
-// objectsByRule returns the number of objects that each rule decides, by its name.
+// objectsByRule returns the number of objects that each rule decides, by its name; 0 for a rule without a number.
 func objectsByRule(rules []placementv1.RuleStatus) map[string]int {
 	out := map[string]int{}
 	for _, rule := range rules {

@@ -79,8 +79,8 @@ func notReady(ready metav1.Condition) string {
 // delivering are the reasons with which Delivered is False although no delivery fails: no Event reports them.
 var delivering = []string{placementv1.ReasonDelivering, placementv1.ReasonWarnMode, placementv1.ReasonDryRunMode}
 
-// undelivered returns a notification that a delivery fails, if Delivered is False for another reason than before that is among those of
-// failures. It is none otherwise, also if only the message changed.
+// undelivered returns a notification that a delivery fails, if Delivered is False for another reason than before, and not because delivery
+// only goes on or the policy is not enforced. It returns none otherwise, also if only the message changed.
 func undelivered(before, after placementv1.PlacementPolicyStatus) []Notification {
 	was, is := conditionOf(before, placementv1.ConditionDelivered), conditionOf(after, placementv1.ConditionDelivered)
 	if after.Delivery == nil || is.Status != metav1.ConditionFalse || is.Reason == was.Reason || slices.Contains(delivering, is.Reason) {
@@ -103,8 +103,8 @@ func approved(before, after *placementv1.RemediationPlan) []Notification {
 	return []Notification{{events.PlanApproved, fmt.Sprintf("plan %s was approved by %s", after.Digest, after.Approval.User)}}
 }
 
-// unapproved returns a notification that a plan waits for an approval, once for each plan, or that the annotation of the policy approves a
-// plan that Berth does not know.
+// unapproved returns a notification that a plan waits for an approval, if its state has become that or its digest differs from before, also
+// while remediation is paused for another reason; or that the annotation of the policy approves a plan that Berth does not know.
 func unapproved(before, after placementv1.PlacementPolicyStatus) []Notification {
 	was, is := conditionOf(before, placementv1.ConditionPaused), conditionOf(after, placementv1.ConditionPaused)
 	old, plan := ptr.Deref(before.Plan, placementv1.RemediationPlan{}), ptr.Deref(after.Plan, placementv1.RemediationPlan{})

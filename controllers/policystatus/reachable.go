@@ -31,8 +31,9 @@ import (
 	"github.com/berth-dev/berth/internal/status"
 )
 
-// unreachable returns the condition Replicated, which is False, for a remote engine that does not decide. It keeps the message of old if
-// that differs only in the error of the engine. data is the condition as far as it concerns data, as Facts.data returns it.
+// unreachable returns the condition Replicated, which is False, for a remote engine that does not decide: the reason says why it does not,
+// such as CircuitOpen, Unauthorized, or NotAnswering, whatever else is missing. It keeps the message of old if that differs only in the
+// error of the engine. data is the condition as far as it concerns data, as Facts.data returns it.
 func (f Facts) unreachable(old placementv1.PlacementPolicyStatus, data *metav1.Condition) *metav1.Condition {
 	reason, what := trouble(*f.Health)
 	var besides string

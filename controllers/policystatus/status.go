@@ -68,7 +68,8 @@ type Facts struct {
 	Coverage *match.Coverage
 	// NoNamespaces reports whether the namespace selector selects no existing namespace.
 	NoNamespaces bool
-	// Meant has, by the plural name of a missing type, a question that suggests a similar name, for appending to a message.
+	// Meant has, by the plural name of a type that the policy reads and that is not served, a question that suggests a similar name, for
+	// appending to a message; "" if no served type has one.
 	Meant map[string]string
 	// MatchedWatches is the state of the watches on the types that the policy matches, taken together: synced once all are, with the first
 	// error. Failures is always 0.
@@ -88,7 +89,7 @@ type Facts struct {
 	// RemediatedBefore is the number of patches and evictions before this process became the leader.
 	RemediatedBefore int64
 	Rollout          *placementv1.RolloutStatus // The next status of the policy's rollout; nil if it has none.
-	RolloutPending   bool                       // Whether the rollout of the newest version can't begin yet because a revision is not stored.
+	RolloutPending   bool                       // Whether the newest version is in no stage yet, because it or the one before is not stored.
 	Delivery         delivery.Report            // How many of the policy's objects are delivered, failed, and run, with an example of each fault.
 	DeliverySettled  bool                       // Whether Delivery has the result of each existing object.
 	// Health is what the leader knows of the remote engine; nil if the policy has none.
@@ -159,8 +160,8 @@ type setter struct {
 	impossible bool
 }
 
-// compiles returns the condition Compiled as it is without the findings of the type checker. It is True also while the API server does not
-// serve a type that the policy reads.
+// compiles returns the condition Compiled as it is without the findings of the type checker: False if the newest version does not compile,
+// and True otherwise, also while the API server does not serve a type that it reads. It is never Unknown.
 func (f Facts) compiles() *metav1.Condition {
 	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); waits {
 		return status.True(placementv1.ReasonCompiled, "the policy's text compiles")
@@ -219,7 +220,9 @@ func (f Facts) partly() (reason, message string) {
 	}
 }
 
-// stalled returns the condition Stalled, which is True, of a policy whose author has to correct it; nil for others.
+// stalled returns the condition Stalled, which is True, of a policy that its author has to correct: it can't match any object, its newest
+// version is invalid, the API server refused its webhook, or it decides nothing. It returns nil for other policies, also for one that reads
+// or matches a type that is not served.
 func (s *setter) stalled(f Facts) *metav1.Condition {
 	_, waits := errors.AsType[*policy.NotServedError](f.State.Err)
 	enforced := s.Find(placementv1.ConditionEnforced)
@@ -237,8 +240,8 @@ func (s *setter) stalled(f Facts) *metav1.Condition {
 	}
 }
 
-// replicated returns the condition Replicated. For a policy with a remote engine, it is also False while the engine does not decide. It is
-// Unknown if no version of the policy compiles.
+// replicated returns the condition Replicated. For a policy with a remote engine, it is also False while the engine does not decide. Then
+// it keeps the engine's first error from old. It is Unknown if no version of the policy compiles. old is the policy's status until now.
 func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Condition {
 	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); f.State.Binding == nil && !waits {
 		return status.Unknown(placementv1.ReasonCompileFailed, "the policy does not compile, so what it reads is not known")
@@ -305,7 +308,9 @@ func (f Facts) data() *metav1.Condition {
 	return status.True(placementv1.ReasonReplicated, message)
 }
 
-// meanwhile says what decides while the newest version reads a type that is not served, for completing a message with "until".
+// meanwhile says what decides while the newest version reads a type that is not served, for completing a message with "until": the
+// generation in force, or no version in any stage, or, without a good version, whether requests are denied or admitted by
+// spec.failurePolicy.
 func (f Facts) meanwhile() string {
 	staged := f.State.Staged
 	switch {
@@ -597,8 +602,8 @@ func (f Facts) planState(p *remediation.Plan) placementv1.PlanState {
 	}
 }
 
-// unapproved returns the condition Paused, which is True, for a plan that waits for an approval; nil if it waits for none. Its reason tells
-// whether the policy's annotation approves a plan that Berth does not know.
+// unapproved returns the condition Paused, which is True, for a plan that waits for an approval; nil if it waits for none. Its reason is
+// WaitingForApproval, or UnknownPlan if the policy's annotation approves a plan that Berth does not know.
 func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
 	if !f.State.Policy.NeedsApproval() || plan == nil || plan.Approval != nil || plan.State == placementv1.PlanCompleted {
 		return nil
@@ -904,7 +909,9 @@ func (s *setter) remarks(f Facts) []string {
 // nothingDecided is the message about a policy without contract rules.
 var nothingDecided = "the policy decides nothing: its package defines none of the rules " + strings.Join(language.ContractRules, ", ")
 
-// undecidedObjects returns the number of existing objects that can't be decided: before, that of the old status, while Held returns true.
+// undecidedObjects returns the number of existing objects that can't be decided. before is that of the old status; nil if it has none. It
+// is kept if it is positive, objects have yet to be read or decided, reading them does not fail, and this leader has found none that can't
+// be decided. Otherwise, the result is the number that this leader has found.
 func (f Facts) undecidedObjects(before *int32) int32 {
 	if f.Held(before) {
 		return *before
@@ -912,8 +919,8 @@ func (f Facts) undecidedObjects(before *int32) int32 {
 	return int32(f.Report.Failed)
 }
 
-// Held reports whether before, the number of undecided objects in the old status, stays in the status: objects have yet to be decided, and
-// none has been found yet that can't be decided.
+// Held reports whether before, the number of undecided objects in the old status, stays in the status: it is not 0, objects have yet to be
+// read or decided, reading them does not fail, and none has been found yet that can't be decided.
 func (f Facts) Held(before *int32) bool {
 	return before != nil && *before > 0 && f.Report.Failed == 0 && f.MatchedWatches.Err == nil && (f.Deciding || !f.MatchedWatches.Synced)
 }

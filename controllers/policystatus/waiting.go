@@ -37,8 +37,9 @@ func (s *setter) waiting(f Facts) {
 	}
 }
 
-// wait returns what the objects wait for that status.waiting counts for a reason: with the reason, the policy, and, if it has them, the
-// time, the group, or the pause.
+// wait returns what the objects wait for that status.waiting counts for a reason. It has the reason and the policy, or the other policy
+// whose window is closed or whose spec.remediation.budget.maxUnavailable is reached. By the reason, it also has the time at which the
+// window opens, spec.remediation.budget.group, or the pause after failures.
 func (f Facts) wait(reason placementv1.WaitingReason) waiting.Wait {
 	out := waiting.Wait{Reason: reason, Policy: f.State.Policy.Name}
 	other := func(policy string) {

@@ -82,7 +82,7 @@ type Capacity interface {
 	All(ctx context.Context) (corev1.ResourceList, error)
 }
 
-// Deps holds the dependencies of a Controller.
+// Deps holds the dependencies of a Controller. If Classes, StorageClasses, Nodes, or Capacity is nil, the checks that need it are left out.
 type Deps struct {
 	Client     client.Client // Reads from a cache, and writes.
 	Live       client.Reader // Reads from the API server.
@@ -243,7 +243,8 @@ func (c *Controller) wantedTypes(ctx context.Context) (map[schema.GroupVersionRe
 	return out, nil
 }
 
-// served returns the preferred version of a type. ok is false if it is not served as a namespaced type, or Berth can't measure its objects.
+// served returns the preferred version of a type. ok is false if it is not served as a namespaced type, or Berth can't measure objects of
+// that version.
 func (c *Controller) served(t schema.GroupResource) (_ schema.GroupVersionResource, ok bool) {
 	served, ok := c.Catalog.Namespaced(t)
 	return served, ok && quota.CanRead(served)
@@ -371,7 +372,8 @@ func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Re
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// recountBasis identifies the inputs of a recount. If two recounts have the same basis and different usage, the difference is drift.
+// recountBasis identifies the inputs of a recount of a quota, except its reservations. If a recount has the basis of the one before, and
+// changes the usage but no reservations, the change is drift.
 type recountBasis struct {
 	uid        types.UID
 	generation int64
@@ -445,7 +447,9 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	})
 }
 
-// reach returns what a quota's spec refers to and does not exist, or can't match. selected are the namespaces that it counts.
+// reach returns what a quota's spec refers to and does not exist, or can't match: types, classes, extended resources, and namespaces; and
+// probable mistakes in its amounts. Names in spec.hard under which Berth never counts an object are not among these. selected are the
+// namespaces that the quota counts.
 func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected sets.Set[string]) (*quotaReach, error) {
 	out := &quotaReach{}
 	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok && cluster.Spec.NamespaceSelector != nil {

@@ -36,7 +36,7 @@ import (
 type quotaFacts struct {
 	Quota placementv1.Quota
 	Rules *quota.Rules // The compiled rules of the quota; never nil.
-	// Recount is the recomputed usage, which the status gets, also while types are missing.
+	// Recount is the recomputed usage, which the status gets, also while types are missing; never nil.
 	Recount *quota.Recount
 	// Untracked are the names in spec.hard for which Berth counts nothing.
 	Untracked []string
@@ -51,7 +51,8 @@ type quotaFacts struct {
 	Served *match.ServedTypes
 }
 
-// quotaReach lists what a quota's spec refers to and does not exist, or can't match.
+// quotaReach lists what a quota's spec refers to and does not exist, or can't match, and probable mistakes in its amounts. It leaves out
+// names in spec.hard under which Berth never counts an object.
 type quotaReach struct {
 	// Impossible is the reason why the quota's namespace selector or scopes can't match anything, with the path of the
 	// field; "" if they can.
@@ -279,12 +280,14 @@ type limitedType struct {
 	// Impossible says why no entry of spec.matchContains can be part of a resource name of the type, so that nothing is limited, with the path
 	// of the field; "" if some request can be limited.
 	Impossible string
-	// AbsentResources are names in matchContains of extended resources that no node has.
+	// AbsentResources are those entries of spec.matchContains that look like the name of an extended resource, or a part of one, and that no
+	// extended resource of a node contains; none if the nodes are not known.
 	AbsentResources []string
 }
 
-// matched returns the condition Matched of a LimitedResource, never nil: False if the API server does not serve its type or no request can
-// be limited, and True otherwise, even if no node has an extended resource that it names. name is the type's name in messages.
+// matched returns the condition Matched of a LimitedResource, never nil: False if the API server does not serve its type, or its
+// spec.matchContains and spec.matchScopes can match no request. It is True otherwise, even if no node has an extended resource that it
+// names, or Berth never limits the type. name is the type's name in messages.
 func (t limitedType) matched(name string) *metav1.Condition {
 	switch {
 	case !t.Served:

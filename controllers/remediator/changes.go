@@ -60,7 +60,8 @@ type backlog struct {
 	changes changes // What has been collected and not taken yet.
 }
 
-// changes are changes of policies and data after which objects must be decided again.
+// changes are changes after which objects must be decided again: of the versions of policies in force, of replica data, by resource type,
+// of the nodes and pods for predicates, and of the data of remote engines.
 type changes struct {
 	// policies are the versions of policies that came into force or went out of force, and whose objects have not been enqueued since.
 	policies []*placement.Policy
@@ -167,9 +168,9 @@ func (c *Controller) RemoteRevisionChanged() {
 	c.after("revisions", predicateSettle, func() { c.backlog.add(func(b *changes) { b.remoteRevision = true }) })
 }
 
-// policyChanged requests that the objects that the policy matched before or matches now are decided again, unless this replica does not
-// watch objects yet. It tells the ledger if the policy has no version in force any more, and the scheduler which version is in force now.
-// It does nothing if the versions in force are the same.
+// policyChanged tells the ledger if the policy has no version in force any more, and the scheduler which version is in force now. If this
+// replica already watches objects, it also requests that those that the policy matched before or matches now are decided again. It does
+// nothing if the versions in force are the same.
 func (c *Controller) policyChanged(p placement.PolicyChange) {
 	if slices.Equal(p.After, p.Before) {
 		return

@@ -62,7 +62,7 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Catalog knows the types that the API server serves: those that a function selects, and the kind of a type.
+// Catalog knows the types that the API server serves: those that a function selects, and the kind of a type, "" if it is not known.
 type Catalog interface {
 	Select(func(schema.GroupVersionResource) bool) []policy.Resource
 	Kind(schema.GroupVersionResource) string
@@ -90,14 +90,14 @@ type Deps struct {
 	Scheduler  *remediation.Scheduler // Decides when objects may be patched, by budgets, windows, and failures, but not by approvals.
 	Data       *embedded.Data         // The data that the engine has replicated.
 	Decisions  *decisionlog.Log       // The log of decisions. It may be nil.
-	Deliveries Deliveries             // Knows where delivered objects run.
+	Deliveries Deliveries             // Tells which objects must be delivered before a patch, and of which a system reports where they run.
 	Events     *events.Recorder
 	Metrics    *metrics.Metrics
 	Clock      clock.Clock
 	Identity   authenticationv1.UserInfo  // Berth's own user. Match conditions see existing objects as if this user updated them.
 	Tracing    *tracing.Provider          // Starts a trace for each decided object. It may be nil.
 	Ready      func(context.Context) bool // Whether everything that decisions need is loaded.
-	Changed    func(policy string)        // Called with each policy whose account in the ledger changed.
+	Changed    func(policy string)        // Called with the name of each policy whose status may have changed.
 	Policies   client.Reader              // Reads PlacementPolicies from a cache.
 	Plans      *planstore.Store           // Stores approved plans, so that the next leader continues to carry them out.
 }
@@ -178,9 +178,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 // scope holds what is known of one object while it passes the phases gather, decide, record, and act.
 type scope struct {
-	key     remediation.Key            // Identifies the object. Reconcile sets it.
+	key     remediation.Key            // Identifies the object.
 	object  *unstructured.Unstructured // The newest version of the object; nil if it does not exist. gather sets it.
-	fields  *projection.FieldSet       // The fields that object has in the cache, maybe fewer than decisions need. gather sets it.
+	fields  *projection.FieldSet       // The fields that the cache has. Decisions that need more wait until it has them. gather sets it.
 	outcome *placement.Outcome         // The verdicts of all policies that match the object. decide sets it.
 	// mu protects decisions and responses, because policies are evaluated concurrently.
 	mu sync.Mutex
@@ -218,7 +218,9 @@ func (c *Controller) Reconcile(ctx context.Context, id remediation.CompactKey) (
 	return reconcile.Result{RequeueAfter: s.delay}, s.err
 }
 
-// reconcileRemote is Reconcile for an object that remote engines decide. It returns the delay before the next decision; 0 for none.
+// reconcileRemote decides the object of a task, for which it queries remote engines, and patches the object if the policies require that.
+// It returns the delay before the object must be decided again even if nothing changes, which is retryDelay if it could not be decided as a
+// whole; 0 for none.
 func (c *Controller) reconcileRemote(ctx context.Context, t *remoteTask) time.Duration {
 	s := &scope{key: t.key, task: t, responses: map[*placement.Policy]*decisions.PolicyDecision{}}
 	if c.pass(ctx, s); s.err != nil {

@@ -60,7 +60,8 @@ func causeNote(reasons remediation.Reasons) string {
 // maxAction is the maximum length of the actions in the note of an Event, in bytes, so that there is room for the causes.
 const maxAction = 603
 
-// movedNote returns the note of the Event on an object that was moved: what was done, why, and who approved it.
+// movedNote returns the note of the Event on an object that was moved: what was done, cut to maxAction bytes, then always "; cause: " with
+// why, and who approved it, if it was approved.
 func movedNote(action string, reasons remediation.Reasons) string {
 	return printable.Truncate(action, maxAction) + "; cause: " + causeNote(reasons)
 }

@@ -197,8 +197,8 @@ func (c *Controller) settleReadiness(name string) {
 	}
 }
 
-// rolls reports whether the rollouts of a type's objects are watched for a policy: Berth knows their pod template, or they are Pods, and
-// remediation of the policy may replace or evict their pods.
+// rolls reports whether the rollouts of a type's objects are watched for a version of a policy: the objects are Pods that it may evict, or
+// have a pod template that Berth knows, and a patch for the policy may replace their pods.
 func (c *Controller) rolls(p *placement.Policy, resource schema.GroupVersionResource) bool {
 	_, templated := c.Decider.Templates.Path(resource.GroupResource())
 	return templated && remediation.Observes(p, resource.GroupResource())
@@ -230,7 +230,8 @@ func (c *Controller) enqueueReleases(policies ...string) {
 	}
 }
 
-// release approves the plan, and releases the change and the pause after failures, that the annotations of a policy name.
+// release approves the plan, and releases the change and the pause after failures, that the annotations of a policy name. It also stores an
+// approved plan, and deletes a stored plan that is no longer needed, such as that of a policy that was deleted.
 func (c *Controller) release(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	// A pause of an earlier leader can't be released before it is restored.
 	select {

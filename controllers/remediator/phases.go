@@ -103,7 +103,8 @@ func (c *Controller) decide(ctx context.Context, s *scope) bool {
 }
 
 // assessObject sets the outcome and the decisions to what Decider.Assess returns for an update that changes nothing. If it queried engines,
-// it decides the object again with their responses, because policies and namespaces may have changed meanwhile.
+// it decides the object again with their responses, because policies and namespaces may have changed meanwhile. The error is one of the
+// object as a whole. That of a single policy, such as errPending or of a query, is in its verdict.
 func (c *Controller) assessObject(ctx context.Context, s *scope) (err error) {
 	request := c.request(s)
 	for {
@@ -183,8 +184,8 @@ func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input ma
 	return tracing.Evaluate(ctx, c.Clock, c.Metrics, metrics.SourceRemediation, p, input)
 }
 
-// record records the decisions in the ledger, and sets due. It reports whether the object must be patched: a decision requires that, which
-// needs no approval or has it, and earlier patches of the object last.
+// record records the decisions in the ledger, and sets due. It reports whether the object must be patched: a decision requires a patch that
+// needs no approval or has it, and earlier patches of the object lasted and were not too many.
 func (c *Controller) record(ctx context.Context, s *scope) bool {
 	verdicts := s.outcome.Verdicts
 	c.decideAgain(s.key, verdicts, c.groups.Record(s.key, s.decisions))

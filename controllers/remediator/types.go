@@ -121,7 +121,7 @@ type typeCache struct {
 	// even when no policy sets scheduling fields any more.
 	scheduled sets.Set[schema.GroupVersionResource]
 	needed    map[schema.GroupVersionResource]*projection.FieldSet // Caches the fields of each type that decisions need.
-	byPolicy  map[*placement.Policy][]schema.GroupVersionResource  // Caches what the method matched returns.
+	byPolicy  map[*placement.Policy][]schema.GroupVersionResource  // Caches the served types that each version of a policy matches.
 }
 
 // matched returns the served types that a version of a policy matches; none if the policy does not evaluate existing objects.
@@ -151,7 +151,8 @@ func (t *typeCache) fields(resource schema.GroupVersionResource) *projection.Fie
 	return t.needed[resource]
 }
 
-// fieldsChanged drops the cached field sets because policies read other fields than before. The given versions are no longer in force.
+// fieldsChanged drops the cached field sets of all types, because policies read other fields than before. Of the given versions, which were
+// in force until now, it also drops the cached lists of types that they match.
 func (t *typeCache) fieldsChanged(before ...*placement.Policy) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -207,7 +208,7 @@ func (r rollouts) Replace(resource schema.GroupVersionResource, fields *projecti
 	watches.ReplaceByPacking(r, resource, fields, objects)
 }
 
-// listedRollout is the rollout of an object of a list.
+// listedRollout is an object's key with the progress of its rollout, kept from a list of a type until all of the list go to the scheduler.
 type listedRollout struct {
 	key     remediation.Key
 	rollout remediation.Rollout

@@ -106,8 +106,8 @@ func (c *Controller) PredicateState(resource schema.GroupVersionResource, fields
 	return c.predicates.state(resource, fields)
 }
 
-// Settled reports whether, for every type that policies and their predicates read, all objects are replicated, or the type is known to be
-// unavailable.
+// Settled reports whether, for every type that the policies in the registry or their predicates read, all objects are replicated, or the
+// type is known to be unavailable. Without policies it returns true.
 func (c *Controller) Settled() bool {
 	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.wanted(c.registry)) })
 }

@@ -52,7 +52,7 @@ type Store interface {
 	Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool)
 }
 
-// feed replicates into one store the fields that policies read from it.
+// feed fills one store: it watches the types that policies, or their predicates, read from the store, and keeps the fields that these read.
 type feed struct {
 	store   Store
 	watches *watches.Consumer
@@ -63,7 +63,8 @@ type feed struct {
 	content, states notify.Topic[schema.GroupVersionResource]
 
 	mu sync.Mutex
-	// kept has the types and fields that policies read when the watches were last set. mu is held while set computes it.
+	// kept has the types and fields that policies read when the watches were last set. Others do not count as replicated, even if the store
+	// still has them. mu is held while set computes it.
 	kept map[schema.GroupVersionResource]*projection.FieldSet
 }
 

@@ -37,7 +37,8 @@ func graceOf(bound time.Duration) time.Duration { return min(bound/4, maxGrace) 
 // stalenessInterval is the interval at which the controller checks the age of data, which grows without any event.
 const stalenessInterval = time.Second
 
-// staleness has the policies whose data is too old. It is immutable.
+// staleness is the result of one check of the age of data: for which versions of policies, and which policies, it is too old. It is
+// immutable.
 type staleness struct {
 	// versions has an entry for each version that was in force or still deciding at the check; nil if its data is not too old.
 	versions map[*placement.Policy]*engine.StaleError

@@ -257,7 +257,8 @@ func (c *Controller) outdated(index schemas.Index) []string {
 	return out
 }
 
-// check checks the policy with a name, or drops its result if it does not exist.
+// check checks the policy with a name, stores the result for State, and calls Changed. It drops the result of a policy that does not exist
+// or does not compile. If the types can't be checked, it returns no error, and a result that asks for another check after retryPeriod.
 func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, error) {
 	obj := &placementv1.PlacementPolicy{}
 	err := c.Client.Get(ctx, types.NamespacedName{Name: name}, obj)
@@ -318,7 +319,8 @@ func (c *Controller) find(ctx context.Context, obj *placementv1.PlacementPolicy)
 	return finder.All(ctx, obj.Name, obj.Spec, c.Bound(obj.Name, obj.UID, obj.Generation))
 }
 
-// finder returns Finder, reading from recent if isRecent is set, and from the API server otherwise.
+// finder returns a copy of Finder, which must not be nil. If isRecent is set, the copy reads from recent instead of the API server:
+// clusters, scores, nodes, quotas, and the fields that scale subresources set.
 func (c *Controller) finder(isRecent bool) *findings.Finder {
 	out := *c.Finder
 	if !isRecent {

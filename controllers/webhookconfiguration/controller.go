@@ -84,7 +84,8 @@ type Options struct {
 	URL string
 	// ServiceName is the name of the Service in Namespace. Its port is 443.
 	ServiceName string
-	// Namespace is Berth's own namespace in the served cluster, which the webhooks never match. It may be empty if URL is set.
+	// Namespace is Berth's own namespace in the served cluster, which has the Service. In it, no webhook gets objects other than ScopedQuotas.
+	// It may be empty if URL is set; then there is no such namespace.
 	Namespace string
 	// Owners are the ClusterRoles that own the configurations.
 	Owners Owners

@@ -42,10 +42,11 @@ import (
 // Owners selects the ClusterRoles that own the webhook configurations, so that the garbage collector deletes the configurations when the
 // ClusterRoles are deleted.
 type Owners struct {
-	// Name is the name of the ClusterRole; empty for none. It is not used if Labels are set.
+	// Name is the name of the ClusterRole; empty for none. While the ClusterRole does not exist, no configuration is created. Name is not used
+	// if Labels are set.
 	Name string
-	// Labels select the ClusterRoles in place of Name, even while no ClusterRole has them: an installer that uses labels deletes every object
-	// with the labels, but possibly not the ClusterRole with the name, and the webhook configurations would remain.
+	// Labels select the ClusterRoles in place of Name; empty for Name. While no ClusterRole has them, no configuration is created, even if the
+	// one with Name exists: an installer that uses labels may not delete that one, and the webhook configurations would remain.
 	Labels map[string]string
 }
 
@@ -169,8 +170,8 @@ func (a *Adopter) NeedLeaderElection() bool { return false }
 // Done reports whether the configurations that existed at the start have their owners, or need none, or no owner was found in time.
 func (a *Adopter) Done() bool { return a.done.Load() }
 
-// Start implements manager.Runnable. It tries to adopt the configurations until Done is true or ctx ends. Without labels for the owners,
-// there is nothing to adopt.
+// Start implements manager.Runnable. It tries to adopt the configurations, once a second, until Done is true or ctx ends. It gives up if no
+// ClusterRole has the labels after ownerTries tries, but never because of errors. Without labels for the owners, there is nothing to adopt.
 func (a *Adopter) Start(ctx context.Context) error {
 	if len(a.owners.Labels) == 0 {
 		// A role that keeps its name in all versions remains the owner.

@@ -100,12 +100,13 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 var request = reconcile.Request{NamespacedName: client.ObjectKey{Name: Name}}
 
-// ownerRetryInterval is the delay before the controller looks for a missing owner again. No event reports that it is
-// created.
+// ownerRetryInterval is the delay before the controller looks again for the CustomResourceDefinitions that are missing as owners. It does
+// not watch them, so no event reports that one is created.
 const ownerRetryInterval = 10 * time.Second
 
 // Reconcile creates the ValidatingAdmissionPolicy and its binding if they are missing, and updates them if they differ. If no
-// CustomResourceDefinition exists that can own them, there is nothing to guard, and it does nothing.
+// CustomResourceDefinition exists that can own them, there is nothing to guard, and it writes nothing. While one is missing, it asks to be
+// called again after ownerRetryInterval.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	owners, err := c.owners(ctx)
 	if err != nil {
@@ -181,8 +182,8 @@ func (c *Controller) apply(ctx context.Context, want, have client.Object, same f
 	return c.client.Update(ctx, want)
 }
 
-// metadataIsKept is a CEL expression that is true of an update of a PlacementPolicy if its metadata differs in the annotations of an
-// approval at most. It does not compare the spec.
+// metadataIsKept is a CEL expression that is true of an update of a PlacementPolicy if its labels, owner references, and finalizers stay as
+// they are, and so do its annotations except those that approve plans and stages. It does not compare the spec.
 var metadataIsKept = func() string {
 	approval := fmt.Sprintf("['%s', '%s', '%s']", placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ApprovedByAnnotation)
 	const before, now = "oldObject.metadata.?annotations.orValue({})", "object.metadata.?annotations.orValue({})"

@@ -103,7 +103,8 @@ type Labels struct {
 	values map[string]sets.Set[string] // The values that objects have, by the key of the label.
 }
 
-// LabelsOf returns the labels of objects. kind is the noun for one object, such as "namespace". objects yields the name and labels of each.
+// LabelsOf returns the labels of objects. kind is the noun for one object, such as "namespace". objects yields the labels of each after its
+// name. The name is ignored: only an object with the label kubernetes.io/metadata.name, such as a namespace, is known by name.
 func LabelsOf(kind string, objects func(yield func(name string, labels map[string]string) bool)) *Labels {
 	out := &Labels{kind, map[string]sets.Set[string]{}}
 	for _, labels := range objects {
@@ -171,7 +172,7 @@ func (l *Labels) Selector(s *metav1.LabelSelector, path *field.Path) (out []Prob
 const minSimilar = 4
 
 // meantKey returns a question, for appending to a message, that suggests a label that objects have in place of a label (key) that none has,
-// such as "; did you mean region?": kubernetes.io/metadata.name if one of the values is the name of an object, or a label of the same
+// such as "; did you mean region?": kubernetes.io/metadata.name if an object has one of the values in that label, or a label of the same
 // prefix with a similar name. It returns "" for no suggestion. values are those that the selector lists for the label.
 func (l *Labels) meantKey(key string, values []string) string {
 	if l.values[corev1.LabelMetadataName].HasAny(values...) {

@@ -58,7 +58,7 @@ func once(text []byte) func() (*Schema, error) {
 	})
 }
 
-// Kinds returns the kinds of Berth's API, sorted.
+// Kinds returns the kinds of Berth's API in a new slice, sorted: ClusterScopedQuota, LimitedResource, PlacementPolicy, and ScopedQuota.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
 // Of returns the schema of a kind of Berth's API, or an error if the API has no such kind.

@@ -56,7 +56,8 @@ const (
 	repeatMemory   = 2 * repeatDelayMax
 )
 
-// Stability tells whether patches of an object last. The zero value means that they do, or that this is not known yet.
+// Stability tells whether patches of an object last, or why they do not: the decision changes after each, or a client or a webhook changes
+// the object back. The zero value means that they last, or that this is not known yet.
 type Stability uint8
 
 // The kinds of stability.
@@ -72,8 +73,11 @@ type Judgment struct {
 	Stability Stability
 	// TooOften reports whether the object was patched too often within a minute, and must not be patched even if Stability is Settling.
 	TooOften bool
-	Began    bool          // Whether patches do not last, and this call of Judge found another one that did not.
-	Again    time.Duration // If patches don't last, the delay after which Judge must be called again; otherwise 0.
+	// Began reports whether patches do not last, and this call of Judge found another one that did not.
+	Began bool
+	// Again is the time until Judge must be called again if patches do not last, because the first of the counted patches that did not is then
+	// an hour old and no longer counts; 0 if patches last.
+	Again time.Duration
 }
 
 // Attempts has the recent patches and evictions of objects, which keys of type K identify. It is not safe for concurrent use.
@@ -110,7 +114,8 @@ type patched struct {
 	judged  bool                  // Whether it needs no judging any more: it is known that it did not last, or other data replaced it.
 }
 
-// round is a patch that did not last: when that was found, why it did not, and which changes are required now.
+// round is a patch that did not last: when that was found, which changes are required now, and why it did not: because the decision changes
+// (NotSettling), or because a client or a webhook changed the object back (Contested).
 type round struct {
 	at        time.Time             // When it was found that the patch did not last.
 	changes   unique.Handle[string] // The changes that are required again, or instead, as moveset.Encode returns them.
@@ -274,7 +279,7 @@ func Backoff(before, first, most time.Duration) time.Duration { return min(max(2
 type protectedPod struct {
 	policies []string      // The names of the policies that require the eviction by the newest decision.
 	at       time.Time     // When the eviction was tried last.
-	delay    time.Duration // How long after at the next eviction of the Pod is tried. It doubles each time that one is not allowed.
+	delay    time.Duration // From at to the next attempt. It doubles each time that one is not allowed, up to protectedDelayMax.
 }
 
 // Protected records that a PodDisruptionBudget did not allow an eviction for policies. It returns the delay before the next one.
@@ -309,10 +314,12 @@ func (a *Attempts[K]) ProtectedFor(policy string) (n int) {
 // repeat describes the evictions of Pods of one controller whose new Pods may require the same changes again: for which changes and when
 // they were evicted, and how old new Pods must be before they are.
 type repeat struct {
-	age time.Duration // How old a Pod that was created after the first eviction must be before it is evicted for the same changes.
+	// age is how old a Pod that was created after the first eviction must be before it is evicted for one of the same changes. It doubles each
+	// time that such a Pod is evicted, up to repeatDelayMax.
+	age time.Duration
 	// since is the time of the first eviction, and last that of the newest one.
 	since, last time.Time
-	changes     string // The changes for which the Pods are evicted, as moveset.Encode returns them.
+	changes     string // What Pods are evicted for, as moveset.Encode returns it. One of these changes makes a later Pod wait.
 }
 
 // over reports whether the last eviction is so long ago that the repeat no longer counts.
@@ -326,8 +333,9 @@ func (r repeat) concerns(pod *unstructured.Unstructured, changes []placement.Cha
 }
 
 // EvictionDelay returns the delay after which a Pod may be evicted; 0 if it may be evicted now. A Pod waits after a PodDisruptionBudget did
-// not allow its eviction. It also waits if it is young, and Berth evicted another Pod of its controller before it was created: a controller
-// whose Pods always violate the decision, for example because the webhook does not place them, must not lose one after the other.
+// not allow its eviction. It also waits if Berth evicted a Pod of its controller for the same change before it was created, until it and
+// the last such eviction are old enough: a controller whose Pods always violate the decision, for example because the webhook does not
+// place them, must not lose one after the other.
 func (a *Attempts[K]) EvictionDelay(now time.Time, key K, pod *unstructured.Unstructured, changes []placement.Change) (out time.Duration) {
 	if p, protected := a.protected[key]; protected {
 		out = max(0, p.at.Add(p.delay).Sub(now))
@@ -342,8 +350,9 @@ func (a *Attempts[K]) EvictionDelay(now time.Time, key K, pod *unstructured.Unst
 }
 
 // Evicted records that the Pod with a key was evicted at a time, which must not be later than the request. From then on, EvictionDelay
-// makes those Pods wait that the Pod's controller creates later and that require one of the same changes, until they are repeatDelay old.
-// If the Pod was such a one itself, that age doubles, and Evicted returns it, for users; otherwise it returns 0, although new Pods wait.
+// makes those Pods wait that the Pod's controller creates later and that require one of the same changes, until they and the last eviction
+// are repeatDelay old. If the Pod was such a one itself, that age doubles, and Evicted returns it, for users; otherwise it returns 0,
+// although new Pods wait.
 func (a *Attempts[K]) Evicted(at time.Time, key K, pod *unstructured.Unstructured, changes []placement.Change) (age time.Duration) {
 	delete(a.protected, key)
 	maps.DeleteFunc(a.repeats, func(_ types.UID, r repeat) bool { return r.over(at) })

@@ -94,7 +94,7 @@ type Case struct {
 type Change struct {
 	// Objects are created, or replace existing ones of the same type, namespace, and name. They may be PlacementPolicies, too.
 	Objects []Object `json:"objects,omitempty"`
-	// Delete are objects that are deleted; only their type, namespace, and name count. It is an error if one does not exist.
+	// Delete are objects that are deleted; only their type, namespace, and name count. Run returns an error if one does not exist.
 	Delete []Object    `json:"delete,omitempty"`
 	Expect Expectation `json:"expect"` // for Case.Object after the change
 }

@@ -49,7 +49,7 @@ type Options struct {
 	Run *regexp.Regexp
 	// Cover collects which lines of the policies the cases evaluate; nil to collect nothing.
 	Cover *Coverage
-	// Clock measures the duration of cases.
+	// Clock measures the duration of cases. It must be set.
 	Clock clock.PassiveClock
 }
 
@@ -105,7 +105,7 @@ func (f *File) runWith(ctx context.Context, o Options, objects []*unstructured.U
 	return out, nil
 }
 
-// runner runs the cases of one file.
+// runner runs the cases of one file, with the policies of one of its alternatives if it has any.
 type runner struct {
 	// objects are the objects of the file, which exist in each case, policies among them.
 	objects []*unstructured.Unstructured
@@ -285,7 +285,8 @@ func diffValues(want map[string]*string, got map[string]string) string {
 	return cmp.Diff(want, found)
 }
 
-// diffFields returns how the fields of the pod spec at a path of the object differ from the expected ones, for the keys of want alone.
+// diffFields returns how the fields of the pod spec at a path of the object differ from the expected ones, for the keys of want alone; ""
+// if they do not. The expected value nil stands for a missing field.
 func diffFields(want map[string]any, placed *unstructured.Unstructured, path []string) string {
 	spec, _, err := unstructured.NestedMap(placed.Object, path...)
 	if err != nil || len(path) == 0 {
@@ -303,7 +304,8 @@ func diffFields(want map[string]any, placed *unstructured.Unstructured, path []s
 	return cmp.Diff(text(want), text(found))
 }
 
-// compareReasons returns a failure for each cluster of WhyNot whose expected reason the explanation lacks.
+// compareReasons returns a failure for each cluster of WhyNot for which the explanation has no reason that contains the expected text, such
+// as a cluster that is chosen.
 func (e Expectation) compareReasons(explained *explain.Explanation) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(e.WhyNot)) {
@@ -444,7 +446,7 @@ func fieldsAt(m *policy.Module, lines []int) []string {
 }
 
 // clauses returns the number of clauses of rules and functions of a module, and the number of those that had a value in a case: the report
-// has the line of the head as evaluated.
+// does not have the line of the head as one that was not evaluated. The else branches of a clause are not counted.
 func clauses(m *policy.Module, report cover.Report) (all, covered int) {
 	for _, module := range m.Compiler.Modules {
 		for _, rule := range module.Rules {

@@ -227,7 +227,8 @@ var mapFields = [][]string{{"metadata", "labels"}, {"metadata", "annotations"}}
 // selectors are the functions that CEL's operators for fields are compiled to.
 var selectors = []string{operators.Index, operators.OptIndex, operators.OptSelect}
 
-// isObject reports whether an expression is just the variable object, and not a field of it.
+// isObject reports whether an expression is the variable object, also where a field of it is selected: in object.metadata, the operand
+// object is, and object.metadata is not.
 func isObject(e ast.NavigableExpr) bool {
 	return e.Kind() == ast.IdentKind && e.AsIdent() == objectVariable
 }

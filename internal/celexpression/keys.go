@@ -53,7 +53,8 @@ func KeyTests(expression string) []KeyTest {
 	return out
 }
 
-// keyTest returns the comparison that an expression is; false if it is none.
+// keyTest returns the comparison of labels or annotations, or of their keys, with constants that an expression is, by ==, in, or exists();
+// false for other expressions, such as those with != or has().
 func keyTest(e ast.Expr) (test KeyTest, ok bool) {
 	if e.Kind() == ast.ComprehensionKind {
 		return keysTest(e.AsComprehension())
@@ -82,8 +83,8 @@ func keyTest(e ast.Expr) (test KeyTest, ok bool) {
 	return test, ok
 }
 
-// keysTest returns the comparison that a macro is which compares the keys of labels or annotations, as in
-// object.metadata.labels.exists(k, k == 'tier'); false for other macros.
+// keysTest returns the comparison that a macro exists() is which compares the keys of labels or annotations, as in
+// object.metadata.labels.exists(k, k == 'tier'); false for other macros, such as all().
 func keysTest(macro ast.ComprehensionExpr) (test KeyTest, ok bool) {
 	test.Field = keyedField(macro.IterRange(), 2)
 	step := macro.LoopStep()

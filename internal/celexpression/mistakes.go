@@ -31,7 +31,8 @@ import (
 )
 
 // Mistakes returns messages about what is probably wrong with an expression, such as a match condition or that of a rule: comparisons that
-// do not test what they seem to test. It returns none for an expression that can't be parsed.
+// do not test what they seem to test, such as one by < with a number in quotes, or by == with a wildcard. It returns none for an expression
+// that can't be parsed.
 func Mistakes(expression string) []string {
 	_, parsed, err := parse(expression, environment.StoredExpressions)
 	if err != nil {
@@ -44,7 +45,7 @@ func Mistakes(expression string) []string {
 
 // mistakes collects messages about what is probably wrong with one expression, each message once.
 type mistakes struct {
-	info  *ast.SourceInfo // The macros in the parsed expression, from which source writes its parts as text.
+	info  *ast.SourceInfo // To write parts of the expression as text. A part with a macro such as exists() can't be written.
 	texts []string        // The messages.
 	// joined has the IDs of the && and || expressions that were already examined, some as parts of a larger one with the same operator.
 	joined map[int64]bool
@@ -127,7 +128,8 @@ const namespaceOfObject = "object.metadata.namespace"
 // namespaceVariables are how expressions read the namespace of the object.
 var namespaceVariables = []string{namespaceOfObject, "request.namespace"}
 
-// compared returns the source of a value, and the constants that an expression compares it with by ==, !=, or in.
+// compared returns the source of a value, and the constants that an expression compares it with by ==, !=, or in. name is "" if the value
+// can't be written as CEL. constants is nil if no operand, and no member of a list, is a constant text.
 func (m *mistakes) compared(left, right ast.Expr) (name string, constants []string) {
 	if _, ok := literal(left); ok {
 		left, right = right, left
@@ -145,8 +147,8 @@ func (m *mistakes) compared(left, right ast.Expr) (name string, constants []stri
 	return name, constants
 }
 
-// wildcards adds a message if ==, !=, or in compares a name, namespace, or label of the object with a pattern such as "prod-*", or a
-// namespace with a text that no namespace has as its name: these are never equal.
+// wildcards adds a message if ==, !=, or in compares a name, namespace, or label of the object with a text that contains *, such as
+// "prod-*", or a namespace with a text that no namespace has as its name: these are never equal.
 func (m *mistakes) wildcards(left, right ast.Expr) {
 	name, constants := m.compared(left, right)
 	if !slices.Contains([]string{"object.metadata.name", namespaceOfObject}, name) && !strings.HasPrefix(name, "object.metadata.labels") {
@@ -185,8 +187,9 @@ func TypeNames(expression, field string) []string {
 	return append(selected, excluded...)
 }
 
-// constantsOf returns the constants that an expression compares with one of the values whose sources are given: those that it can select,
-// and those that it can exclude.
+// constantsOf returns the constants that an expression compares, by ==, !=, or in, with one of the values whose sources are given: those
+// that it can select, and those that it can exclude. It returns none for an expression that can't be parsed, and knows nothing of parts
+// that are not joined by !, && and ||.
 func constantsOf(expression string, sources ...string) (selected, excluded []string) {
 	_, parsed, err := parse(expression, environment.StoredExpressions)
 	if err != nil {

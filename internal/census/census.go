@@ -69,7 +69,8 @@ type Census struct {
 	lists map[string]*list // By list.text.
 }
 
-// list counts the objects that have one text as their list of clusters, so that counting takes the same time for long lists.
+// list has the list of clusters that some objects share, as text, and the numbers of these objects by compliance. The text is not parsed
+// when an object is counted, so that this takes the same time for long lists.
 type list struct {
 	text   string // The list as JSON: ["eu-1","eu-2"] or, of an object that lists clusters by term, [["eu-1"],null].
 	counts Counts

@@ -33,7 +33,8 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// SecretName is the name of the Secret with the webhook's certificate and certificate authority.
+// SecretName is the name of the Secret, in Berth's own namespace, with the webhook's certificate, its key, and its certificate authority.
+// If Berth renews the certificate, the Secret has the authority's key, too.
 const SecretName = "berth-webhook-cert"
 
 // KeySecretName is the name of the Secret with the key that signs the records of requested values.
@@ -66,7 +67,8 @@ func LoadKeyring(ctx context.Context, c client.Client, namespace string) (*place
 	return KeyringOf(secret)
 }
 
-// KeyringOf returns a keyring with the key in the Secret KeySecretName.
+// KeyringOf returns a keyring with the key in a Secret, which is the one with the name KeySecretName. It returns an error if the Secret has
+// no key or an invalid one.
 func KeyringOf(secret *corev1.Secret) (*placement.Keyring, error) {
 	keyring, err := placement.NewKeyring(secret.Data[keyName])
 	if err != nil {

@@ -147,7 +147,8 @@ func renew(data map[string][]byte, hosts []string, now time.Time) (map[string][]
 	return out, err
 }
 
-// sign creates a key and its certificate from a template; both results are PEM. Without an authority, the certificate is self-signed.
+// sign creates a key and its certificate from a template; both results are PEM. The certificate is valid from an hour before now, and
+// self-signed if authority is nil.
 func sign(template *x509.Certificate, authority *tls.Certificate, now time.Time) (certificate, key []byte, err error) {
 	template.NotBefore = now.Add(-backdating)
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -175,7 +176,7 @@ func encode(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// decode returns the certificates in a PEM text. It returns an error if there are none or one is invalid.
+// decode returns the certificates in a PEM text, and skips what else is in it. It returns an error if there are none or one is invalid.
 func decode(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for {

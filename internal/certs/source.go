@@ -104,7 +104,7 @@ type Source struct {
 	trustedSince time.Time // since when all webhook configurations trust newest; zero if they do not
 
 	serving atomic.Pointer[loaded] // the certificate that handshakes get; nil if none is loaded
-	bundle  atomic.Pointer[[]byte] // the authorities that the API server should trust, in PEM; nil until a certificate is loaded
+	bundle  atomic.Pointer[[]byte] // the authorities to trust, in PEM: the Secret's and replaced ones; nil until a certificate is loaded
 	trusted atomic.Bool            // whether all webhook configurations trust the authority of newest
 }
 
@@ -186,8 +186,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// load sets newest to the certificate in the data of the Secret. It leaves newest as it is if the data has no certificate, or if the API
-// server would reject the certificate, which is an error.
+// load sets newest to the certificate in the data of the Secret. It leaves newest as it is if the data has no certificate. It also does if
+// clients that trust the authority in the data would reject the certificate for the first of the hosts, which is an error.
 func (s *Source) load(data map[string][]byte) error {
 	cert, key, bundle := data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], data[caName]
 	if len(cert) == 0 && len(key) == 0 {
@@ -319,7 +319,9 @@ func (s *Source) Expiry() time.Time {
 // may not be served yet.
 func (s *Source) Trusted() bool { return s.trusted.Load() }
 
-// CABundle returns the authorities that the API server should trust, in PEM; nil until a certificate is loaded.
+// CABundle returns the authorities that all webhook configurations should contain, in PEM: those of the newest certificate in the Secret,
+// and, until these have been trusted for the time Overlap, those that the configurations contained before. It is nil until a certificate
+// is loaded.
 func (s *Source) CABundle() []byte {
 	if b := s.bundle.Load(); b != nil {
 		return *b

@@ -70,18 +70,19 @@ type Cleaner struct {
 	// DryRun sends each change as a server-side dry run, so that the API server validates but does not store it.
 	DryRun bool
 
-	// kinds maps kinds to their resources, as Find discovered them.
+	// kinds maps the kinds that Find discovered to their resources, so that the controllers of objects can be read; nil before Find.
 	kinds map[schema.GroupKind]schema.GroupVersionResource
-	// copies are the objects without a record that may have copies of their controller's annotations, by the
-	// controller's UID. Find sets it.
+	// copies are the ReplicaSets and ControllerRevisions without a record, which may have copies of their controller's annotations, by the UID
+	// of the controller. Find sets it.
 	copies map[types.UID][]Target
 }
 
 // Target is an object to clean up: one that has a record, or that gets one from Clean because it has copies of annotations.
 type Target struct {
 	remediation.Key
-	UID types.UID // the UID that the object had when Find listed it
-	// controlled reports whether the object has a controller, so that Find returns it after the objects without one.
+	UID types.UID // the UID that the object had when Find listed it; Clean leaves an object with another one alone
+	// controlled reports whether the object has a controller. Find returns it after the objects without one, so that Clean is called for the
+	// controller first.
 	controlled bool
 }
 
@@ -145,7 +146,8 @@ func compareTargets(a, b Target) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// list returns the objects of a type that have a record, and adds those that may have copies of annotations to copies.
+// list returns the objects of a type that have a record. It adds to copies those without one whose controller, if they have one, copies its
+// annotations to them: only ReplicaSets and ControllerRevisions.
 func (c *Cleaner) list(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]Target, error) {
 	var out []Target
 	options := metav1.ListOptions{Limit: pageSize}
@@ -277,8 +279,8 @@ func (c *Cleaner) undo(ctx context.Context, t Target, obj *unstructured.Unstruct
 	return d.Undo(ctx, t.Resource, obj)
 }
 
-// restore sends a patch with all changes except the removal of the record, and stores in the record which field managers owned the changed
-// fields. It returns the patched object, or ErrPlacedAgain if that has values of policies again.
+// restore sends one patch, with all changes except the removal of the record. The patch also stores in the record which field managers
+// owned the fields that changes names. restore returns the patched object, or ErrPlacedAgain if that has values of policies again.
 func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstructured, undone *placement.UndoResult,
 	changes []jsonpatch.Operation) (*unstructured.Unstructured, error) {
 	record, err := recordWithOwners(obj, changes)
@@ -300,8 +302,8 @@ func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstr
 }
 
 // mark adds the record of an owner to those objects in copies that the owner controls and that still have a policy's value by this record.
-// It returns the objects that have the record now. If a policy matched such an object, Berth dropped the record from the object's copy of
-// the annotations, because it is the owner's record.
+// It returns these objects, and those in copies that have got a record meanwhile. If a policy matched such an object, Berth dropped the
+// record from the object's copy of the annotations, because it is the owner's record.
 func (c *Cleaner) mark(ctx context.Context, owner types.UID, record string) ([]Target, error) {
 	var marked []Target
 	for _, t := range c.copies[owner] {
@@ -349,8 +351,8 @@ func withRecord(obj *unstructured.Unstructured, record string) *unstructured.Uns
 	return out
 }
 
-// patch sends a JSON patch and returns the patched object. It fails with a Conflict if the object has changed since before was read. In a
-// dry run, the API server stores nothing.
+// patch sends a JSON patch with operations, even without any, and returns the patched object. It fails with a Conflict if the object's
+// resource version is not that of before. In a dry run, the API server stores nothing.
 func (c *Cleaner) patch(ctx context.Context, t Target, before *unstructured.Unstructured, ops []jsonpatch.Operation) (*unstructured.Unstructured, error) {
 	ops = append(ops, jsonpatch.NewOperation("replace", "/metadata/resourceVersion", before.GetResourceVersion()))
 	text, err := json.Marshal(ops)

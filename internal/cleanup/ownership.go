@@ -44,9 +44,10 @@ import (
 // cover it.
 const ownersMember = "owners"
 
-// fieldOwners are the field managers, other than Berth, that owned an object's restored fields before the cleanup.
+// fieldOwners are the field managers, other than Berth, that owned an object's restored fields before the cleanup. They are stored as JSON
+// in the object's record.
 type fieldOwners struct {
-	// UID is the UID of the object. Controllers copy records, and the fields of a copy have other owners.
+	// UID is the UID of the object. If an object with another UID has the record, because controllers copy records, Entries do not count.
 	UID     types.UID                   `json:"uid"`
 	Entries []metav1.ManagedFieldsEntry `json:"entries"` // one for each owner, with the restored fields that it owned
 }
@@ -111,8 +112,8 @@ func recordWithOwners(obj *unstructured.Unstructured, ops []jsonpatch.Operation)
 	return podscheduling.EncodeJSON(record)
 }
 
-// changedBy returns the fields that operations of placement.Patch may change: the named fields, and those below and
-// above them. It treats a list as one field.
+// changedBy returns those of the fields that operations of placement.Patch may change: the fields that the operations name, and those below
+// and above them. It treats a list as one field.
 func changedBy(fields *fieldpath.Set, ops []jsonpatch.Operation) *fieldpath.Set {
 	var paths []fieldpath.Path
 	for _, op := range ops {

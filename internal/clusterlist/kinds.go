@@ -52,9 +52,9 @@ type Kind struct {
 	group, name string // the API group, and the kind
 	// layout returns where an object has its clusters, which depends on the object; an error if the object has an invalid form.
 	layout func(obj map[string]any) (layout, error)
-	// root is the path of the field that is read and written as a whole.
+	// root is the path of the field that contains all that Read reads of the clusters and Write changes, as in ["spec", "placement"].
 	root   []string
-	fields *projection.FieldSet // the fields that Read and Write read
+	fields *projection.FieldSet // the fields that Read and Write read: all of root, and metadata.namespace
 }
 
 // Fields returns the sealed set of the fields that Read and Write read.
@@ -75,8 +75,8 @@ func newKind(group, name string, root []string, of func(map[string]any) (layout,
 	return &Kind{group: group, name: name, layout: of, root: root, fields: fields.Seal()}
 }
 
-// newNames returns a kind whose objects have a list of cluster names at a path. An empty list counts as absent, and NoCluster alone stands
-// for no cluster.
+// newNames returns a kind whose objects have a list of cluster names at a path of at least two names, of which the first two are the path
+// Root. An empty list counts as absent, and NoCluster alone stands for no cluster.
 func newNames(group, name string, path []string) *Kind {
 	return newKind(group, name, path[:2], func(map[string]any) (layout, error) {
 		return layout{path: path, slots: []slot{{base: 1, path: elements(path)}}}, nil
@@ -111,8 +111,8 @@ var builtin = func() map[schema.GroupResource]*Kind {
 	}
 }()
 
-// NewKinds returns the built-in and the declared kinds. A declaration that is incomplete, or of a known kind, is an error
-// that names the field, as in placements[0].path.
+// NewKinds returns the built-in and the declared kinds. A declaration that is invalid, or of a known kind, is an error that names the
+// field, as in placements[0].path. Of the fields, only the group may be empty.
 func NewKinds(declared ...Declaration) (*Kinds, error) {
 	k := &Kinds{declared: map[schema.GroupResource]*Kind{}}
 	var errs field.ErrorList
@@ -130,7 +130,8 @@ func NewKinds(declared ...Declaration) (*Kinds, error) {
 	return k, nil
 }
 
-// validate returns what is wrong with a declaration, at its path in the configuration, and whether k already has its resource or kind.
+// validate returns errors for the missing and invalid fields of a declaration, of which only the group may be empty, or, if there are none,
+// for its resource and its kind if k already has them. at is the declaration's path in the configuration.
 func (k *Kinds) validate(d Declaration, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if d.Group != "" {
@@ -189,7 +190,7 @@ func (k *Kinds) Of(resource schema.GroupResource) *Kind {
 	return k.declared[resource]
 }
 
-// knows reports whether a kind is built in or declared.
+// knows reports whether a kind is built in or declared. k must not be nil.
 func (k *Kinds) knows(gk schema.GroupKind) bool {
 	if builtinOf(gk) != nil {
 		return true

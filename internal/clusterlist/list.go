@@ -44,7 +44,7 @@ type List struct {
 }
 
 // At reads the list of clusters of an object. A built-in kind, by the object's apiVersion and kind, has its own path. For every other kind,
-// path is the List.Path at which the list is; one with fewer than two names is an error.
+// path is the List.Path at which the list is. If that has fewer than two names, At returns an error, which is no UnknownKindError.
 func At(obj map[string]any, path string) (List, error) {
 	version, _ := obj["apiVersion"].(string)
 	name, _ := obj["kind"].(string)
@@ -112,7 +112,8 @@ func (k *Kind) Write(obj map[string]any, text *string, form string) (map[string]
 	return out, nil
 }
 
-// Graft returns a copy of obj that has the field at Root of another object of the kind, or lacks the field if the other one does.
+// Graft returns a copy of obj that has the field at Root of another object of the kind, or lacks the field if the other one does. The copy
+// shares the field with that object, and the other fields with obj.
 func (k *Kind) Graft(obj, from map[string]any) map[string]any {
 	out := copied(obj, k.root)
 	parent, source := out, from
@@ -153,12 +154,12 @@ type layout struct {
 	max  int      // the maximum number of names, which read and write do not check; 0 for no limit
 	// slots are the places of the lists of names, one for each term.
 	slots   []slot
-	several bool // whether the field is a list of terms
+	several bool // whether List.Text has an item for each term; false for a placement of KubeFleet with one cluster selector term
 	// selectors reports whether the slots are the cluster selector terms of a placement of KubeFleet, in the list at path. An object without
 	// terms has no slots.
 	selectors bool
-	// references reads and writes the list of references to clusters at path, as in a PlacementDecision; nil if the object has no such list. A
-	// layout with references has no slots.
+	// references reads and writes the list of references to clusters at path, which is the field decisions of a PlacementDecision; nil for
+	// other kinds. A layout with references has no slots.
 	references *references
 }
 

@@ -32,7 +32,8 @@ const NameLabel = "clusters.berth.dev/name"
 type Names struct {
 	// Terms are the names in each term. A nil term names no clusters, so that it may select any; an empty one selects none.
 	Terms [][]string
-	// Several reports whether the field has a list of terms. Otherwise it has one term.
+	// Several reports whether the text is an array with an item for each term. Otherwise, there is one term, and the text is the array of its
+	// names.
 	Several bool
 }
 
@@ -65,7 +66,8 @@ func (n Names) Text() *string {
 	return new(string(text))
 }
 
-// All returns the names of all terms, sorted, each once. ok is false if a term may select any cluster.
+// All returns the names of all terms, sorted, each once. ok is false if a term may select any cluster, or there are no terms; names then
+// has those of the other terms.
 func (n Names) All() (names []string, ok bool) {
 	names = []string{}
 	ok = len(n.Terms) > 0

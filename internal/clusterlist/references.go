@@ -31,8 +31,9 @@ type references struct {
 	profile func(cluster string) (namespace string, ok bool)
 }
 
-// newDecisions returns the kind PlacementDecision of multicluster.x-k8s.io. Its objects have a list of references to ClusterProfiles. The
-// list is required, and an empty list selects no cluster.
+// newDecisions returns the kind PlacementDecision of multicluster.x-k8s.io. Its objects have, in the field decisions at the top level, a
+// list of references to ClusterProfiles. The list is required, and an empty list selects no cluster. profile returns the namespace of the
+// ClusterProfile that represents a cluster; ok is false if that is not known.
 func newDecisions(profile func(cluster string) (namespace string, ok bool)) *Kind {
 	return newKind(multicluster, "PlacementDecision", []string{"decisions"}, func(map[string]any) (layout, error) {
 		return layout{path: []string{"decisions"}, max: maxNames, references: &references{profile}}, nil

@@ -57,7 +57,8 @@ func (s slot) names(obj map[string]any) ([]string, error) {
 	return s.texts(value)
 }
 
-// value returns the list at path; nil if there is none. An error names the member that has a wrong type.
+// value returns the list at path, which for a selector is the list of expressions; nil if there is none. An error names the member that has
+// a wrong type.
 func (s slot) value(obj map[string]any) ([]any, error) {
 	var at any = obj
 	for i, element := range s.path {

@@ -37,7 +37,8 @@ type ManagerConfiguration struct {
 
 	// Predicates configures the predicates that --predicates enables.
 	Predicates Predicates `json:"predicates,omitzero"`
-	// PodTemplates say where kinds of workloads that are not built into Kubernetes have their pod templates.
+	// PodTemplates say where kinds of workloads that are not built into Kubernetes have their pod templates. A kind that Berth knows is an
+	// error.
 	PodTemplates []PodTemplate `json:"podTemplates,omitempty"`
 	// Placements say where kinds of multi-cluster systems that Berth does not know have their lists of clusters.
 	Placements []Placement `json:"placements,omitempty"`
@@ -66,23 +67,23 @@ type PluginConfig struct {
 
 // PodTemplate declares where a custom kind has its pod template.
 type PodTemplate struct {
-	// Group and Resource identify the resource, as in a rule of spec.match.
+	// Group is the API group of one resource, in all versions, and empty for the core group; Resource is its plural name, without wildcards.
 	Group    string `json:"group"`
 	Resource string `json:"resource"`
-	// Kind is the resource's kind.
+	// Kind is the resource's kind, such as Workflow. It must be set.
 	Kind string `json:"kind"`
-	// Path is the path of the pod template, in the syntax of CustomResourceDefinitions, for example .spec.template.
+	// Path is the path of the pod template, in the syntax of CustomResourceDefinitions, for example .spec.template. It must lead below .spec.
 	Path string `json:"path"`
 }
 
 // Placement declares where a custom kind has the list of the clusters that its objects run on.
 type Placement struct {
-	// Group and Resource identify the resource, as in a rule of spec.match.
+	// Group is the API group of one resource, in all versions, and empty for the core group; Resource is its plural name, without wildcards.
 	Group    string `json:"group"`
 	Resource string `json:"resource"`
-	// Kind is the resource's kind.
+	// Kind is the resource's kind, such as FleetPlacement. It must be set.
 	Kind string `json:"kind"`
-	// Path is the path of the list of cluster names, in the syntax of CustomResourceDefinitions, for example
-	// .spec.clusters.
+	// Path is the path of the list of cluster names, in the syntax of CustomResourceDefinitions, for example .spec.clusters. It must lead
+	// below .spec.
 	Path string `json:"path"`
 }

@@ -33,7 +33,8 @@ import (
 )
 
 // commandsFor returns commands for a shell: one that predicts what the changes do (kubectl berth whatif), and those that make them, in the
-// order manifests, fields, deletions; an empty slice without changes.
+// order manifests, fields, deletions; an empty slice without changes. An error means that an object that the changes concern can't be read
+// for another reason than missing rights.
 func (s *state) commandsFor(ctx context.Context, asked changes, parsed whatif.Changes) ([]string, error) {
 	predict := []string{"kubectl", "berth", "whatif"}
 	var out []string
@@ -80,7 +81,8 @@ var (
 )
 
 // wordsToApply returns the words of the command that applies all of the manifests with the result that whatif predicts, as far as one
-// command can: applyOnServer, applyByClient, replace, or applyToAll.
+// command can: applyOnServer, applyByClient, replace, or applyToAll. An object that the user may not read counts as new. An error means
+// that one can't be read for another reason.
 func (s *state) wordsToApply(ctx context.Context, manifests []*unstructured.Unstructured) ([]string, error) {
 	var ways [][]string
 	isNew := false
@@ -113,8 +115,10 @@ func (s *state) wordsToApply(ctx context.Context, manifests []*unstructured.Unst
 	return ways[0], nil
 }
 
-// wayToApply returns which of applyOnServer, applyByClient, and replace applies a manifest to an existing object as whatif predicts; nil if
-// any of them does, as for a new object, or it is not known how the object was written.
+// wayToApply returns the command that applies a manifest to an existing object as whatif predicts: applyByClient if the object has the
+// annotation of kubectl apply, or is not of Berth's API group; otherwise applyOnServer if kubectl applied it on the server, and no other
+// client has set its spec; otherwise replace. It returns nil if any of them does, as for a new object (existing is nil), or if it is not
+// known how the object was written.
 func wayToApply(existing *unstructured.Unstructured) []string {
 	if existing == nil {
 		return nil

@@ -57,7 +57,7 @@ type Reading struct {
 	Recount bool         // whether the cluster has all objects that quotas count, so that their usage can be computed
 }
 
-// Config has the functions of the plugin that the console calls, and its log.
+// Config has the functions of the plugin that the console calls, Read, Check, Manifest, and Approvals, and the log of decisions, if any.
 type Config struct {
 	// Read connects to the cluster, or reads its files. The console calls it again when the user wants to see the newest state.
 	Read func(ctx context.Context) (*Reading, error)

@@ -41,10 +41,11 @@ type fleetView struct {
 	ReadAt time.Time `json:"readAt"`
 	// Live reports whether the console follows the changes of the cluster.
 	Live bool `json:"live"`
-	// Objects is the number of objects in all states together.
+	// Objects is the sum of the numbers in States, which do not count all matched objects.
 	Objects int `json:"objects"`
-	// States has the number of objects in each state: of the existing objects that policies of any mode match, and that are on clusters, are
-	// decided to be, or violate a policy. Objects that follow a controller do not count.
+	// States has the number of objects in each state. It counts existing objects that policies of any mode match, if they have a list of
+	// clusters or get one by what policies decide, or if they are no Pods and a policy denies them or can't decide them. It counts neither
+	// the other matched objects nor objects that follow a controller.
 	States map[fleet.State]int `json:"states"`
 	// Places are the clusters, sorted by name. If there are objects in no cluster, their place, which has an empty name, comes last.
 	Places []place `json:"places"`
@@ -106,7 +107,7 @@ func amountOf(c fleet.Capacity, name corev1.ResourceName) *amount {
 	return out
 }
 
-// objectsView is the response of /api/objects.
+// objectsView is the response of /api/objects: some of the objects that meet the parameters of the request, and the number of all that do.
 type objectsView struct {
 	Total   int            `json:"total"`   // how many objects meet the parameters
 	Objects []fleet.Member `json:"objects"` // the objects that meet the parameters, from offset, at most limit

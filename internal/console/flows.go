@@ -134,9 +134,9 @@ func between(before, after []string) (left, came []string) {
 	return left, came
 }
 
-// without returns the clusters that an object leaves (left) and comes to (came), less one of each for each pair of clusters of which it
-// leaves one and comes to the other also without the changes that the user tries (plannedLeft, plannedCame). It changes the slices left and
-// came.
+// without returns the clusters that an object leaves (left) and comes to (came), less those that it leaves (plannedLeft) and comes to
+// (plannedCame) also without the changes that the user tries: as many of left as of came, the first ones of each. It changes the slices
+// left and came.
 func without(left, came, plannedLeft, plannedCame []string) (_, _ []string) {
 	for {
 		i := slices.IndexFunc(left, func(name string) bool { return slices.Contains(plannedLeft, name) })

@@ -38,7 +38,7 @@ type collector struct {
 	collect func() // runs a collection if minGarbage was allocated since the last one
 
 	mu      sync.Mutex
-	serving int         // how many requests to the endpoints are being served
+	serving int         // how many requests to endpoints other than /api/updates are being served
 	timer   *time.Timer // calls collect; nil before the first request has ended
 }
 

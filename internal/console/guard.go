@@ -40,7 +40,7 @@ type Guard struct {
 	token string
 }
 
-// NewGuard returns a guard for a console at an address, such as 127.0.0.1:8080.
+// NewGuard returns a guard for a console at an address, such as 127.0.0.1:8080, with new secrets for the link and the cookie.
 func NewGuard(address string) *Guard {
 	return &Guard{address: address, session: rand.Text(), token: rand.Text()}
 }

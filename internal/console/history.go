@@ -31,7 +31,7 @@ import (
 	"github.com/berth-dev/berth/internal/decisionlog"
 )
 
-// Log is the manager's log of decisions.
+// Log is the manager's log of decisions, which the console reads on from the position at which it ended before.
 type Log interface {
 	// ReadOn calls add with each decision after a position, which is empty for the beginning, and returns the position after these decisions,
 	// also with an error. restarted reports that the log no longer has what was before the position, so that ReadOn began at the beginning.
@@ -93,7 +93,7 @@ type historyView struct {
 	Total     int                 `json:"total"`
 	Decisions []decisionlog.Entry `json:"decisions"`
 	// Events are the events of policies, the newest first: all of them, or those of the policy in the parameters. There are none if the
-	// parameters name an object or a part of one.
+	// parameter name or q, a part of the name of an object, is set. The parameters resource and namespace do not matter.
 	Events []policyEvent `json:"events"`
 	Notes  []string      `json:"notes"`
 }
@@ -186,8 +186,8 @@ func (c *Console) addEvents(r *http.Request, out *historyView, policy string) er
 	return nil
 }
 
-// eventsOf returns the events that the status of a policy tells: of its plan and the plan's approval, of objects that were moved, and of
-// conditions.
+// eventsOf returns the events that the status of a policy tells: of its plan and the plan's approval, of objects that were moved and do not
+// run in their new clusters yet, and of conditions.
 func eventsOf(p *placementv1.PlacementPolicy) []policyEvent {
 	var out []policyEvent
 	add := func(at metav1.Time, kind, text string, details ...string) {

@@ -85,8 +85,8 @@ func split(text string) (out []document) {
 // lineIn matches a line number in the errors of the parsers of YAML.
 var lineIn = regexp.MustCompile(`\bline (\d+): ?`)
 
-// objects returns the objects of a document, those in a List one by one, or the mistake because of which it has none. If the document has
-// only comments, both are nil.
+// objects returns the objects of a document, those in a List one by one, or the mistake because of which it has none: invalid YAML, an
+// alias, or no kind. If the document has only comments, both are nil.
 func (d *document) objects() ([]*unstructured.Unstructured, *Mistake) {
 	if err := yaml.Unmarshal([]byte(d.text), &d.root); err != nil {
 		return nil, d.syntaxMistake(err)

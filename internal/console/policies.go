@@ -50,10 +50,11 @@ type policyView struct {
 	Remote string `json:"remote,omitempty"`
 	// Stages are the names of the stages of its rollout, in their order; empty if it has none.
 	Stages []string `json:"stages"`
-	// States has, for each state, the number of the existing objects that the policy matches and the fleet has; nil if the user may not
-	// read what that needs.
+	// States has, for each state, the number of existing objects that the policy matches, if they have a list of clusters or get one, if a
+	// policy denies them or can't decide them, or if they are Pods. Objects that follow a controller count, too. It is nil if the user may
+	// not read what that needs.
 	States map[fleet.State]int `json:"states"`
-	// Errors say why versions of the policy that are in force can't decide any object; empty if they can.
+	// Errors say why versions of the policy that are in force can't decide any object; empty if they can, or if States is nil.
 	Errors    []string                          `json:"errors"`
 	Status    placementv1.PlacementPolicyStatus `json:"status"`
 	Approvals []Approval                        `json:"approvals"`
@@ -135,7 +136,7 @@ func (s *state) describe(r *http.Request, policies []policyView) error {
 	return nil
 }
 
-// manifestView is the response of /api/policy and /api/manifest.
+// manifestView is the response of /api/policy and /api/manifest: the manifest of an object, and the lines of the part that is asked for.
 type manifestView struct {
 	Manifest string `json:"manifest"` // the policy, or the other object, in YAML, without status and the metadata that the API server sets
 	// From and To are the first and the last line of the part of Manifest that the request asks for, or of the innermost field around it
@@ -146,7 +147,7 @@ type manifestView struct {
 
 // policy returns the manifest of the policy that the parameter name names, as its author would write it. These parameters ask for a part of
 // it: field, such as spec.rules[0].limit, rule, the name of a rule, or line, a line of the policy's Rego. Of several, line counts first,
-// and then the name of an existing rule.
+// and then the name of an existing rule. In place of a field that the manifest lacks, the part is the innermost field around it.
 func (c *Console) policy(r *http.Request) (*manifestView, error) {
 	s, err := c.current(r)
 	if err != nil {

@@ -159,7 +159,8 @@ func determines(inventories *replication.Inventories, resource schema.GroupVersi
 	return strings.Contains(fmt.Sprint(document[field]), probe)
 }
 
-// settable returns a path in the form that the flag --set of kubectl berth whatif takes, such as metadata.labels['example.com/tier'].
+// settable returns a path in the form that the flag --set of kubectl berth whatif takes, such as metadata.labels['example.com/tier']: names
+// with a dot or a slash are in brackets and quotes, and dots join the others.
 func settable(path []string) string {
 	var out strings.Builder
 	for i, name := range path {

@@ -130,7 +130,7 @@ type testWriter struct {
 	cluster *simulation.Cached
 	options simulation.Options
 	file    casetest.File
-	world   []*unstructured.Unstructured // the objects that exist in all cases
+	world   []*unstructured.Unstructured // the policies, and the objects that they read: all that exists in each case
 	decided *simulation.Simulation       // the simulation of a cluster that has the objects in world, and no others; it decides the cases
 }
 
@@ -207,7 +207,8 @@ func readBy(s *simulation.Simulation) []schema.GroupVersionResource {
 	return slices.SortedFunc(maps.Keys(types), func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) })
 }
 
-// addCases adds a case for each of the objects that exists after the changes: the object, and what the policies in world decide for it.
+// addCases adds a case for each of the objects that exists after the changes: the object, and what the policies in world decide for it. If
+// the decided values of an object are pending, the case is the creation of the object with the values that its developer requested.
 func (w *testWriter) addCases(ctx context.Context, objects []whatif.Object) error {
 	for _, o := range objects {
 		found, err := simulation.FindType(w.cluster.Catalog(), o.Resource)

@@ -28,7 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// follower is a cluster that follows its changes, such as simulation.Watched.
+// follower is a cluster that can follow its changes, count them, and tell of the next one, such as simulation.Watched.
 type follower interface {
 	// Follow follows the changes until the context ends.
 	Follow(ctx context.Context)

@@ -319,7 +319,8 @@ func (u *Users) verifyAgain(ctx context.Context, one *user, a access) {
 	}
 }
 
-// start notes that a request is under way, and gives its token to the credentials. The caller holds the mutex of Users.
+// start counts a request that begins, also among the waiting ones if it waits for updates, and gives its token to the credentials. The
+// caller holds the mutex of Users.
 func (one *user) start(a access) {
 	one.credentials.begin(a.token)
 	one.requests++
@@ -328,8 +329,8 @@ func (one *user) start(a access) {
 	}
 }
 
-// finish notes that a request has ended. If it was the last one, the credentials forget the token. It does not set used. The caller holds
-// the mutex of Users.
+// finish stops counting a request that has ended, also among the waiting ones if it waited for updates. After the last one, the credentials
+// forget the token. It does not set used. The caller holds the mutex of Users.
 func (one *user) finish(a access) {
 	one.credentials.end()
 	one.requests--

@@ -30,10 +30,11 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// valuesView is the response of /api/values: what the cluster has that a policy can name. The editor and the form suggest it. What the user
-// may not list is missing, and in the maps also long values, and what exceeds maxNames or maxValues. All lists are sorted.
+// valuesView is the response of /api/values: what the cluster has that a policy can name, which are values of fields, labels, annotations,
+// and properties, and names of nodes and resources. The editor and the form suggest it. What the user may not list is missing, and in the
+// maps also long values, and what exceeds maxNames or maxValues. All lists are sorted.
 type valuesView struct {
-	Fields            map[string][]string `json:"fields"`            // values of the fields of clusters, by field
+	Fields            map[string][]string `json:"fields"`            // values of fields of clusters, such as name and region, by field
 	Labels            map[string][]string `json:"labels"`            // values of the labels of clusters, by label
 	Annotations       map[string][]string `json:"annotations"`       // values of the annotations of clusters, by annotation
 	Properties        map[string][]string `json:"properties"`        // values of the properties of clusters, by property
@@ -61,7 +62,8 @@ func (c *Console) values(r *http.Request) (*valuesView, error) {
 	return s.named.get(r.Context(), s.values)
 }
 
-// values computes the response of /api/values.
+// values computes the response of /api/values from the clusters, the nodes, the namespaces, and the objects that policies match: names, and
+// the values of fields, labels, and annotations, each once and sorted. What can't be read is missing, and never an error.
 func (s *state) values(ctx context.Context) (*valuesView, error) {
 	fields, labels, annotations, properties, resources := distinct{}, distinct{}, distinct{}, distinct{}, distinct{}
 	for _, document := range s.clusterDocuments(ctx) {

@@ -54,7 +54,7 @@ type question struct {
 	// empty for all to which something would happen. An unknown one selects none.
 	Transition whatif.Transition `json:"transition,omitempty"`
 	Offset     int               `json:"offset,omitempty"` // how many of the selected objects the response skips; none if negative
-	Limit      int               `json:"limit,omitempty"`  // the most objects in the response, up to maxObjects; 0 for defaultObjects
+	Limit      int               `json:"limit,omitempty"`  // the most objects in the response, up to maxObjects; 0 or less for defaultObjects
 }
 
 // whatifView is the response of /api/whatif.
@@ -230,8 +230,8 @@ func (s *state) answer(r *http.Request, asked question, parsed whatif.Changes, o
 	return nil
 }
 
-// page returns those of the objects in a report that the request selects: by transition, from the offset on, and at most the limit or
-// maxObjects.
+// page returns those of the objects in a report that the request selects: by transition, from the offset on, and at most the limit, or
+// defaultObjects without one, but never more than maxObjects. The transition whatif.Waiting selects the objects that wait as before.
 func (q question) page(r *whatif.Report) []whatif.Object {
 	objects := r.Objects
 	switch q.Transition {

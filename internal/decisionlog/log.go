@@ -116,7 +116,8 @@ type Change struct {
 	Field string  `json:"field"`
 	From  *string `json:"from"` // The value before.
 	To    *string `json:"to"`   // The value after.
-	// Policy is the name of the policy that decided the change.
+	// Policy is the name of the policy that set the new value or, if none sets the field any more, that let the requested value return. It
+	// is never empty.
 	Policy string `json:"policy"`
 }
 
@@ -138,9 +139,9 @@ func PoliciesOf(verdicts []*placement.Verdict) []Policy {
 	return out
 }
 
-// ChangesOf returns the changes that the verdicts of policies with mode Enforce make. It leaves out those that the API server no longer
-// allows, those that only keep requested values, and all of a verdict with an error. If before is not nil, it is the object before the
-// request: From is then its value, and values that it already had are left out.
+// ChangesOf returns the changes that the verdicts of policies with mode Enforce make. It leaves out those that can't be made, those
+// that only keep requested values, and all of a verdict with an error. If before is not nil, it is the object before the
+// request: From is then its value, and values that it already had are left out. Otherwise, From is that of the verdict's change.
 func ChangesOf(verdicts []*placement.Verdict, before *unstructured.Unstructured) (out []Change) {
 	for _, v := range verdicts {
 		if v.Policy.Mode != placementv1.ModeEnforce || v.Err != nil {

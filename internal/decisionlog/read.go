@@ -27,7 +27,7 @@ import (
 	"time"
 )
 
-// maxLine is the maximum length of a line of a log, in bytes.
+// maxLine is the maximum length of a line of a log, in bytes. A longer line is an error, after which nothing more is read.
 const maxLine = 1 << 20
 
 // Read returns the entries of a log, each with an error if its line can't be read. It skips lines that other programs wrote. It accepts the
@@ -113,7 +113,8 @@ func parse(line string) (out Entry, ok bool, err error) {
 	return out, true, nil
 }
 
-// withoutPrefix returns a line of kubectl logs without the name of the pod and the time before it.
+// withoutPrefix returns a line of kubectl logs without the name of the pod at its start, as in "[pod/POD/CONTAINER] ", and without the time
+// after that. Either may be missing, and any other text before the entry stays.
 func withoutPrefix(line string) string {
 	if strings.HasPrefix(line, "[pod/") {
 		_, line, _ = strings.Cut(line, "] ")

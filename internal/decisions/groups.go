@@ -55,7 +55,7 @@ type policyGroups struct {
 	fields   *projection.FieldSet // The fields that the policy reads.
 	groups   map[string]*group    // The groups other than rest, by PolicyDecision.key.
 	rest     *group               // The objects that are in no other group, so that they are decided individually.
-	choosing int                  // The number of groups with an open decision, one without the choice of clusters; at most maxChoosing.
+	choosing int                  // The number of groups with an open decision; at maxChoosing, more objects are decided individually.
 	// single finds an object in rest by a hash of the fields that the policy reads, so that the next equal one forms a group with it. To save
 	// memory, there is no group for one object.
 	single map[uint64]*membership
@@ -72,7 +72,7 @@ type group struct {
 	in       *policyGroups          // All groups of the policy's version, with this one.
 	key      string                 // The key in policyGroups.groups.
 	input    map[string]any         // The fields of one member that the policy reads.
-	decision placement.Decision     // The decision on all members, unless there is an open one.
+	decision placement.Decision     // The decision on all members; without meaning if there is an open one.
 	open     placement.OpenDecision // The decision without the choice of clusters, which each member makes; nil if there is none.
 	// revision is that of the data when the evaluation of the decision began. If the data changed meanwhile, it never occurs again.
 	revision uint64
@@ -95,7 +95,7 @@ type membership struct {
 	chosen *chosen // The clusters that an open decision chose for the object; nil in groups without an open decision.
 }
 
-// chosen are the clusters that an open decision chose for the object with a path.
+// chosen are the clusters that an open decision chose for the object with a path. They tell whether a later one may choose others.
 type chosen struct {
 	path     string   // The path of the object (rules.ObjectPath), such as "Deployment/shop/web".
 	clusters []string // The names of the chosen clusters.
@@ -265,7 +265,9 @@ func (g *Groups) Record(key remediation.Key, decisions []*PolicyDecision) (again
 // Forget removes an object from all groups.
 func (g *Groups) Forget(key remediation.Key) { g.Record(key, nil) }
 
-// assign moves a membership to the group that its decision belongs to. It returns the objects that must be decided again.
+// assign moves a membership to the group that shares its decision or, without one, to policyGroups.rest, as after a failed evaluation, or
+// if the policy reads other fields by now. It returns the objects that must be decided again, among them its own if the data or these
+// fields have changed since the evaluation began.
 func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []remediation.Key) {
 	in := g.policies[decision.policy]
 	if in == nil {
@@ -351,8 +353,9 @@ func (g *Groups) join(m *membership, decision *PolicyDecision) (again []remediat
 // isOpen reports whether the group has an open decision, one without the choice of clusters. It does not need the mutex.
 func (g *group) isOpen() bool { return g.key[0] == keyOfOpen }
 
-// agree stores the newest decision on a member as that of the group, without comparing revisions. It returns the members that must be
-// decided again: those for which the decision differs, or may choose other clusters, than before; nil if there are none.
+// agree stores the newest decision on a member as that of the group, without comparing revisions. If it differs from the one before, agree
+// returns all members, that one included, to be decided again; of a group with an open decision, only those for which the new one may
+// choose other clusters. It returns nil if there are none.
 func (g *group) agree(d *PolicyDecision) []remediation.Key {
 	g.revision = d.revision
 	if before := g.open; before != nil {
@@ -383,7 +386,8 @@ func (g *group) concerned(before, later placement.OpenDecision) (out []remediati
 	return out
 }
 
-// Stale reports whether a version of a policy has groups, and the data or the fields that it reads have changed since its last Sweep.
+// Stale reports whether the data that a version of a policy reads, or the fields that it reads of objects, have changed since its last
+// Sweep, so that Sweep has something to do. It is false if no decision of that version is recorded.
 func (g *Groups) Stale(p *placement.Policy) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -401,7 +405,7 @@ func (in *policyGroups) stale(revision uint64) bool {
 // Sweep updates a policy's groups to the newest data. It calls evaluate for each group whose decision is based on older data. input has the
 // fields of one member that the policy reads. Sweep passes to the function again the objects that must be decided again: the members of
 // groups whose decision changed or whose evaluation failed, and the objects in no group. Of a group with an open decision, it passes only
-// the members for which other clusters may be chosen.
+// the members for which other clusters may be chosen. While data is missing, it passes all objects, and calls evaluate for none.
 //
 // Only one goroutine at a time may call Sweep, after each change of data. If no data that the policy reads has changed, it does nothing.
 func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error), again func([]remediation.Key)) {
@@ -448,8 +452,8 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale map[*group]s
 	return stale, again
 }
 
-// swept stores the new decision that Sweep found for a group, or dissolves the group if the evaluation failed. It returns the objects that
-// must be decided again.
+// swept stores the new decision that Sweep found for a group. It dissolves the group if the evaluation failed, or if a group with an open
+// decision has none any more. It returns the objects that must be decided again.
 func (g *Groups) swept(group *group, result *PolicyDecision) []remediation.Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -509,7 +513,8 @@ func (m *membership) enter(to *group) {
 	to.members = append(to.members, m)
 }
 
-// leave removes a membership from its group and from policyGroups.single, and the group from the policy's groups if it is then empty.
+// leave removes a membership from its group and from policyGroups.single, and the group, other than policyGroups.rest, from the policy's
+// groups if it is then empty.
 func (m *membership) leave() {
 	m.unlist()
 	m.chosen = nil

@@ -60,9 +60,12 @@ type Result struct {
 	// delivered object is being deleted, after which a new one is written.
 	Pending bool
 	// Run reports whether the object runs in its clusters. Its field Absent is false until the object has been absent for a while.
-	Run     Run
-	Reports bool // whether one of the systems reports whether the object runs, and Berth may read that
-	Surges  bool // whether a policy that delivers the object has spec.delivery.surge
+	Run Run
+	// Reports reports whether System.Reports is true for one of the systems, and Berth may read its reports. If it is false, Run may still be
+	// known, from the object's own status or from objects of WorkKinds.
+	Reports bool
+	// Surges reports whether a policy that delivers the object has spec.delivery.surge.
+	Surges bool
 	// Kept has the clusters in which the object stays for now, although they are not decided, separated by commas; "" for none. It stays until
 	// it runs in its new ones or the timeout of spec.delivery.surge has passed, or until the objects that it contains have left.
 	Kept string
@@ -103,7 +106,7 @@ func NewAccount() *Account {
 }
 
 // Record sets the result of an object for the policies with the given names, and removes it from all other policies; without names, from
-// all. It returns the names of the policies whose Report changed.
+// all. It returns the names of the policies whose Report may have changed: for which the result was added, removed, or differs from before.
 func (a *Account) Record(key Key, policies []string, result Result) (changed []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,7 +135,7 @@ func (a *Account) Record(key Key, policies []string, result Result) (changed []s
 	return changed
 }
 
-// equal reports whether two results are equal. Failures are compared by their reasons and messages.
+// equal reports whether all fields of two results are equal. Failures are compared by their reasons and messages.
 func (r Result) equal(other Result) bool {
 	same := ptr.Equal(r.Failure, other.Failure)
 	r.Failure, other.Failure = nil, nil

@@ -47,8 +47,8 @@ func Contains(container Key, contained Key, resource schema.GroupResource) bool 
 	return false
 }
 
-// Clusters returns the clusters to which the system brings a placed object by a delivered object, sorted; nil if the system does not report
-// where objects run.
+// Clusters returns the clusters to which the system brings a placed object by a delivered object, which must not be nil, sorted; nil if the
+// system does not report where objects run.
 func (s System) Clusters(delivered *unstructured.Unstructured) []string {
 	if s.reporter == nil {
 		return nil
@@ -66,7 +66,8 @@ func (s System) Leaves(delivered *unstructured.Unstructured, decision Decision) 
 }
 
 // handOverContainer returns what has to exist in the system now for an object that stays in some clusters that it leaves until what it
-// contains has left them. stays are these clusters, at least one.
+// contains has left them. stays are these clusters, at least one. If the system can't express them together with the decided clusters, the
+// object leaves them now.
 func (s System) handOverContainer(object Object, decision Decision, stays []string, spec *placementv1.Delivery,
 	live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
 	alone, err := s.handOver(object, decision, spec, nil, nil, now)

@@ -64,7 +64,8 @@ type System struct {
 	// lists describes those delivered objects that list clusters; nil if there are none.
 	lists  *lists
 	render func(Object, Decision, *placementv1.Delivery) ([]Delivered, error) // see Render
-	// reporter reads where objects run from delivered objects or from other objects; nil if they do not say it.
+	// reporter reads where placed objects run from delivered objects, or from objects that the system writes for them; nil if these do not say
+	// it. Objects of workKinds, or the placed object's own status (runsNative), may say it then.
 	reporter *reporter
 	// runsNative returns the Run of a placed object in its clusters, read from the object's own status. The function is nil for a system whose
 	// placed objects have no such status.
@@ -131,7 +132,8 @@ type Decision struct {
 	Shares map[string]Share
 	// Objects are the objects of the inventories, by the name of their cluster. Only a system with References reads them.
 	Objects replication.Claims
-	// Unjoined are those of Clusters that have not joined the system (see System.Members).
+	// Unjoined are those of Clusters for which System.Members has no ready object; none if the system has no Members. The object is not
+	// brought to them, unless it is there already, or no other cluster would be left.
 	Unjoined []string
 	// Contained are the clusters to which the system brings objects that the object contains (see Contains), or in which it has some.
 	Contained []string
@@ -139,9 +141,11 @@ type Decision struct {
 	Lists [][]string
 }
 
-// Share is the part of the replicas that a policy gives to a cluster. At most one field is set. If none is, the cluster has the weight 1.
+// Share is the part of the replicas that a policy gives to a cluster: a weight, or a number of replicas. At most one of them is set. If
+// none is, the cluster has the weight 1.
 type Share struct {
-	// Weight is the cluster's weight, relative to those of the other clusters, for a division by weight. A cluster without a share has 1.
+	// Weight is the cluster's weight, relative to those of the other clusters, for a division by weight. A cluster without a share has 1. One
+	// with 0 gets only spec.delivery.replicas.minPerCluster replicas, none without a minimum.
 	Weight *int64 `json:"weight,omitempty"`
 	// Replicas is the number of replicas that the cluster gets. The other clusters divide the rest of those that the object requests.
 	Replicas *int64 `json:"replicas,omitempty"`

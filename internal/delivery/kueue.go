@@ -69,8 +69,9 @@ var multiKueue = System{
 	runsNative:  runOfWorkload,
 }
 
-// MayApplyStatus reports whether Berth may now apply the status of an object of the kind, by the object's present state. It is always true
-// for other kinds than Workload of Kueue.
+// MayApplyStatus reports whether Berth may now apply the status of an object of the kind. A Workload of Kueue must have reserved quota and
+// a pending admission check, must have no chosen cluster, and must be neither evicted nor finished. Whether it is being deleted does not
+// matter. For other kinds, the result is always true.
 func (k Kind) MayApplyStatus(object *unstructured.Unstructured) bool {
 	return k != workloadKind || mayNominate(object.Object)
 }
@@ -89,9 +90,10 @@ func mayNominate(workload map[string]any) bool {
 		is["Evicted"] != metav1.ConditionTrue && is["Finished"] != metav1.ConditionTrue
 }
 
-// Withdrawal returns the status that makes the system take a placed object out of clusters that are not decided any more, if applying d
-// does not; nil if it does. It is nil for other kinds than Workload of Kueue. object is the placed object as it is, and now is written to
-// the status.
+// Withdrawal returns the status that makes Kueue take a Workload out of all clusters, if applying d does not take it out of those that are
+// not decided any more: it has no nominated clusters, and the state Retry, since now, for the admission check. It is needed if object, the
+// Workload as it is, nominates a cluster that d does not, while exactly one of its admission checks is pending. Otherwise, and for other
+// kinds than Workload of Kueue, the result is nil.
 //
 // A cluster may admit a Workload of Kueue just when its nomination ends. MultiKueue then runs the Workload there, and its webhook refuses
 // this cluster as clusterName, so that the Workload stays there, and no status says so. If the admission check is set to Retry, Kueue
@@ -141,8 +143,8 @@ func conditionsOf(workload map[string]any) map[string]metav1.ConditionStatus {
 	return out
 }
 
-// isOrphaned reports whether a Workload has the condition Finished with the reason that its owner no longer exists, and did not finish
-// because the owner has.
+// isOrphaned reports whether a Workload has the condition Finished, with any status, and with the reason OwnerNotFound: Kueue finished it
+// because its owner no longer exists.
 func isOrphaned(workload map[string]any) bool {
 	conditions, _, _ := unstructured.NestedSlice(workload, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(c any) bool {
@@ -194,7 +196,8 @@ func runOfWorkload(workload map[string]any, clusters []string) Run {
 	return Run{State: Running}
 }
 
-// renderWorkload returns the Workload with the decided clusters as nominated clusters, at most maxNominated of them.
+// renderWorkload returns the Workload with the decided clusters as nominated clusters: of more than maxNominated, the first by name, and
+// Note says so. It never returns an error.
 func renderWorkload(object Object, decision Decision, _ *placementv1.Delivery) ([]Delivered, error) {
 	clusters, note := decision.Clusters, ""
 	if len(clusters) > maxNominated {

@@ -61,9 +61,9 @@ var (
 	}
 )
 
-// ocmClusters is the inventory of Open Cluster Management. Its scheduler chooses no cluster that is being deleted, and its registration
-// waits until a cluster that is being deleted has no ManifestWorks: pkg/placement/controllers/scheduling/helpers.go and
-// pkg/registration/hub/gc of version 1.3.1.
+// ocmClusters is the inventory of Open Cluster Management. It is System.Leaving of the systems that write its PlacementDecisions. Its
+// scheduler chooses no cluster that is being deleted, and its registration waits until a cluster that is being deleted has no
+// ManifestWorks: pkg/placement/controllers/scheduling/helpers.go and pkg/registration/hub/gc of version 1.3.1.
 var ocmClusters = replication.ManagedClusters
 
 var ocmDecisionLists = &lists{

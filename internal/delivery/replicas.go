@@ -77,10 +77,10 @@ type clusterPreference struct {
 	Weight      int64 `json:"weight"`      // the number of replicas that the cluster gets
 }
 
-// divideByAnnotation divides the replicas for a system whose delivered objects have no field for that. The resulting function returns the
-// annotations of a delivered object that lists the given clusters: for each of them its number of replicas. It returns nil if each cluster
-// gets all replicas, because by is nil or the object has no replicas. A division by free capacity is an error, in which title is that of
-// the system.
+// divideByAnnotation divides the replicas for a system whose delivered objects have no field for that. The resulting function, which is nil
+// only with an error, returns the annotations of a delivered object that lists the given clusters: for each of them its number of replicas.
+// The function returns nil if each cluster gets all replicas, because by is nil or the object has no replicas. A division by free capacity
+// is an error, in which title is that of the system.
 func divideByAnnotation(title string, object Object, decision Decision, by *placementv1.ReplicaDivision) (func([]string) map[string]string, error) {
 	if by == nil || object.Replicas == nil {
 		return func([]string) map[string]string { return nil }, nil

@@ -42,7 +42,8 @@ type Observation struct {
 	Requested []string
 	// Current reports whether the system has finished choosing clusters for the newest delivered object.
 	Current bool
-	// Refused says why the system found no clusters when it last tried; "" if it found some.
+	// Refused says why the system found no clusters when it last tried, also for an earlier delivered object; "" if it found some, or does not
+	// say it. It is only the message while Current is false, and has no effect while Current is true.
 	Refused string
 	// Clusters has the clusters to which the system brings the object, by name. The value is "" if the object runs there, and otherwise says
 	// what is missing. It is nil if the system has not reported anything about the object, and empty if it brings it to no cluster.
@@ -92,7 +93,7 @@ type Run struct {
 	State RunState
 	// Reason is the reason of the policy's condition Running if State is RunUnknown.
 	Reason string
-	// Message says why the object does not run in its clusters, or why that is unknown; "" for Running.
+	// Message says why the object does not run in its clusters, or why that is unknown; "" for Running and NotReported.
 	Message string
 	// Remains reports whether the object is still in a cluster that is neither decided nor kept. Then State is NotRunning, or RunUnknown
 	// because of another system.
@@ -104,7 +105,8 @@ type Run struct {
 }
 
 // And combines what two systems report of one object. The worse state counts, with its message: RunUnknown is worse than NotRunning, that
-// than Running, and that than NotReported. Remains and Absent are those of either.
+// than Running, and that than NotReported. Of equal states, other's message counts if other has Remains, and r's if not. Remains and Absent
+// are those of either.
 func (r Run) And(other Run) Run {
 	rank := map[RunState]int{NotReported: 0, Running: 1, NotRunning: 2, RunUnknown: 3}
 	remains, absent := r.Remains || other.Remains, r.Absent || other.Absent
@@ -172,7 +174,8 @@ func (s System) CarriedAs(placed Object) string {
 	return base
 }
 
-// reporter reads from the objects of a system in which clusters placed objects run.
+// reporter reads from delivered objects, or from objects of its kinds, in which clusters placed objects run, and from delivered objects
+// which clusters they name. It does not read objects of WorkKinds.
 type reporter struct {
 	kinds []Kind // the kinds of the objects that it reads other than delivered objects; none if it reads the latter
 	// removeAtOnce changes a delivered object so that the system removes the placed object at once from the clusters that this does not name;
@@ -210,8 +213,8 @@ func ReportedBy(o *unstructured.Unstructured) (key Key, ok bool) {
 	return Key{GroupKind: gv.WithKind(text("kind")).GroupKind(), Namespace: text("namespace"), Name: text("name")}, true
 }
 
-// ReportOf returns the name of the object of ReportKinds that the system itself writes for a placed object. Call it only if there are
-// ReportKinds: for another system, the result means nothing.
+// ReportOf returns the name of the object of ReportKinds that the system itself writes for a placed object: of Karmada's binding. Only
+// Karmada has ReportKinds. For another system, the result means nothing.
 func (s System) ReportOf(placed Key) string {
 	return s.CarriedAs(Object{GroupVersionKind: placed.WithVersion(""), Name: placed.Name})
 }
@@ -326,8 +329,9 @@ func (o *Observation) in(placed Object, counts bool) []string {
 	return slices.Compact(out)
 }
 
-// carried returns the clusters to which the system brings a placed object by a delivered object. If the system chooses some of those that
-// the delivered object names, the result has the chosen ones, or all of them if none is chosen.
+// carried returns the clusters to which the system brings a placed object by a delivered object, which must not be nil. If the system
+// chooses some of those that the delivered object names, the result has the chosen ones, or all of them if none is chosen or observed is
+// nil.
 func (s System) carried(delivered *unstructured.Unstructured, observed *Observation) []string {
 	all := s.reporter.carried(delivered)
 	if observed == nil || !s.reporter.chooses(delivered) {
@@ -366,9 +370,9 @@ func (s System) runningIn(placed Object, applied *unstructured.Unstructured, obs
 	return running, ""
 }
 
-// karmadaReporter reads ResourceBindings, and Works. Karmada takes objects of kinds without a rule of health for healthy. It leaves a
-// cluster out of the binding as soon as it deletes the Work there, which stays until the object is gone from the cluster: not while Karmada
-// does not reach its API server.
+// karmadaReporter reads ResourceBindings and ClusterResourceBindings. Karmada takes objects of kinds without a rule of health for healthy.
+// It leaves a cluster out of the binding as soon as it deletes the Work there, which the reporter does not read. The Work stays until the
+// object is gone from the cluster, which takes as long as Karmada does not reach the cluster's API server.
 var karmadaReporter = &reporter{
 	kinds: []Kind{
 		{GroupVersionResource: karmadaWork.WithResource("resourcebindings"), Kind: "ResourceBinding", Namespaced: true},
@@ -485,8 +489,9 @@ func olderReplicas(binding *unstructured.Unstructured, cluster map[string]any) s
 	return fmt.Sprintf("%d of %d replicas are from before the last rollout", all-updated, all)
 }
 
-// kubeFleetReporter reads the status of placements, and Works. KubeFleet leaves a cluster out of the status as soon as it is not chosen
-// any more, and deletes its binding within 30 seconds. The Work stays until the agent of the cluster has removed the object.
+// kubeFleetReporter reads the status of placements. KubeFleet leaves a cluster out of the status as soon as it is not chosen any more, and
+// deletes its binding within 30 seconds. The Work, which the reporter does not read, stays until the agent of the cluster has removed the
+// object.
 var kubeFleetReporter = &reporter{
 	observe:      observePlacement,
 	removeAtOnce: kubeFleetRemoveAtOnce,
@@ -500,7 +505,7 @@ var kubeFleetWorks = []Kind{{GroupVersionResource: kubeFleetVersion.WithResource
 
 // carriedByWork reads a Work of KubeFleet. Its labels name the placement of the placed object and, unless that is cluster-scoped, its
 // namespace. The namespace of the Work is "fleet-member-" and the name of the cluster. ok is false without that prefix, or without the name
-// of a placement.
+// of a placement. It does not set Missing and Absent: whether the object runs is in the placement.
 func carriedByWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 	out.Cluster, ok = strings.CutPrefix(o.GetNamespace(), "fleet-member-")
 	labels := o.GetLabels()

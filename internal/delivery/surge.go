@@ -205,7 +205,8 @@ func (s System) withdraw(object Object, decision Decision, spec *placementv1.Del
 	return objects
 }
 
-// ownedBy reports whether a delivered object was written for a placed object, and not for an earlier object of its name.
+// ownedBy reports whether a delivered object was written for a placed object, and not for an earlier object of its name: one of its owner
+// references has the UID of the placed object.
 func ownedBy(delivered *unstructured.Unstructured, placed Object) bool {
 	return slices.ContainsFunc(delivered.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == placed.UID })
 }

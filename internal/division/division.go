@@ -36,11 +36,13 @@ import (
 	"slices"
 )
 
-// Cluster is a cluster that may run replicas. Numbers below 0 or above math.MaxInt32 are used as if they were 0 or math.MaxInt32.
+// Cluster is a cluster that may run replicas: a fixed number of them, or a number by its weight, which for the weight 0 is the minimum in
+// Bounds. Numbers below 0 or above math.MaxInt32 are used as if they were 0 or math.MaxInt32.
 type Cluster struct {
 	// Name is unique among the clusters.
 	Name string
-	// Weight is relative to the weights of the other clusters. A cluster with the weight 0 gets the minimum number of replicas.
+	// Weight is relative to the weights of the other clusters. A cluster with the weight 0 gets at most Bounds.Min replicas, even if some
+	// then run nowhere.
 	Weight int64
 	// Fixed, unless it is nil, is the number of replicas of the cluster, whatever the weights and bounds are. With fewer replicas than all
 	// fixed numbers require, the cluster gets fewer.

@@ -67,7 +67,8 @@ type Installation struct {
 	Deployment *appsv1.Deployment
 	// Version is the version of the plugin, which does the checks. If it and that of the manager are of different releases, Check warns.
 	Version string
-	// Certificate is the serving certificate of the webhooks, in PEM; empty if there is none, or if it could not be read.
+	// Certificate is the serving certificate of the webhooks, in PEM. If it is empty, Check returns an error about it, unless Unread has
+	// ObjectCertificate. Check ignores it if Deployment is nil.
 	Certificate []byte
 	Mutating    []admissionregistrationv1.MutatingWebhookConfiguration   // those of Berth alone; of them, Check reads the caBundles
 	Validating  []admissionregistrationv1.ValidatingWebhookConfiguration // those of Berth alone; of them, Check reads the caBundles
@@ -179,7 +180,7 @@ func (i *Installation) checkDeployment() []Finding {
 	return out
 }
 
-// leaseGrace is how long after its expiry a lease still counts as held.
+// leaseGrace is how long after the expiry of the Lease its holder still counts as the leader.
 const leaseGrace = 15 * time.Second
 
 // held reports whether the lease names a replica as its holder, and has a time of renewal and a duration, even if it has expired.

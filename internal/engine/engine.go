@@ -29,7 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// ErrDeadline is the error of an evaluation that exceeded its deadline.
+// ErrDeadline is the error of an evaluation in this process that exceeded its deadline, also while it waited to begin. A remote engine that
+// responds too late causes a RemoteError instead.
 var ErrDeadline = errors.New("the evaluation exceeded its deadline")
 
 // NotReplicatedError is the error of an evaluation that began before the data that the policy reads was complete. It names the data, but
@@ -96,7 +97,8 @@ func (e *InputError) Error() string {
 		"make the object smaller, or have the policy's limit raised", e.Size, e.Limit)
 }
 
-// CheckInput returns an *InputError if the fields of the input are larger than limit bytes, as JSON. A limit of 0 means no limit.
+// CheckInput returns an *InputError if those fields of the input that are in fields have more than limit bytes as JSON. A limit of 0 means
+// no limit; otherwise fields must not be nil.
 func CheckInput(fields *projection.FieldSet, input map[string]any, limit int) error {
 	if limit == 0 {
 		return nil
@@ -107,7 +109,7 @@ func CheckInput(fields *projection.FieldSet, input map[string]any, limit int) er
 	return nil
 }
 
-// Fault is a kind of failure of a remote engine.
+// Fault is the reason why a request to a remote engine failed, such as FaultTimeout or FaultCircuitOpen.
 type Fault string
 
 // Faults of remote engines. They are the values of a metric's label.
@@ -146,8 +148,8 @@ type RemoteError struct {
 	Fault    Fault
 	// Status is the HTTP status; 0 if there was none.
 	Status int
-	// Attempts is the number of attempts, including those for which a limit on requests let no request be sent. It does not include an
-	// attempt that the circuit breaker prevented. It is 0 if the error did not come from an attempt.
+	// Attempts is the number of attempts, including those for which no request was sent because too many others were under way. It does not
+	// include an attempt that the circuit breaker prevented. It is 0 if the error did not come from an attempt.
 	Attempts int
 	// RetryAfter is how long the engine asks clients to wait; 0 if it does not say.
 	RetryAfter time.Duration

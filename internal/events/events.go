@@ -111,7 +111,7 @@ var sumTexts = map[Kind]string{
 	RemediationStopped: "%d more objects are not patched for now, possibly for other reasons than those in the Events on the first objects",
 }
 
-// onObjects are the reasons of events on objects that policies match, and of those that sum them up.
+// onObjects are the reasons of Events on objects that policies match. An Event that sums up such Events has the same reason as these.
 var onObjects = sets.New(
 	ReasonDenied, ReasonEvaluationFailed, ReasonQuotaUnchecked, ReasonRemediated, ReasonEvicted, ReasonRemediationFailed, ReasonRemediationStopped,
 )

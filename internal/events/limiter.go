@@ -38,8 +38,8 @@ const (
 	lookInterval = 5 * time.Second
 )
 
-// Alike is what events on different objects have in common if the same limit bounds them: the kind, the namespace of the objects, the
-// policies that act on the objects, and the cause.
+// Alike is the key by which a Limiter counts events on different objects together: the kind of the events, the namespace of the objects,
+// the policies that act on the objects, and the cause.
 type Alike struct {
 	Kind Kind
 	// Namespace is that of the objects; empty for objects without a namespace.
@@ -75,7 +75,7 @@ type Limiter struct {
 	looked time.Time
 }
 
-// counter counts events that are alike.
+// counter bounds the events of one Alike: how many may be emitted now, how many were withheld, and when these are due in a sum.
 type counter struct {
 	// permits has a token for each event that may be emitted. An event for which it has none is withheld.
 	permits flowcontrol.PassiveRateLimiter

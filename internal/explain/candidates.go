@@ -36,8 +36,8 @@ import (
 // Candidate is a cluster or node that policies choose among.
 type Candidate struct {
 	Name string `json:"name"`
-	// Chosen reports whether the object should be in the cluster, by what policies decide and its developer requested. None is chosen for an
-	// object that policies deny. A node is chosen if it passes the predicates.
+	// Chosen reports whether the object should be in the cluster, by what policies decide and its developer requested. No cluster is chosen
+	// for an object that policies deny. A node is chosen if it passes the predicates.
 	Chosen bool `json:"chosen"`
 	// Current reports whether the list of clusters of the existing object has the cluster today; false for nodes.
 	Current bool `json:"current,omitempty"`
@@ -85,7 +85,8 @@ type Candidates struct {
 	Listed []Candidate `json:"listed"`
 }
 
-// Options say which candidates are explained.
+// Options say which candidates are listed: with WhyNot, the cluster or node of that name alone; otherwise the chosen ones, the clusters in
+// which the object is today, and at most Limit other clusters and Limit other nodes. The zero value lists no others.
 type Options struct {
 	// WhyNot is the name of the only cluster or node to explain, whatever Limit is; empty for all. A name that is neither of a cluster nor of
 	// a node is an error.
@@ -104,7 +105,7 @@ type explainer struct {
 	outcome    *placement.Outcome              // what policies decide for object
 	denied     bool                            // whether policies deny the object (Explanation.Denied)
 	keys       []Key                           // what policies set, restore, or compete for (Explanation.Keys)
-	searches   map[string]*search              // those made so far for failing Rego expressions, by the name of the policy
+	searches   map[string]*search              // what searchIn has returned so far, also nil, by the name of the policy
 	reports    map[string][]*predicates.Report // those made so far by reportsOf, by the name of the policy
 }
 
@@ -196,7 +197,8 @@ func (e *explainer) clustersKey() *Key {
 	return &e.keys[i]
 }
 
-// unknownCluster returns the error for a name in --why-not that is none of names, the clusters that policies read.
+// unknownCluster returns the error for a name in --why-not that is none of names, the clusters that policies read. It lists some of names
+// or, if there are none, says that no policy reads clusters.
 func unknownCluster(name string, names []string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("--why-not: no policy reads clusters, so no cluster is chosen, and %q is not known", name)

@@ -57,7 +57,8 @@ type Explanation struct {
 	// Policies are the policies of all modes that match the object, those with the highest priority first, and by name if the priority is
 	// equal.
 	Policies []Policy `json:"policies"`
-	// Mismatches are the policies that match objects of this type and do not match this one, sorted by name.
+	// Mismatches are the policies that do not match the object although their spec.match.resourceRules select its type, or name its plural
+	// with another group or version; sorted by name.
 	Mismatches []Mismatch `json:"mismatches,omitempty"`
 	// Keys are the annotations, labels, scheduling fields, and lists of clusters that enforced policies set, restore, or compete for, sorted
 	// by field and key.
@@ -71,7 +72,7 @@ type Explanation struct {
 	Delivery string `json:"delivery,omitempty"`
 }
 
-// ObjectReference identifies an object.
+// ObjectReference identifies an object by its apiVersion, kind, namespace, and name, or metadata.generateName in place of a missing name.
 type ObjectReference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -86,7 +87,8 @@ type Policy struct {
 	Generation int64            `json:"generation"`
 	Priority   int32            `json:"priority"`
 	Mode       placementv1.Mode `json:"mode"`
-	// Rule is the name of the rule of spec.rules that decides the object. It is empty if none applies, and for a policy without rules.
+	// Rule is the name of the rule of spec.rules that decides the object: the first whose conditions the object meets, not counting those that
+	// find too few clusters and leave the object to the next rule. It is empty if there is none, and for a policy without rules.
 	Rule     string `json:"rule,omitempty"`
 	HasRules bool   `json:"hasRules,omitempty"` // whether the policy has spec.rules
 	// Selection says how Rule selects among the eligible clusters; nil if it has neither limit nor spread, so that it chooses all of them, or
@@ -96,7 +98,8 @@ type Policy struct {
 	AlsoApply []string `json:"alsoApply,omitempty"`
 	// Decided has the number of existing objects that each rule decides, from the status of the policy; nil for a policy without rules.
 	Decided []placementv1.RuleStatus `json:"decided,omitempty"`
-	// Matched is the number of existing objects that the policy matches, from its status; nil for a policy without rules.
+	// Matched is the number of existing objects that the policy matches, from its status; nil if the status has none, and for a policy without
+	// rules.
 	Matched *int32 `json:"matched,omitempty"`
 	// Rollout says which version decides the object, and why. It is empty for a policy without spec.rollout.
 	Rollout string `json:"rollout,omitempty"`
@@ -104,7 +107,8 @@ type Policy struct {
 	Decision *Decision `json:"decision,omitempty"`
 	// Error says why the policy can't decide.
 	Error string `json:"error,omitempty"`
-	// Follows is the controller whose clusters the object has, such as "Deployment shop"; empty if the policy gives it clusters itself.
+	// Follows is the kind and the name of the object's controller, such as "Deployment shop", if the object copied its clusters from there, so
+	// that the policy gives it none of its own; empty otherwise.
 	Follows string `json:"follows,omitempty"`
 	// Stays are sentences, one for each cluster that is not ready and in which the policy lets the object stay: until a time or, without
 	// spec.clusters.leaveUnreadyAfter, without a limit. There are none if all clusters of the object are ready, or it has to leave the others.
@@ -118,15 +122,15 @@ type Policy struct {
 	AmbiguousClusters []string `json:"ambiguousClusters,omitempty"`
 }
 
-// Selection is how a rule selects among its eligible clusters: first come those with the lower Rank.Level, and of those with the same level
-// the ones whose digest of the names of the object and the cluster sorts first.
+// Selection is how a rule selects among its eligible clusters: its limit, its minGain, and whether it has spread. First come those with the
+// lower Rank.Level, and of those with the same level the ones whose digest of the names of the object and the cluster sorts first.
 type Selection struct {
 	Limit   int32 `json:"limit,omitempty"`  // the most clusters that the rule chooses in all; 0 for no limit
 	MinGain int32 `json:"minGain"`          // by how much scores must differ to make one Rank.Level; at least 1
 	Spread  bool  `json:"spread,omitempty"` // whether the rule chooses clusters of several domains, such as regions
 }
 
-// selectionOf returns how a rule selects among its eligible clusters; nil if it chooses all of them.
+// selectionOf returns how a rule selects among its eligible clusters; nil if it has neither limit nor spread, so that it chooses all.
 func selectionOf(rule placementv1.Rule) *Selection {
 	if rule.Limit == 0 && rule.Spread == nil {
 		return nil
@@ -134,7 +138,8 @@ func selectionOf(rule placementv1.Rule) *Selection {
 	return &Selection{Limit: rule.Limit, MinGain: max(rule.MinGain, 1), Spread: rule.Spread != nil}
 }
 
-// Read is a resource type, without its version, whose objects a policy reads, with the number and the revision of the existing objects.
+// Read is a resource type, without its version, whose objects a policy reads, with the number of the existing objects and the highest of
+// their resourceVersions.
 type Read struct {
 	Resource string `json:"resource"`
 	Objects  int    `json:"objects"` // the number of existing objects of the type
@@ -160,8 +165,8 @@ func (d *Decision) Empty() bool {
 	return len(d.Annotations)+len(d.Labels)+len(d.Scheduling)+len(d.Errors)+len(d.Warnings) == 0 && d.Clusters == nil
 }
 
-// Mismatch is a policy for objects of this type that does not match the object, with the one part of spec.match, or the rollout, that
-// excludes the object, and why.
+// Mismatch is a policy that does not match the object although its spec.match.resourceRules select the object's type, or name its plural
+// with another group or version. It has the one part of spec.match, or the rollout, that excludes the object, and why.
 type Mismatch struct {
 	Policy string `json:"policy"`
 	Part   string `json:"part"`   // the path below spec.match that excludes the object, or "rollout" for spec.rollout
@@ -368,8 +373,8 @@ func mismatches(ctx context.Context, s *simulation.Simulation, o simulation.Obje
 	return out, nil
 }
 
-// selectsPlural reports whether spec.match.resourceRules of a version of the policy name the object's resource in any group and version, or
-// select it by a wildcard.
+// selectsPlural reports whether spec.match.resourceRules of a version of the policy name the object's resource, in whatever group and
+// version, or select the resource in its own group and version by a wildcard.
 func selectsPlural(p *simulation.Policy, resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(p.Versions(), func(v *simulation.Version) bool {
 		return v.Matcher.SelectsResource(resource) || slices.ContainsFunc(v.Spec.Match.ResourceRules, func(r placementv1.ResourceRule) bool {
@@ -464,7 +469,7 @@ func (k *Key) settled() bool {
 	return ptr.Equal(k.Current, k.Decided) || k.adds() && k.Decided != nil && podscheduling.Implied(k.Current, *k.Decided)
 }
 
-// describeWaits sets Waits of each key of an existing object whose current value differs from the decided one.
+// describeWaits sets Waits of each key of an existing object whose current value differs from the decided one, except for keys with Kept.
 func describeWaits(s *simulation.Simulation, o simulation.Object, keys []Key, verdicts []*placement.Verdict) {
 	of := map[string]*placement.Verdict{}
 	for _, v := range verdicts {
@@ -483,8 +488,8 @@ func describeWaits(s *simulation.Simulation, o simulation.Object, keys []Key, ve
 	}
 }
 
-// Waits returns what an existing object waits for before remediation of the policy of a verdict changes it, also that the policy denies the
-// object; "" if it changes the object at once.
+// Waits returns what an existing object waits for before remediation changes it as the policy of a verdict decides, such as an approval, or
+// that this policy denies the object; "" if remediation changes the object at once.
 func Waits(s *simulation.Simulation, o simulation.Object, v *placement.Verdict) string {
 	if v.Err == nil && len(v.Decision.Errors) > 0 {
 		return fmt.Sprintf("the object keeps the current value while PlacementPolicy %s denies the object", v.Policy.Name)

@@ -64,7 +64,8 @@ type Value struct {
 	Value any `json:"value"`
 }
 
-// Demanded is a value of the object with which a requirement compares clusters.
+// Demanded is the value with which a requirement with valueFrom compares clusters: that of a label or annotation of the object, or the
+// requirement's default.
 type Demanded struct {
 	Source string `json:"source"` // the path in the object, such as metadata.labels[tier]
 	Value  string `json:"value"`
@@ -87,12 +88,12 @@ type search struct {
 	input      map[string]any // the object as its developer requested it, which is the whole document input of the Rego
 	// rules has, by the name of each rule of module, all of its clauses but default ones.
 	rules    map[string][]*ast.Rule
-	spec     []placementv1.Rule // spec.rules
+	spec     []placementv1.Rule // spec.rules of the version that decides the object; empty if it has none
 	deciding string             // the name of the rule of spec that decides the object; "" if none does
 	decided  bool               // whether decidingRule has set deciding
 	order    []ranked           // the eligible clusters of that rule, best first; nil before ranking is called, and if the rule ranks none
 	demands  []demand           // the values of the object with which requirements in spec compare clusters
-	// renamed is the number of functions that rename has copied so far.
+	// renamed is the number of copies of Rego functions that rename has made so far. It is part of the names of the variables in a copy.
 	renamed int
 }
 
@@ -125,8 +126,8 @@ func newSearch(inspection *embedded.Inspection, name string, version *simulation
 	return s
 }
 
-// notIn returns why the value of a rule, a set or an array, does not contain the candidate: a reason for each clause, but at most
-// maxReasons. It returns nil if a clause contains the candidate.
+// notIn returns why the value of a rule, a set or an array, does not contain the candidate: a reason for each clause and each of its else
+// branches, but at most maxReasons. It returns nil if one of them contains the candidate.
 func (s *search) notIn(ctx context.Context, name, candidate string, depth int) []Reason {
 	var out []Reason
 	for _, rule := range s.rules[name] {
@@ -257,7 +258,8 @@ func (s *search) culprit(ctx context.Context, solved, pending ast.Body, also []*
 	return -1, nil
 }
 
-// failure returns the reason for an expression that fails after others, solved, that have a solution.
+// failure returns the reason for an expression that fails after others, solved, that have a solution: its text, the values that it reads,
+// and, below maxDepth and unless it is negated, why rules or functions that it uses fail. With the keyword with, it has only the text.
 func (s *search) failure(ctx context.Context, rule string, solved ast.Body, e *ast.Expr, solution map[string]any, depth int) *Reason {
 	out := s.reasonAt(rule, e.Location, e.Location)
 	out.Expression = s.written(e.Location)
@@ -327,7 +329,8 @@ func (s *search) ruleFails(ctx context.Context, name string, key *ast.Term, solu
 	return out
 }
 
-// functionFails returns why a function of the policy is undefined for the operands.
+// functionFails returns why a function of the policy is undefined for the operands: a reason for each definition with as many parameters,
+// but at most maxReasons; none for a builtin function.
 func (s *search) functionFails(ctx context.Context, name string, operands []*ast.Term, solved ast.Body, depth int) []Reason {
 	var out []Reason
 	for _, rule := range s.rules[name] {
@@ -670,7 +673,8 @@ func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster s
 	return out
 }
 
-// describeRequirement sets Unmet and Demanded of a reason whose field is a requirement of a rule.
+// describeRequirement sets, in a reason whose field is a requirement of the rule, Unmet to words for what the cluster lacks and, for a
+// requirement with valueFrom, Demanded to the value of the object that it compares with. It leaves other reasons as they are.
 func (s *search) describeRequirement(rule placementv1.Rule, r *Reason) {
 	i := requirementAt(rule, r.Field)
 	if i < 0 {
@@ -684,9 +688,9 @@ func (s *search) describeRequirement(rule placementv1.Rule, r *Reason) {
 	}
 }
 
-// unmet returns why a cluster does not meet a requirement: the reason that the rule gives, or else what the requirement demands, with what
-// the cluster has. values are those that the requirement reads of the cluster. If the object lacks the value to compare with, it returns
-// only the reason that the rule gives, which may be "".
+// unmet returns why a cluster does not meet a requirement: the reason that the rule gives or, without one, what the requirement demands; in
+// both cases with what the cluster has, if values is not empty. values are those that the requirement reads of the cluster. If the object
+// lacks the value to compare with, it returns only the reason that the rule gives, which may be "".
 func (s *search) unmet(q placementv1.Requirement, values []Value) string {
 	must := rules.Must(q, s.input)
 	if must == "" {

@@ -65,7 +65,8 @@ func Qualify(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	}
 }
 
-// qualifyEvictions sets Immutable of the changes that an eviction makes, for policies that allow one: to "", or to why it is impossible.
+// qualifyEvictions sets Immutable of the changes that an eviction makes, for policies that allow one and decide scheduling: to "", or to
+// why it is impossible.
 func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	// Without the rule scheduling, a policy only takes back what it set before. That is no reason to evict Pods.
 	evicting := slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.Evict || !v.Policy.Schedules })

@@ -30,8 +30,8 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// findingsOfClusters finds spec.clusters in a policy that does not give clusters, and leaveUnreadyAfter without effect: only spec.rules
-// honors it, and not if existing objects stay where they are, or if the rules require that clusters are ready.
+// findingsOfClusters finds spec.clusters in a policy that does not give clusters, and leaveUnreadyAfter without effect: in a policy without
+// spec.rules, with remediation.mode: NewOnly, or if each rule for clusters requires that they are ready.
 func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	switch {
 	case spec.Clusters == nil:
@@ -83,7 +83,8 @@ func givesClusters(module *policy.Module) bool {
 	return module.Remote != nil || module.Candidates == placementv1.PredicateCandidatesClusters || slices.Contains(module.Rules, language.RuleClusters)
 }
 
-// maxListed is the maximum number of names or values, such as names of clusters, that a finding lists.
+// maxListed is the maximum number of names or values, such as names of clusters, that a finding lists. If there are more, most findings
+// list none of them, and some only the first ones.
 const maxListed = 8
 
 // findingsOfConstants finds names, keys, and values in a policy that no cluster has, comparisons that can't read the values that clusters
@@ -152,8 +153,8 @@ func (f *Finder) withScores(ctx context.Context, m *mentions, clusters []map[str
 	return out, nil
 }
 
-// noticesOfUnready returns a notice that names the clusters that are not ready, if the policy leaves existing objects there without a time
-// limit.
+// noticesOfUnready returns a notice that names the clusters that their fleet manager marks as not ready by a taint, if the policy gives
+// clusters by rules and sets no spec.clusters.leaveUnreadyAfter, so that it leaves existing objects there without a time limit.
 func noticesOfUnready(spec placementv1.PlacementPolicySpec, module *policy.Module, clusters []map[string]any) []Finding {
 	if !module.Tolerant || spec.Clusters.WithDefaults().LeaveUnreadyAfter != nil {
 		return nil

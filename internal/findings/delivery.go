@@ -141,7 +141,7 @@ func findingsOfSurge(s *placementv1.Surge, path *field.Path) []Finding {
 		"Set some minutes, or remove surge", path.Child("timeout"), s.Timeout.Duration)}
 }
 
-// givesWeights reports whether a rule gives its clusters weights.
+// givesWeights reports whether any of the rules gives its clusters weights (weights: Score).
 func givesWeights(rules []placementv1.Rule) bool {
 	return slices.ContainsFunc(rules, func(r placementv1.Rule) bool { return r.Weights != "" })
 }

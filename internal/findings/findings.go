@@ -112,7 +112,8 @@ func notice(format string, args ...any) Finding {
 	return Finding{Message: fmt.Sprintf(format, args...), Level: Notice}
 }
 
-// Catalog knows the types that the API server serves, and can read them from the API server again.
+// Catalog has the resource types that the API server served when it was last read, and those of them with a scale subresource. It can read
+// them from the API server again.
 type Catalog interface {
 	policy.Catalog
 	// Served returns all types that the API server serves, or nil if they are not known.
@@ -197,7 +198,7 @@ type Finder struct {
 	Compiler *policy.BoundedCompiler
 }
 
-// Policy is a policy that compiles and is bound.
+// Policy is the policy in which Finder.Policy finds mistakes. It compiles, and its plural names are bound to resource types.
 type Policy struct {
 	Name string
 	// Spec is the spec as it is stored, without defaults.

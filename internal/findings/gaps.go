@@ -33,8 +33,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// notDelivered are the workloads that are not delivered to clusters by themselves: Deployments create ReplicaSets, and replace
-// ReplicationControllers.
+// notDelivered are the workloads that do not count when those that a policy gives clusters to are compared with those that it does not
+// match: they are hardly delivered by themselves, because Deployments create ReplicaSets, and replace ReplicationControllers.
 var notDelivered = []schema.GroupResource{appsv1.Resource("replicasets"), corev1.Resource("replicationcontrollers")}
 
 // findingsOfGaps finds an enforced policy that decides the objects of some kinds of workloads, and not those of others, with which users
@@ -140,7 +140,8 @@ func findingsOfGeneratedNames(spec placementv1.PlacementPolicySpec, m *match.Mat
 	return out
 }
 
-// ruleOf returns the text of a resource rule that matches the resources, in YAML, for a user to add to spec.match.resourceRules.
+// ruleOf returns one resource rule that matches all of the resources, as YAML in a single line, for a user to add to
+// spec.match.resourceRules. Its version is v1 if all of them are in the groups apps and batch; otherwise, it is "*".
 func ruleOf(resources []schema.GroupResource) string {
 	version := "v1"
 	var groups, names []string

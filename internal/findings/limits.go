@@ -50,8 +50,8 @@ type demand struct {
 	name corev1.ResourceName
 }
 
-// demandsOn returns what LimitedResources demand of pods of a class, in the order of their names, so that the findings are the same each
-// time.
+// demandsOn returns the demands of those LimitedResources that limit pods of a class: one for the class, if the LimitedResource limits it,
+// and one for each resource name that it limits and each pod uses. They are in the order of the names of the LimitedResources.
 func demandsOn(class string, limits []placementv1.LimitedResource) (out []demand) {
 	for _, limit := range slices.SortedFunc(slices.Values(limits), func(a, b placementv1.LimitedResource) int { return cmp.Compare(a.Name, b.Name) }) {
 		if quota.LimitsClass(&limit.Spec, class) {
@@ -119,7 +119,7 @@ func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.Placemen
 }
 
 // deniedText returns the message that pods of a class are denied in the namespaces with the names in denied. allowed reports whether pods
-// of the class are allowed in another namespace.
+// of the class are allowed in another namespace, so that the message may suggest to set the class only there.
 func (d demand) deniedText(class string, denied []string, allowed bool) string {
 	where := "namespace "
 	if len(denied) > 1 {

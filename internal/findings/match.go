@@ -43,7 +43,9 @@ func (f *Finder) Match(ctx context.Context, spec placementv1.Match, m *match.Mat
 	return f.match(ctx, spec, m)
 }
 
-// findingsOfSelectors returns the findings that need nothing but spec.match, such as a selector that never selects anything.
+// findingsOfSelectors returns the findings that need nothing but spec.match: object selectors and match conditions that probably do not
+// select what they seem to, such as by a label that only Namespaces have, types that wildcards do not match, and types that the rules match
+// and that the cluster needs to start.
 func findingsOfSelectors(spec placementv1.Match) []Finding {
 	var out []Finding
 	for _, text := range match.Warnings(spec, matchPath) {
@@ -55,7 +57,9 @@ func findingsOfSelectors(spec placementv1.Match) []Finding {
 	return out
 }
 
-// match returns the findings in spec.match, such as types that the API server does not serve according to the catalog as it is.
+// match returns the findings in spec.match: probable mistakes in selectors and conditions, types that are not in the catalog, which it does
+// not refresh, a match that can match nothing, and a namespace selector that has no effect, selects no existing namespace, or names labels
+// or values that none has.
 func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Matcher) []Finding {
 	out, path := findingsOfSelectors(spec), matchPath
 	coverage := m.Coverage(f.Catalog.Served(), path, f.OwnNamespace)

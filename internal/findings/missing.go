@@ -112,8 +112,9 @@ func nounOf(v placementv1.ObjectValue) string {
 	return documents["annotations"] + " " + v.Annotation
 }
 
-// hasValue reports whether all objects that a rule decides probably have a label or annotation: the policy matches no others, the rule or
-// one before it reads it, or one of the other policies may deny objects without it. rule is the index of the rule in the list.
+// hasValue reports whether all objects that a rule decides probably have a label or annotation: the policy matches no others, the condition
+// of the rule or of one before it reads it, or one of the other policies may deny objects without it. rule is the index of the rule in the
+// list.
 func hasValue(v placementv1.ObjectValue, rule int, list []placementv1.Rule, m *match.Matcher, others []placementv1.PlacementPolicySpec) bool {
 	key := keyOf(v)
 	return v.Label != "" && m.RequiresLabel(key) ||

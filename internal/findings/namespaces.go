@@ -124,7 +124,8 @@ type expression struct {
 	text string
 }
 
-// expressionsOf returns the match conditions of a policy, and the expressions of its rules.
+// expressionsOf returns the CEL expressions of a policy with their paths: those in spec.match.matchConditions, and then when.expression of
+// the rules that have it.
 func expressionsOf(spec placementv1.PlacementPolicySpec) []expression {
 	var out []expression
 	for i, condition := range spec.Match.MatchConditions {

@@ -99,7 +99,8 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 	return slices.Concat(out, findingsOfStageFailures(spec), findingsOfWindows(r.Windows))
 }
 
-// findingsOfStageFailures finds pauseAfterFailures of stages in a policy that does not evaluate existing objects, so that none fails.
+// findingsOfStageFailures finds pauseAfterFailures of stages, other than the default, in a policy with remediation.mode NewOnly or Off:
+// Berth does not evaluate existing objects then, so that none fails. It finds nothing with the other modes of remediation.
 func findingsOfStageFailures(spec placementv1.PlacementPolicySpec) []Finding {
 	mode := spec.Remediation.Mode
 	if spec.Rollout == nil || mode != placementv1.RemediationNewOnly && mode != placementv1.RemediationOff {
@@ -204,7 +205,8 @@ func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module
 		"one of these two, in this policy or in another one", strings.Join(set, ", "))}
 }
 
-// findingsOfVolatile finds preferences because of which existing objects move whenever a pod starts or ends, or a score is reported.
+// findingsOfVolatile finds preferences because of which existing objects move whenever a pod starts or ends, or a score is reported. With
+// remediation.mode NewOnly or Off, it finds nothing.
 func findingsOfVolatile(spec placementv1.PlacementPolicySpec) []Finding {
 	mode := spec.WithDefaults().Remediation.Mode
 	if mode == placementv1.RemediationNewOnly || mode == placementv1.RemediationOff {

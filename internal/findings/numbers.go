@@ -62,8 +62,9 @@ func ofFew(number int32, format string, args ...any) Finding {
 	return out
 }
 
-// findingsOfMinObjects finds spec.remediation.blastRadius.minObjects that keeps remediation from pausing while the policy matches few
-// objects.
+// findingsOfMinObjects finds a spec.remediation.blastRadius.minObjects above the default in an enforced policy with automatic remediation,
+// which never pauses while the policy matches fewer objects. The finding holds while the policy matches many objects, but no more than a
+// quarter of the number, and always for a number that hardly any policy reaches. With percent: 100, there is no finding.
 func findingsOfMinObjects(spec placementv1.PlacementPolicySpec) []Finding {
 	spec = spec.WithDefaults()
 	b := spec.Remediation.BlastRadius.WithDefaults()

@@ -98,8 +98,8 @@ func (f *Finder) findingsOfObjects(ctx context.Context, spec placementv1.Placeme
 	return out
 }
 
-// objectsOfTypes returns the existing namespaced objects of the types that a policy matches, in the namespaces that it matches; none if
-// Finder.Objects or Finder.Namespaces is nil.
+// objectsOfTypes returns the existing namespaced objects of the types that a policy matches, in the namespaces that it matches, whatever
+// its object selector and match conditions select; none if Finder.Objects or Finder.Namespaces is nil.
 func (f *Finder) objectsOfTypes(ctx context.Context, m *match.Matcher) ([]*unstructured.Unstructured, error) {
 	if f.Objects == nil || f.Namespaces == nil {
 		return nil, nil
@@ -256,8 +256,8 @@ func (k objectKeys) findingsOfExpression(expression string, at *field.Path, none
 	return out
 }
 
-// keyOfValue returns the key of a label or annotation that has one of the values in some objects, and this value. document says which of
-// both. It returns "" if no object has any of the values.
+// keyOfValue returns the first of the values that a label or an annotation of some object has, and the key of that label or annotation. The
+// parameter document, "labels" or "annotations", says which of them it searches. Both results are "" if no object has any of the values.
 func (k objectKeys) keyOfValue(document string, values []string) (key, value string) {
 	for _, value := range values {
 		for _, key := range slices.Sorted(maps.Keys(k[document])) {
@@ -320,7 +320,8 @@ func (k objectKeys) findingsOfValueFrom(v *placementv1.ObjectValue, at *field.Pa
 	return []Finding{advice("%s: %s", at, text)}
 }
 
-// similar returns the key of a label or annotation of objects that is probably meant by another key; "" for none.
+// similar returns the key of a label or annotation of objects that the author of a key that no object has probably meant; "" for none. The
+// parameter document is "labels" or "annotations".
 func (k objectKeys) similar(document, key string) string {
 	known := slices.Sorted(maps.Keys(k[document]))
 	return cmp.Or(misspelt(key, known), similarLabel(key, known))

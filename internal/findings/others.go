@@ -169,7 +169,8 @@ func resourcesWithin(narrow, wide []placementv1.ResourceRule) bool {
 	})
 }
 
-// resourcesShared reports whether rules in a and in b have a group, version, and resource in common.
+// resourcesShared reports whether rules in a and in b have a group, version, and resource in common, where "*" stands for all. It returns
+// false if one of the lists is empty.
 func resourcesShared(a, b []placementv1.ResourceRule) bool {
 	share := func(x, y []string) bool {
 		return slices.ContainsFunc(x, func(s string) bool { return s == "*" || slices.Contains(y, s) || slices.Contains(y, "*") })

@@ -165,7 +165,8 @@ func limitOf(list []placementv1.Rule) (limit int32) {
 }
 
 // findingsOfUnreachedLimit finds a minimum of each cluster with which no matched object is divided among as many clusters as the limit of
-// the rules, and with which most of the objects that could be divided run in a single one. at is the path of the minimum.
+// the rules, and with which most of the objects with several replicas run in a single one. It finds nothing if these are fewer than
+// manyObjects. at is the path of the minimum.
 func findingsOfUnreachedLimit(minimum, limit int32, objects []replicated, at *field.Path) []Finding {
 	several := slices.DeleteFunc(slices.Clone(objects), func(o replicated) bool { return o.replicas < 2 })
 	if len(several) < manyObjects {

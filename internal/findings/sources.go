@@ -71,7 +71,8 @@ func (t setField) compare(other setField) int {
 	return cmp.Or(cmp.Compare(t.field, other.field), cmp.Compare(t.key, other.key))
 }
 
-// isSetBy reports whether a rule with these settings sets the field.
+// isSetBy reports whether a rule with these settings sets the field: for labels, annotations, and node selectors, the entry with its key.
+// It returns false for nil.
 func (t setField) isSetBy(set *placementv1.RuleSettings) bool {
 	found := false
 	switch {
@@ -104,8 +105,9 @@ type fieldValue struct {
 	text string // The text; placeholders in it, such as {name}, stand for values of the object.
 }
 
-// sourcesOf returns the parts of a policy that set fields, as its spec has them, even if spec.rollout.revision rolls it back; none if the
-// policy is not enforced, is decided by a remote engine, or does not compile.
+// sourcesOf returns the rules of a policy that set fields of each object that they decide, or one source with all constants that its Rego
+// sets without conditions. It leaves out rules that only give clusters, and takes the spec as it is, even if spec.rollout.revision rolls it
+// back. It returns none if the policy is not enforced, is decided by a remote engine, or does not compile.
 func (f *Finder) sourcesOf(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) []source {
 	switch {
 	case spec.Mode != placementv1.ModeEnforce || spec.Remote != nil:

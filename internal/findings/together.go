@@ -81,7 +81,7 @@ func (f *Finder) decisionsOf(ctx context.Context, spec placementv1.PlacementPoli
 	return out
 }
 
-// appliesTo reports whether a condition without an expression applies to an object in a namespace that has the labels in of.
+// appliesTo reports whether a condition without an expression applies to an object in a namespace that has the labels in of; true for nil.
 func appliesTo(when *placementv1.RuleCondition, o *unstructured.Unstructured, of map[string]string) bool {
 	if when == nil {
 		return true
@@ -93,8 +93,9 @@ func appliesTo(when *placementv1.RuleCondition, o *unstructured.Unstructured, of
 	return err == nil && selector.Matches(labels.Set(of))
 }
 
-// givesToAllOf reports whether the policy is certain to give clusters to each object to which another one gives clusters, or to deny it, or
-// whether it does so with many existing objects, and with all of them.
+// givesToAllOf reports whether the policy is certain to give clusters to each object to which another one gives clusters, or to deny it. If
+// that is not certain, it reports whether the policy does so with every existing object to which the other one gives clusters, and there
+// are at least manyObjects of these.
 func (g giver) givesToAllOf(other giver) bool {
 	certain := func(i int) bool {
 		rule := g.spec.Rules[i]
@@ -186,8 +187,8 @@ func (f *Finder) knownClusters(ctx context.Context) []map[string]any {
 // strictness orders the values of onEmpty: if several policies give clusters to an object, the one of their values that comes first counts.
 var strictness = []placementv1.OnEmpty{placementv1.OnEmptyDeny, placementv1.OnEmptyClear, placementv1.OnEmptyPolicyClusters}
 
-// findingsOfDevelopers finds developerChoice: Override and onEmpty that have no effect, because another policy gives clusters to the same
-// objects and has Narrow, or onEmpty: Deny.
+// findingsOfDevelopers finds developerChoice: Override and onEmpty that have no effect, because another policy gives clusters to all of the
+// same objects and has Narrow, while none of these policies has Ignore, or has onEmpty: Deny.
 func findingsOfDevelopers(ours giver, others []giver) []Finding {
 	set := ours.spec.Clusters
 	if set == nil {
@@ -278,8 +279,9 @@ func chooses(list []placementv1.Rule, i int, clusters []map[string]any) bool {
 	return len(clusters) == 0 || len(eligible) > int(rule.Limit)
 }
 
-// findingsOfDelivered finds fields of spec.delivery that have no effect, because the policy other, whose priority is higher, delivers the
-// same objects to the same systems. theirs is the spec of that policy.
+// findingsOfDelivered finds fields of spec.delivery that have no effect, because the policy other, whose priority is higher, is certain to
+// match all objects that this one matches, delivers to all systems to which this one delivers, and has another value of the field. theirs
+// is the spec of that policy.
 func findingsOfDelivered(spec placementv1.PlacementPolicySpec, other string, theirs placementv1.PlacementPolicySpec) []Finding {
 	named := func(s *placementv1.Delivery) (out []string) {
 		for _, system := range delivery.Systems(s) {

@@ -55,15 +55,17 @@ type comparison struct {
 	noun string  // Names what is compared, as in "label env".
 	// path is the path in a cluster or node of what is compared. If there is a list at the path, its items are compared.
 	path []string
-	// operator is empty for a comparison in Rego.
+	// operator is that of the requirement or preference of a rule, Exists for the field of a spread, In for a node selector that the rules or
+	// the Rego set, and empty for a comparison in Rego.
 	operator placementv1.RequirementOperator
-	as       placementv1.ValueType // The type that an operator of order reads values as; "" for other operators.
+	as       placementv1.ValueType // The type that an operator of order, or a proportional one, reads values as; "" for other operators.
 	values   []string              // The values that the policy compares with.
 	// given reports whether the only value is the name of a cluster that Rego gives to objects, and compares with nothing.
 	given bool
 	// free reports whether a free quantity of a resource is compared. path is then the path of the allocatable quantity.
 	free bool
-	// proportional reports whether the clusters are compared with each other, and not with values.
+	// proportional reports whether a preference gives clusters a part of its weight by their own values, which it compares with each other, so
+	// that values is empty.
 	proportional bool
 	// none is a clause about what follows while no cluster or node has any of the values; "" if nothing follows that is known.
 	none string
@@ -209,7 +211,8 @@ type population struct {
 	members []map[string]any // The clusters or nodes.
 }
 
-// findings returns the findings in what a policy compares with the population.
+// findings returns the findings in the values and keys that a policy names, such as those that no cluster or node of the population has.
+// The population must not be empty, because an empty one has none of them.
 func (p population) findings(m mentions) []Finding {
 	var out []Finding
 	for _, c := range m.comparisons {
@@ -452,7 +455,8 @@ func (p population) elsewhere(key string) string {
 }
 
 // compareScore returns the finding in a score that no cluster has, which callers have found before: it always returns one. It lists the
-// scores that clusters have, known, or suggests a similar one. A score is missing while its add-on does not report it.
+// scores that clusters have, known, or suggests a similar one if they are more than maxListed. Its level is Advice, because a score is
+// missing while its add-on does not report it.
 func (p population) compareScore(k key, known []string) []Finding {
 	text := fmt.Sprintf("no cluster has the score %q now", k.Name)
 	if k.none != "" {
@@ -606,8 +610,9 @@ func valuesOf(clusters []map[string]any, path []string) []string {
 	return sets.List(seen)
 }
 
-// findingsOfNodes finds keys and values in rules for nodes, and in node selectors that a policy sets, that no node has, and tolerations in
-// rules for nodes that match no taint of a node.
+// findingsOfNodes finds keys and values in rules for nodes, and in node selectors that a policy sets, that no node has. It also finds
+// tolerations in rules for nodes that tolerate no taint of a node, although some taint has the same key or a similar one. It returns a
+// notice if the nodes can't be read, and nothing if Finder.Nodes is nil, or there are no nodes or too many.
 func (f *Finder) findingsOfNodes(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	mentioned := mentionsInRules(spec.Rules, true)
 	for _, s := range settings(spec, module) {
@@ -708,7 +713,8 @@ type setting struct {
 	at place // Where the policy sets the value.
 	// field is the field of a pod spec, and key the key in it; empty for a field without keys.
 	field, key, value string
-	// namespaces selects the namespaces in which the policy sets the value; an empty selector selects all. It is never nil.
+	// namespaces is when.namespaceSelector of the rule that sets the value; an empty selector, which selects all, if it has none, and for
+	// Rego. It is never nil. spec.match, which is not part of it, may select fewer namespaces.
 	namespaces *metav1.LabelSelector
 }
 

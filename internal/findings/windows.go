@@ -26,7 +26,8 @@ import (
 	"github.com/berth-dev/berth/internal/window"
 )
 
-// findingsOfWindows finds windows of remediation that open at other times than they seem to, and windows without effect.
+// findingsOfWindows finds windows of remediation that open at other times than they seem to, that are open only while others are, that
+// never close, alone or together, and that leave ten months or more in which none opens.
 func findingsOfWindows(list []placementv1.RemediationWindow) []Finding {
 	const path = "spec.remediation.windows"
 	var windows window.Windows
@@ -68,7 +69,8 @@ func findingOfOpen(list []placementv1.RemediationWindow, windows window.Windows,
 	return advice("%s: the windows have no effect together: one of them is always open, and Berth patches while any is. Remove one, or all", path)
 }
 
-// findingsOfSchedule finds a schedule that opens a window at other times than it seems to. at is its path.
+// findingsOfSchedule finds a schedule that opens a window at other times than it seems to: in each minute of an hour, at a minute that is
+// probably meant as the hour, or on seven days of the month and also on a day of the week. at is its path.
 func findingsOfSchedule(one placementv1.RemediationWindow, at string) []Finding {
 	fields := strings.Fields(one.Start)
 	if len(fields) != 5 {
@@ -98,8 +100,8 @@ func isSwapped(minute, hour string) (meant int, swapped bool) {
 	return n, err == nil && n > 0 && n < 24 && n%5 != 0 && (hour == "0" || hour == "00")
 }
 
-// isWeek reports whether the day-of-month field of a schedule has seven days, such as 8-14. An author of 8-14 with a day of the week
-// probably means the second such day of the month.
+// isWeek reports whether the day-of-month field of a schedule is, or begins with, a range of seven days, such as 8-14. An author of 8-14
+// with a day of the week probably means the second such day of the month.
 func isWeek(days string) bool {
 	from, to, isRange := strings.Cut(days, "-")
 	first, err := strconv.Atoi(from)

@@ -48,7 +48,7 @@ type Reasons struct {
 	Against []explain.Reason `json:"against,omitempty"`
 }
 
-// Choice is a policy that chooses a cluster, and the rule by which it does.
+// Choice is a policy that chooses a cluster, and the rule of spec.rules by which it does, if the policy has rules.
 type Choice struct {
 	Policy string `json:"policy"`
 	// Rule is the rule of spec.rules that decides; empty for a policy without rules.
@@ -113,7 +113,8 @@ func choicesOf(e *explain.Explanation, cluster string) (out []Choice) {
 	return out
 }
 
-// against returns the reasons why an object has to leave a cluster that the explanation of the object does not have.
+// against returns the reasons why an object has to leave a cluster that the explanation of the object does not have: that no inventory has
+// the cluster, or else what policies have against it.
 func against(ctx context.Context, s *simulation.Simulation, o simulation.Object, cluster string) ([]explain.Reason, error) {
 	known, err := s.Clusters(ctx)
 	if err != nil {

@@ -66,8 +66,8 @@ type Object struct {
 	// Decided are the names of the clusters that the object gets by what policies decide, sorted: equal to Clusters if policies let it keep
 	// those, also because they restrict nothing; nil if it then names none, so that it may be in any; empty if it may be in no cluster.
 	Decided []string `json:"decided"`
-	// Follows is the controller whose clusters the object has, such as "Deployment web"; usually empty. Tables count the controller in place
-	// of the object.
+	// Follows is the controller whose clusters the object has, such as "Deployment web"; usually empty. Tables by cluster, zone, or region
+	// count the controller in place of the object. Tables by node count each Pod.
 	Follows string `json:"follows,omitempty"`
 	// Node is the name of a Pod's node; empty for other objects, and for a Pod that is not scheduled.
 	Node string `json:"node,omitempty"`
@@ -137,7 +137,7 @@ func Locate(ctx context.Context, s *simulation.Simulation, o simulation.Object) 
 }
 
 // fieldsOf returns the fields of existing objects of a type from which a Fleet has their replicas, nodes, and states, in addition to those
-// that policies read: spec.replicas for most types.
+// that policies read: of Pods, the node, the resources, and the phase; of Workloads of Kueue, the status; of other types, spec.replicas.
 func fieldsOf(resource schema.GroupResource) *projection.FieldSet {
 	switch {
 	case resource == pods.GroupResource():
@@ -175,8 +175,8 @@ func newBuilder(s *simulation.Simulation) *builder {
 	return &builder{simulation: s, memo: newMemo(), reports: reportsOf(s.Policies()), lists: map[string]*list{}, texts: map[string]*list{}}
 }
 
-// object decides an object, and returns it with its state and clusters. It returns nil if no policy matches the object, and, unless all is
-// set, if Fleet.Objects leaves it out.
+// object decides an object, and returns it with its state and clusters. It returns nil if no policy matches the object. Unless all is set,
+// it also returns nil for an object that is no Pod, has no list of clusters, and gets none, if no policy denies it or can't decide it.
 func (b *builder) object(ctx context.Context, o simulation.Object) (*Object, error) {
 	verdicts, err := b.simulation.VerdictsBy(ctx, o, b.memo.evaluate)
 	if err != nil {

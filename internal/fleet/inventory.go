@@ -48,8 +48,10 @@ type Site struct {
 
 // Capacity is what a cluster, a node, or several of them together have for pods, by resource. The amount of a missing resource is unknown.
 type Capacity struct {
-	Allocatable corev1.ResourceList `json:"allocatable,omitempty"` // what all pods together can request
-	Used        corev1.ResourceList `json:"used,omitempty"`        // what the pods there request: of a node, those that policies match
+	// Allocatable is what all pods together can request.
+	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
+	// Used is what pods request: of a cluster, as an inventory reports it; of a node, those that policies match and that have not finished.
+	Used corev1.ResourceList `json:"used,omitempty"`
 }
 
 // Free returns the allocatable amount of a resource minus the used one, which may be negative. ok is false if one of them is unknown.
@@ -64,13 +66,14 @@ func (c Capacity) Free(name corev1.ResourceName) (free string, ok bool) {
 	return allocatable.String(), true
 }
 
-// add adds another capacity.
+// add adds another capacity. An amount that is unknown in only one of the two counts as 0 there.
 func (c *Capacity) add(other Capacity) {
 	c.Allocatable = added(c.Allocatable, other.Allocatable)
 	c.Used = added(c.Used, other.Used)
 }
 
-// added returns the sums of two lists by resource. It may change and return the first one.
+// added returns the sums of two lists by resource. A resource that is in only one of them has its amount there. It may change and return
+// the first list.
 func added(to, more corev1.ResourceList) corev1.ResourceList {
 	for name, quantity := range more {
 		if to == nil {

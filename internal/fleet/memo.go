@@ -29,7 +29,7 @@ type memo struct {
 	mu sync.Mutex
 	// known has the evaluations of each policy by the key of the input: the text of what the policy reads.
 	known map[*placement.Policy]map[string]*evaluation
-	// without is the number of inputs so far that have no key.
+	// without is the number of inputs so far that have no key. By it, each of these is evaluated by itself.
 	without int
 }
 

@@ -61,7 +61,7 @@ type finding struct {
 	state  State
 	reason string
 	// deniedOrUndecided reports whether a policy, enforced or not, denies the object, or can't decide it. Policies with remediation.mode
-	// NewOnly do not count.
+	// NewOnly do not count. A Fleet has such an object even if it names no clusters and gets none. Tables count it by its state alone.
 	deniedOrUndecided bool
 }
 
@@ -76,8 +76,9 @@ func worse(a, b finding) finding {
 	return a
 }
 
-// assess returns the gravest state of an object by the verdicts, but for those with remediation.mode NewOnly, by the reports of the
-// policies on its last move, and by its own status. The verdicts have passed feasibility.Qualify.
+// assess returns the gravest state of an object, by the verdicts, by what the status of their policies says of its last move, and by its
+// own status. Of policies with remediation.mode NewOnly, it ignores both the verdict and the status. The verdicts have passed
+// feasibility.Qualify.
 func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) finding {
 	out, blocked := finding{state: Running}, remediation.Blocks(verdicts)
 	key := placementv1.ReferenceTo(o.Resource.GroupResource(), o.Namespace, o.Content.GetName())
@@ -177,7 +178,8 @@ func (b *builder) waits(o simulation.Object, v *placement.Verdict) string {
 }
 
 // decidedList returns the text of the list of clusters that policies decide for an object whose list is current: the one that remediation
-// writes, otherwise one that an enforced policy decides although remediation does not write it, and otherwise current.
+// writes, otherwise one that an enforced policy decides although remediation does not write it, and otherwise current. Policies with
+// remediation.mode NewOnly do not count.
 func decidedList(current *string, verdicts []*placement.Verdict) *string {
 	var written, other *placement.Change
 	blocked := remediation.Blocks(verdicts)

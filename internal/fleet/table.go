@@ -189,7 +189,8 @@ func changeOf(here, there bool) Change {
 	return ""
 }
 
-// In returns the objects that are in a place, or that policies decide to be there, in the order of Objects.
+// In returns the objects that are in a place, or that policies decide to be there, in the order of Objects. The result is empty, and not
+// nil, if there are none.
 func (f *Fleet) In(by By, place string) []Member {
 	t := f.places(by)
 	out := []Member{}
@@ -221,7 +222,8 @@ func (f *Fleet) In(by By, place string) []Member {
 	return out
 }
 
-// replicasIn returns the number of replicas of an object in a place; nil if it is not known, or if the object is not there.
+// replicasIn returns the number of replicas of an object in a place: the sum over the object's clusters there, without those of which the
+// number is not known; nil if it is known of none of them, or if the object is not there.
 func (t *places) replicasIn(o *Object, place string) *int64 {
 	var sum *int64
 	for _, cluster := range o.Clusters {
@@ -243,8 +245,9 @@ func (o *Object) ReplicasIn(cluster string) *int64 {
 	return o.Replicas
 }
 
-// counts reports whether tables by a kind of places count an object: by node, each Pod and nothing else; otherwise, each object that
-// follows no controller and is in a place or is decided to be, or violates a policy and is no Pod.
+// counts reports whether tables by a kind of places count an object: by node, each Pod and nothing else; otherwise, an object that follows
+// no controller, if it has a list of clusters or gets one, if it has a node and the places are zones or regions, or if it violates a policy
+// and is no Pod.
 func (o *Object) counts(by By) bool {
 	if by == ByNode {
 		return o.isPod()
@@ -291,9 +294,12 @@ func (g *group) add(o *Object) {
 // places are the places of one kind.
 type places struct {
 	by By
-	// clusters and nodes have the names of the places that count a cluster or node, by its name: itself, its zones, or its region.
+	// clusters and nodes have the names of the places that count a cluster or node, by its name: itself, its zones, or its region, which is
+	// Unknown if none is known.
 	clusters, nodes map[string][]string
-	known           map[string]*Place // all places, by name
+	// known has the places so far, by name: those of the clusters and nodes that are known, and others once objects are in them, such as a
+	// cluster that no inventory has, or "" for objects that are nowhere.
+	known map[string]*Place
 }
 
 // places returns the places of one kind without objects: those of the clusters in the Fleet, unless the kind is nodes, and those of the
@@ -390,8 +396,8 @@ func (t *places) presence(key groupKey) (here, there map[string]int) {
 	return here, t.members(key.decided, key.node)
 }
 
-// members returns the places of objects by name, with the number of the objects' clusters in each. Objects that are nowhere are in the
-// place "".
+// members returns the names of the places of objects, with the number of the objects' clusters in each. For a node, it returns the places
+// of the node, each with the number 1. For objects that are nowhere, it returns the place "" with the number 1.
 func (t *places) members(clusters *list, node string) map[string]int {
 	out := map[string]int{}
 	switch {

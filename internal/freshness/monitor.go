@@ -97,7 +97,8 @@ func New(o Options) *Monitor {
 // NeedLeaderElection returns false, because every replica answers admission requests.
 func (*Monitor) NeedLeaderElection() bool { return false }
 
-// Start calls Confirm at intervals until ctx ends, more often while it fails.
+// Start calls Confirm at intervals until ctx ends, more often while it fails, and then returns nil. It logs the first failure, and the
+// first success after one.
 func (m *Monitor) Start(ctx context.Context) error {
 	log := ctrllog.FromContext(ctx).WithName("freshness")
 	failing := false

@@ -110,8 +110,9 @@ func nameInJSON(n *yaml.Node) string {
 	return ""
 }
 
-// described returns the type of a value in words for those who write files, such as "a list" for "array", the word of the decoder of JSON.
-// "true or false" stands for "bool". A description that contains a number, such as "number 1.5", is returned as it is.
+// described returns the type of a value in words for those who write files, given the word of the decoder of JSON: "a list" for "array",
+// "an object" for "object", "true or false" for "bool", "a string" for "string", and "a number" for "number". It returns any other text,
+// such as "number 1.5", as it is.
 func described(value string) string {
 	switch value {
 	case "object":

@@ -29,8 +29,9 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Coverage describes a policy's match in comparison with the types that the API server serves: which types are served, and whether the
-// match can match anything.
+// Coverage describes a policy's match in comparison with the types that the API server serves: whether it names one that is served,
+// messages on entries that name none, why it can match nothing, and whether all its types are namespaced or cluster-scoped. It does
+// not list types.
 type Coverage struct {
 	// Covered reports whether the API server serves a type that policies match for at least one entry of the resource rules, or may serve one
 	// in a group that discovery could not list.
@@ -128,7 +129,8 @@ func (m *Matcher) Served(served *ServedTypes) []ServedType {
 	return out
 }
 
-// MayMatchOutsideNamespaces reports whether the match selects a served type whose objects are in no namespace, other than Namespaces.
+// MayMatchOutsideNamespaces reports whether the match selects a served type whose objects are in no namespace, other than Namespaces. It is
+// false if served is nil, and ignores types that discovery could not list.
 func (m *Matcher) MayMatchOutsideNamespaces(served *ServedTypes) bool {
 	return slices.ContainsFunc(m.Served(served), func(t ServedType) bool { return !t.selectedByNamespace() })
 }

@@ -30,7 +30,8 @@ import (
 )
 
 // FailsOnCreate reports whether a match condition fails when an object is created, because it reads oldObject, which is null then. It
-// returns false if the condition tests that, or reads what may differ between new and existing objects.
+// returns false if the condition tests that, or reads what may differ between new and existing objects. It also returns false if that is
+// not certain, as for a condition that does not parse or has too many parts.
 func FailsOnCreate(ctx context.Context, expression string) bool {
 	if !strings.Contains(expression, "oldObject") {
 		return false
@@ -137,8 +138,9 @@ func (c *creation) join(ctx context.Context, operands []celast.Expr, decides, ot
 	return out
 }
 
-// strictOperands returns the operands of an expression that are always evaluated, so that it fails if one of them does. The expression must
-// not be &&, ||, or ?:.
+// strictOperands returns the operands of an expression that are always evaluated, so that it fails if one of them does: the object of a
+// field selection, the elements of a list, what a macro iterates over, and the target and arguments of a call (of or and orValue, the
+// target alone). It returns none for other expressions, such as a map. The expression must not be &&, ||, or ?:.
 func strictOperands(e celast.Expr) []celast.Expr {
 	switch e.Kind() {
 	case celast.SelectKind:

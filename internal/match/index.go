@@ -112,8 +112,8 @@ func (x *Index[T]) change(item T, rest func([]T) []T, in func(bucket[T], *Matche
 	return &next
 }
 
-// types returns the index keys of the resource types in the matcher's rules, without duplicates. few is false if there
-// are more than maxTypes.
+// types returns the index keys of the resource types in the matcher's rules, without duplicates. few is false, and there are no keys, if
+// the types, including duplicates, are more than maxTypes.
 func (m *Matcher) types() (keys [][]byte, few bool) {
 	n := 0
 	for _, rule := range m.match.ResourceRules {

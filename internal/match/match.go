@@ -47,8 +47,8 @@ import (
 
 const wildcard = "*"
 
-// Object is the input of a Matcher: one object in the version of its resource, and the request that carries it, without which match
-// conditions can't be evaluated.
+// Object is the input of a Matcher: one object in the version of its resource, and the request that carries it. Without a request, a
+// Matcher with match conditions panics.
 type Object struct {
 	// Resource is the object's type, in the version of Content.
 	Resource schema.GroupVersionResource
@@ -103,8 +103,8 @@ type conditions struct{ plugincel.ConditionEvaluator }
 // compiledConditions shares compiled conditions between matchers, because many policies have the same ones.
 var compiledConditions weakcache.Cache[conditions]
 
-// conditionCompiler compiles CEL like an API server of the version of the libraries, and bounds the calls that nothing interrupts
-// (celexpression.Bounds). Building it takes milliseconds.
+// conditionCompiler compiles CEL like an API server of the version of the libraries, and bounds the calls that nothing interrupts, such as
+// those that match regular expressions (celexpression.Bounds). Building it takes milliseconds.
 var conditionCompiler = sync.OnceValue(func() plugincel.ConditionCompiler {
 	env, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(celexpression.Bounds)
 	if err != nil {
@@ -279,7 +279,7 @@ func (m *Matcher) matches(ctx context.Context, o Object, labelled *unstructured.
 }
 
 // evaluateConditions reports whether no match condition is false for an object. If none is false, and some could not be evaluated, it
-// returns true and an error.
+// returns true and an error. The matcher must have conditions.
 func (m *Matcher) evaluateConditions(ctx context.Context, o Object) (bool, error) {
 	var old runtime.Object
 	if o.Old != nil {

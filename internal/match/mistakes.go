@@ -135,8 +135,8 @@ func requiredOperations(e celast.Expr) []string {
 	return nil
 }
 
-// operationConstants returns the constants that an expression compares request.operation with: by ==, by !=, or by `in`
-// with a list of constants.
+// operationConstants returns the constants that an expression compares request.operation with: by ==, by !=, or by `in` with a list. It
+// returns nil if an element of the list is not constant, and for any other expression.
 func operationConstants(e celast.Expr) []string {
 	if e.Kind() != celast.CallKind {
 		return nil

@@ -208,8 +208,9 @@ func bootstrapNamed(rules []placementv1.ResourceRule) []schema.GroupResource {
 	})
 }
 
-// Remarks returns messages for the author of a policy: which types the wildcards of the rules do not match, and which of the types that the
-// rules name the cluster needs to start. path is the path of the match.
+// Remarks returns messages for the author of a policy on the types, such as those of RBAC, that the cluster needs to start or to add nodes:
+// which of them the rules name, and which the rules' wildcards would cover but do not match. It has none on types that no policy ever
+// matches. path is the path of the match.
 func Remarks(m placementv1.Match, path *field.Path) []string {
 	var out []string
 	for i, rule := range m.ResourceRules {
@@ -252,7 +253,7 @@ func Warnings(m placementv1.Match, path *field.Path) []string {
 	return out
 }
 
-// maxListed is the maximum number of types that one of Remarks lists as not matched by wildcards.
+// maxListed is the maximum number of types that one of Remarks lists as not matched by wildcards. Of the others, it has only the number.
 const maxListed = 4
 
 // guardCondition returns the condition that excludes what the policies of a webhook with wildcards do not match: types
@@ -288,7 +289,7 @@ func quoted(list []string, separator string) string {
 	return strings.Join(texts, separator)
 }
 
-// resourceList returns the resources as a list in CEL of texts such as "apps/deployments".
+// resourceList returns the resources as a list in CEL of texts such as "apps/deployments" or, in the core group, "/pods".
 func resourceList(resources []schema.GroupResource) string {
 	texts := make([]string, len(resources))
 	for i, r := range resources {

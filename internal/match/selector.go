@@ -49,7 +49,7 @@ func compareRequirements(a, b metav1.LabelSelectorRequirement) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
 }
 
-// selector converts the normal form, with additional requirements, to a label selector.
+// selector converts the normal form, with additional requirements, to a label selector. Without any requirement, it selects everything.
 func (n requirementList) selector(more ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: slices.Concat(n, more)}
 }
@@ -64,7 +64,8 @@ func SelectorImplies(narrow, wide *metav1.LabelSelector) bool {
 	return !slices.ContainsFunc(normalizeSelector(wide), func(r metav1.LabelSelectorRequirement) bool { return !list.implies(r) })
 }
 
-// implies reports whether each set of labels that meets all requirements of the list meets another requirement, too.
+// implies reports whether each set of labels that meets all requirements of the list meets another requirement, too. It returns false if
+// that does not follow from the requirements on the same label.
 func (n requirementList) implies(wide metav1.LabelSelectorRequirement) bool {
 	values, bounded := valuesOf(n, wide.Key)
 	has := func(operator metav1.LabelSelectorOperator) bool {

@@ -50,7 +50,8 @@ func NewServedTypes(types []ServedType, undiscovered ...schema.GroupVersion) *Se
 	return &ServedTypes{types: types, undiscovered: undiscovered}
 }
 
-// Equal reports whether both sets have equal types in the same order, and the same undiscovered group versions.
+// Equal reports whether both sets have equal types in the same order, and the same undiscovered group versions. A nil set equals only
+// another nil one.
 func (s *ServedTypes) Equal(other *ServedTypes) bool {
 	if s == nil || other == nil {
 		return s == other
@@ -110,7 +111,8 @@ func (s *ServedTypes) HasKind(kind string) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.Kind == kind })
 }
 
-// HasVersion reports whether a type of an API version such as "apps/v1" is served.
+// HasVersion reports whether a type of an API version such as "apps/v1" is served. It is false if that is not known: if s is nil, or
+// discovery could not list the version.
 func (s *ServedTypes) HasVersion(apiVersion string) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.GroupVersion().String() == apiVersion })
 }
@@ -152,8 +154,9 @@ func (s *ServedTypes) SuggestPlural(name string) string {
 	return fmt.Sprintf(" (did you mean %s?)", plural)
 }
 
-// bestMatch returns the type with the plural name that fits the groups and versions best. It takes into account that users
-// write group and version in each other's place. At least one type must have the plural name.
+// bestMatch returns the type with the plural name that fits the groups and versions best. A type whose group is written in another form,
+// such as "apps/v1" among the groups or "apps" among the versions, fits better than one whose group is not written at all. At least one
+// type must have the plural name.
 func (s *ServedTypes) bestMatch(plural string, groups, versions []string) ServedType {
 	types := slices.DeleteFunc(slices.Clone(s.types), func(t ServedType) bool { return t.Resource != plural })
 	distance := func(t ServedType) int {

@@ -61,8 +61,9 @@ var builtinSubresources = []subresource{
 
 var specReplicas = []string{"spec", "replicas"}
 
-// BuiltinReplicasPath returns the path of the field that the scale subresource of a built-in resource sets. ok is false
-// for all other resources, including custom resources. Callers must not change the path.
+// BuiltinReplicasPath returns the path of the field that the scale subresource of a built-in resource sets: [spec replicas] for
+// Deployments, ReplicaSets, StatefulSets, and ReplicationControllers. ok is false for all other resources, including custom resources.
+// Callers must not change the path.
 func BuiltinReplicasPath(resource schema.GroupResource) (path []string, ok bool) {
 	i := slices.IndexFunc(builtinSubresources, func(s subresource) bool { return s.resource == resource && s.name == SubresourceScale })
 	if i < 0 {
@@ -75,8 +76,8 @@ func BuiltinReplicasPath(resource schema.GroupResource) (path []string, ok bool)
 // custom resource sets. The CustomResourceDefinition names that field, which can be any field below spec.
 func MayReadScale(reads *projection.FieldSet) bool { return readsPath(reads, []string{"spec"}) }
 
-// FieldsRead returns the fields that match conditions or a decision depend on: all fields if a match condition refers to the object, and
-// otherwise decision, the fields that the decision depends on. The labels that the object selector reads are not added.
+// FieldsRead returns the fields that match conditions or a decision depend on: all fields if a match condition refers to object or
+// oldObject, and otherwise decision, the fields that the decision depends on. The labels that the object selector reads are not added.
 func (m *Matcher) FieldsRead(decision *projection.FieldSet) *projection.FieldSet {
 	for _, c := range m.match.MatchConditions {
 		// The CEL variables are called object and oldObject.
@@ -87,7 +88,8 @@ func (m *Matcher) FieldsRead(decision *projection.FieldSet) *projection.FieldSet
 	return decision
 }
 
-// readsPath reports whether a sealed field set contains the field at a path, or a part of it.
+// readsPath reports whether a sealed field set contains the field at a path, with or without what is below it. A set that has only fields
+// above it does not. An element of the path may be every.
 func readsPath(fields *projection.FieldSet, path []string) bool {
 	for _, name := range path {
 		if name == every {
@@ -112,7 +114,8 @@ func subresourceSharingKey(hook PolicyWebhook) sharingKey {
 	return out
 }
 
-// subresourceRules returns a policy's rules for subresources whose requests change fields that the policy reads.
+// subresourceRules returns the webhook rules for updates of subresources of the types that a policy's resource rules select, as far as
+// these updates change fields that the policy reads; nil if there are none, or if hook.Decision is nil.
 func subresourceRules(hook PolicyWebhook) []admissionregistrationv1.RuleWithOperations {
 	if hook.Decision == nil {
 		return nil

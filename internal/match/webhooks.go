@@ -60,14 +60,14 @@ type sharingKey struct {
 	NamespaceSelector requirementList
 	ObjectSelector    requirementList
 	MatchConditions   []admissionregistrationv1.MatchCondition
-	// Versions are the API versions that each resource rule names; nil if the rules differ in them.
+	// Versions are the API versions that each resource rule names, sorted; nil if the rules differ in them.
 	Versions []string
 	// Rules are all resource rules if they differ in their versions; nil otherwise.
 	Rules []placementv1.ResourceRule
 	// Guarded reports whether the webhook needs the guard: a match condition that excludes requests which the rules cover by wildcards, but
 	// which no policy matches, such as those of the API server itself.
 	Guarded bool `json:",omitempty"`
-	// Subresources separates webhooks for subresources from webhooks for objects.
+	// Subresources reports whether the webhook is for subresources, such as scale, and not for objects themselves.
 	Subresources bool `json:",omitempty"`
 }
 
@@ -284,7 +284,8 @@ func newWebhook(name string, key sharingKey, rules []admissionregistrationv1.Rul
 	}
 }
 
-// objectRules returns a policy's rules for the objects themselves.
+// objectRules returns the webhook rules for creations and updates of the objects themselves, one for each of the policy's resource rules,
+// also for equal ones.
 func objectRules(hook PolicyWebhook) []admissionregistrationv1.RuleWithOperations {
 	var out []admissionregistrationv1.RuleWithOperations
 	for _, rule := range hook.Matcher.match.ResourceRules {

@@ -36,17 +36,22 @@ const (
 	ClusterViolating = "violating"
 )
 
-// clusterStates are the values of the label for the compliance of an object.
+// clusterStates are the values of a label of the numbers of objects by cluster, which are not divided by policy: whether an object is as
+// decided, has to be patched, or violates its placement.
 var clusterStates = []string{ClusterPlaced, ClusterWaiting, ClusterViolating}
 
 // ClusterCount has the numbers of objects in one cluster. Cluster is "" for all clusters together that have no ClusterCount of their own.
 type ClusterCount struct {
-	Cluster string         // the name of the cluster; "" for all others
-	Objects map[string]int // numbers of objects with the cluster: as decided (ClusterPlaced), to be patched (ClusterWaiting), ClusterViolating
+	// Cluster is the name of the cluster; "" for all others.
+	Cluster string
+	// Objects are the numbers of matched objects that have the cluster in their list of clusters now: with the key ClusterPlaced, of those
+	// that are as decided; with ClusterWaiting, of those that wait for a patch; with ClusterViolating, of those that violate a policy.
+	Objects map[string]int
 }
 
 // NewClusters returns a collector of the numbers of objects by cluster. The function list must return immediately: the counts of at most
-// limit clusters, and one without a name for all others. It must return counts on only one replica.
+// limit clusters, and one without a name for all others, which gets otherClusters as its label. It must return counts on only one
+// replica.
 func NewClusters(list func(limit int) []ClusterCount) prometheus.Collector {
 	return newScraped(func(set setGauge) {
 		for _, count := range list(maxClusters) {

@@ -21,8 +21,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // deliveryStates are the values of a label for the states of placed objects.
 var deliveryStates = []string{DeliveryDelivered, DeliveryDelivering, DeliveryFailed, DeliveryRunning, DeliveryNotRunning}
 
-// Delivery has the numbers of a policy's placed objects: all (Placed), those whose delivery is complete or failed, those that run in their
-// clusters, and those of which a system reports whether they run (Reported).
+// Delivery has the numbers of a policy's placed objects: all (Placed), those whose delivery is complete (Delivered) or failed (Failed),
+// those that run in their clusters (Running), and those of which a multi-cluster system reports whether they run (Reported).
 type Delivery struct {
 	Placed, Delivered, Failed, Running, Reported int  // numbers of objects
 	Runs                                         bool // whether it is known how many objects run in their clusters

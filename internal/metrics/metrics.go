@@ -108,7 +108,7 @@ type Metrics struct {
 	decisions        *prometheus.CounterVec   // evaluations of policies, by policy, source (such as SourceAdmission), and outcome
 	duration         *prometheus.HistogramVec // duration of one evaluation of a policy, in seconds, by source; not by policy
 	errors           *prometheus.CounterVec   // evaluations of policies that failed, by policy and source
-	requests         *prometheus.HistogramVec // durations of admission requests that policies match, in seconds, by answer
+	requests         *prometheus.HistogramVec // seconds that admission requests took that policies match, by answer, such as AnswerPatched
 	violations       *prometheus.GaugeVec     // objects that violate a policy, or that it can't decide
 	ruleObjects      *prometheus.GaugeVec     // objects that a rule decides
 	ambiguous        *prometheus.GaugeVec     // names of clusters that several objects of inventories have, by policy
@@ -118,7 +118,7 @@ type Metrics struct {
 	planMoves        *prometheus.GaugeVec     // objects that the newest plan moves
 	planDone         *prometheus.GaugeVec     // objects of the newest plan that no longer have to be moved
 	planDuration     *prometheus.HistogramVec // time until all objects of a plan were moved and rolled out, in seconds; completed plans only
-	remediations     *prometheus.CounterVec   // patches of existing objects, and evictions, by policy and outcome
+	remediations     *prometheus.CounterVec   // patches of existing objects, and evictions, by policy and outcome, such as RemediationPatched
 	rollouts         rolloutMetrics
 	deliveries       deliveryMetrics
 	quotas           *quotaMetrics
@@ -160,7 +160,7 @@ func (m *Metrics) Decision(policy, source, outcome string, took time.Duration) {
 	})
 }
 
-// Admission records one admission request that policies match, with its answer, such as AnswerDenied, and how long that took.
+// Admission records the duration of one admission request that policies match in a histogram by answer, such as AnswerDenied.
 func (m *Metrics) Admission(answer string, took time.Duration) {
 	m.requests.WithLabelValues(answer).Observe(took.Seconds())
 }
@@ -243,7 +243,8 @@ func (m *Metrics) Paused(policy string, paused bool, namespaces int) {
 	})
 }
 
-// Rollout sets how far a policy is rolled out. It removes the series if at is nil.
+// Rollout sets the state of a policy's rollout, and the numbers of its stages and of those that are reached. It removes the policy's series
+// of these if at is nil, such as for a policy without spec.rollout.
 func (m *Metrics) Rollout(policy string, at *Rollout) {
 	m.ofPolicies.touch(policy, func() {
 		if at == nil {

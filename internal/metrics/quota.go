@@ -48,7 +48,7 @@ const (
 
 // quotaMetrics are the metrics of quotas that are updated when something happens. NewQuotaUsage collects the others.
 type quotaMetrics struct {
-	requests  *prometheus.HistogramVec // durations of requests that quotas count, by answer
+	requests  *prometheus.HistogramVec // durations of requests that quotas count, in seconds, by answer, such as QuotaPending
 	denials   *prometheus.CounterVec   // denied requests, by each quota or LimitedResource that denied them
 	conflicts prometheus.Counter       // repeated decisions on batches of requests: a quota had changed before the charge was written
 	drift     *prometheus.CounterVec   // recounts that corrected usage that no known change explains, by quota
@@ -69,7 +69,7 @@ func (m *quotaMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.requests, m.denials, m.conflicts, m.drift}
 }
 
-// QuotaAdmission records one request that quotas count, with its answer, such as QuotaDenied, and how long that took.
+// QuotaAdmission records the duration of one request that quotas count in a histogram by answer, such as QuotaDenied.
 func (m *Metrics) QuotaAdmission(answer string, took time.Duration) {
 	m.quotas.requests.WithLabelValues(answer).Observe(took.Seconds())
 }

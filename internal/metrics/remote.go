@@ -30,7 +30,8 @@ const (
 	faultCircuitOpen = "circuit_open"
 )
 
-// faults are the values of the label fault of the metrics of requests and pushes to remote engines: why one failed, or NoFault.
+// faults are the values of the label fault of the metrics of requests and pushes to remote engines: why one failed, such as "timeout", or
+// NoFault ("none") if it did not.
 var faults = []string{
 	NoFault, "credentials", "timeout", "network", "unauthorized", "back_pressure", "server", "refused", "malformed", "undefined",
 	"incomplete", faultCircuitOpen, "serialization",
@@ -76,7 +77,7 @@ var (
 type Remote struct {
 	endpoints owners[string] // the endpoints (URLs) of engines that may have series
 
-	requests, pushes, loads *prometheus.CounterVec   // requests and pushes, by endpoint and by why they failed; full loads, by endpoint
+	requests, pushes, loads *prometheus.CounterVec   // requests and pushes, by endpoint and fault (NoFault for success); loads, by endpoint
 	duration                *prometheus.HistogramVec // duration of an attempt of a request to an engine, failed or not, by endpoint
 	pending                 *prometheus.GaugeVec     // changes that wait to be pushed to an engine
 }
@@ -120,7 +121,8 @@ func (r *Remote) Pending(endpoint string, changes int) {
 	r.endpoints.touch(endpoint, func() { r.pending.WithLabelValues(endpoint).Set(float64(changes)) })
 }
 
-// Released removes the push metrics of an engine to which Berth no longer pushes. The metrics of requests to it stay.
+// Released removes the series of pushes, full loads, and pending changes of an engine to which Berth no longer pushes. The series of
+// requests to the engine stay, and later updates count.
 func (r *Remote) Released(endpoint string) {
 	labels := prometheus.Labels{"endpoint": endpoint}
 	r.pushes.DeletePartialMatch(labels)

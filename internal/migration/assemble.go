@@ -176,7 +176,8 @@ type edit struct {
 	text       string // what replaces the range
 }
 
-// text returns the joined modules with one package and one list of imports.
+// text returns the joined modules with one package and one list of imports. It returns an error if a name can't be replaced, or if imports
+// of one name differ. It does not check whether the joined text has the same meaning.
 func (a *assembly) text() (string, error) {
 	var imports, bodies []string
 	type alias struct {
@@ -336,7 +337,8 @@ func remainder(m *module, parsed *ast.Module, written string, path []string) ([]
 	return nil, false
 }
 
-// cutPart returns the text without .part or ["part"] at its start; the unchanged text and false if it does not start so.
+// cutPart returns the text without .part or ["part"] at its start; the unchanged text and false if it does not start so, or if .part is
+// only the start of a longer name.
 func cutPart(text, part string) (string, bool) {
 	if after, ok := strings.CutPrefix(text, "."); ok && identifier.FindString(after) == part {
 		return after[len(part):], true
@@ -416,7 +418,7 @@ func (a *assembly) check() error {
 	return nil
 }
 
-// rename returns a rule with the new names that it must have in the joined text.
+// rename returns a copy of a rule with the new names that it must have in the joined text, and with its wildcards numbered from 0.
 func (a *assembly) rename(m *module, rule *ast.Rule) (*ast.Rule, error) {
 	out, err := transform(rule, func(x any) any {
 		ref, ok := x.(ast.Ref)

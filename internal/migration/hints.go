@@ -117,7 +117,7 @@ func askedKind(e *ast.Expr) []string {
 	return []string{string(kind)}
 }
 
-// plural returns the usual resource name for a kind, such as deployments for Deployment.
+// plural guesses the resource name for a kind from its last letters, such as deployments for Deployment. The guess may be wrong.
 func plural(kind string) string {
 	guess, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
 	return guess.Resource

@@ -83,7 +83,7 @@ var failing = []string{
 }
 
 // failures returns the names of the builtin functions that may fail on a value (failing) and that the module's rules errors, deny, and
-// violation call, sorted.
+// violation call themselves, sorted. It leaves out what other rules that they read call.
 func failures(m *module) []string {
 	var out []string
 	for _, rule := range m.resolved {

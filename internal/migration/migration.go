@@ -61,7 +61,7 @@ const (
 )
 
 // statusAnnotations are the annotations in which kube-mgmt records whether OPA accepted a ConfigMap. Older versions of
-// kube-mgmt use the second one.
+// kube-mgmt use the second one. A ConfigMap that OPA refused is converted like others, with a warning.
 var statusAnnotations = []string{"openpolicyagent.org/kube-mgmt-status", "openpolicyagent.org/policy-status"}
 
 // Options say which ConfigMaps and packages are converted, as which version of Rego, and what all policies get: the resource rules that
@@ -115,7 +115,7 @@ type Finding struct {
 	Message string
 }
 
-// String returns the finding on one line.
+// String returns the finding on one line: the source, the outcome, the policy if it has one, and the message with blanks for line breaks.
 func (f Finding) String() string {
 	text := string(f.Outcome)
 	if f.Source != (Source{}) {
@@ -137,16 +137,17 @@ type Policy struct {
 	Reads []analysis.Read
 }
 
-// Result is the result of a conversion: the policies, and what happened to each source, with warnings.
+// Result is the result of a conversion: the policies, and the findings on what happened to each source, warnings among them.
 type Result struct {
 	// Policies have distinct names and are sorted by name.
 	Policies []Policy
-	// Findings are sorted by source. Every key of every ConfigMap has a finding other than a Warning; a finding about a
-	// whole ConfigMap covers all of its keys. A finding without a source concerns the options.
+	// Findings are sorted by source. Every key in the data of every ConfigMap has a finding other than a Warning; a finding about a
+	// whole ConfigMap covers all of its keys. A finding without a source concerns the options. Keys in binaryData have none.
 	Findings []Finding
 }
 
-// LeftOut returns the number of findings with the outcome LeftOut: on sources, and on packages in Options that no module has.
+// LeftOut returns the number of findings with the outcome LeftOut: on sources, and on packages in Options that no module has. If it is 0,
+// every source is converted or not needed.
 func (r Result) LeftOut() int {
 	n := 0
 	for _, f := range r.Findings {
@@ -284,13 +285,13 @@ type draft struct {
 	pkg *pkg
 	// modules are all modules that the policy consists of. The package's own come first.
 	modules  []*module
-	text     string // the Rego of the policy
+	text     string // the Rego of the policy: that of all modules, joined into one
 	language placementv1.RegoVersion
-	name     string // of the policy
+	name     string // the name of the policy; nameAll derives it from the ConfigMap of the first module, not from the package
 }
 
-// drafts returns the drafts of the packages that become policies. If a package can't be assembled, its modules are left out. It adds a
-// finding for each package in Options that no module has.
+// drafts returns the drafts of the packages that become policies, still without names. If a package can't be assembled, its modules are
+// left out. It adds a finding for each package in Options that no module has.
 func (c *converter) drafts() []*draft {
 	var out []*draft
 	for _, name := range c.options.Packages {

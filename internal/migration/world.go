@@ -41,7 +41,8 @@ var parserVersions = map[placementv1.RegoVersion]ast.RegoVersion{
 type module struct {
 	source Source
 	text   string
-	// parsed has the syntax tree of the module for each Rego version in which it parses. It need not compile.
+	// parsed has the syntax tree of the module for each Rego version in which it parses, or at most for the one in Options.Language. It need
+	// not compile.
 	parsed map[placementv1.RegoVersion]*ast.Module
 	// ambiguous reports whether the module parses in both versions of Rego, with different meanings. Then it is not converted.
 	ambiguous bool

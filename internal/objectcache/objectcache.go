@@ -77,7 +77,7 @@ func (t *table) unpack(name types.NamespacedName) *unstructured.Unstructured {
 	return t.packer.Unpack(t.objects[name], name.Namespace, name.Name)
 }
 
-// remove removes an object from queued or unrecorded. An empty set does not keep the memory of what was in it.
+// remove removes an object from queued or unrecorded. It replaces a set that is empty then by a new one, because a map keeps its memory.
 func remove(set *sets.Set[types.NamespacedName], name types.NamespacedName) {
 	if set.Delete(name); set.Len() == 0 {
 		*set = sets.New[types.NamespacedName]()
@@ -193,8 +193,8 @@ func same(a, b *unstructured.Unstructured) bool {
 	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion()
 }
 
-// Put stores an object that was added or changed, and enqueues it. Before Replace has given the cache the objects of the type, it stores
-// the object with all fields. It implements watches.Sink.
+// Put stores an object that was added or changed, and enqueues it. Only an added one counts as an object on which no decision was recorded
+// yet. Before Replace has given the cache the objects of the type, Put stores the object with all fields. It implements watches.Sink.
 func (c *Cache) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	name := nameOf(o)
 	c.mu.Lock()

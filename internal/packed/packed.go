@@ -85,7 +85,7 @@ type Packer struct {
 
 // sharedText is a text that several objects have.
 type sharedText struct {
-	// text is a string. As an interface value, it needs no memory of its own in an unpacked object.
+	// text is the text, a string; nil while its index is free. It is an interface value, so that Unpack puts it into maps without allocating.
 	text any
 	// uses is how often packed objects that are not released have the text. At 0, the text is no longer shared.
 	uses int
@@ -265,7 +265,8 @@ func (p *Packer) Unpack(from Object, namespace, name string) *unstructured.Unstr
 	return &unstructured.Unstructured{Object: object}
 }
 
-// Labels returns the labels of a packed object, and does not unpack the rest. namespace and name are those of the object.
+// Labels returns the labels of a packed object, and does not unpack the rest; nil if it has none. namespace and name are those of the
+// object, which are not in the encoding.
 func (p *Packer) Labels(from Object, namespace, name string) map[string]string {
 	r := unpacking{Packer: p, rest: from, name: name, namespace: namespace}
 	if !r.enter("metadata") || !r.enter("labels") {

@@ -39,7 +39,7 @@ import (
 
 // Patcher patches and evicts existing objects by clients of the API server. It keeps nothing between calls, and is safe for concurrent use.
 type Patcher struct {
-	Client dynamic.Interface // Patches objects.
+	Client dynamic.Interface // Patches objects, and reads who last wrote one.
 	Core   rest.Interface    // A client of the core API group, which evicts Pods.
 }
 
@@ -132,7 +132,7 @@ func endingOf(err error) remediation.Ending {
 }
 
 // sharedReasons are why the API server may refuse the patches of other objects, too. It refuses a patch for other reasons because of the
-// object, such as a denial by another webhook.
+// object, such as a denial by another webhook. Forbidden is not among them, because it may be such a denial or a missing permission.
 var sharedReasons = []metav1.StatusReason{
 	metav1.StatusReasonUnknown, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonTooManyRequests,
 	metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonUnauthorized, metav1.StatusReasonMethodNotAllowed,

@@ -39,13 +39,14 @@ type clusterField struct {
 	kind *clusterlist.Kind // Where objects of this kind list their clusters.
 	// object is the content of the object as it was read. Each list is written into a copy of it, so that clusters that stay keep their place.
 	object map[string]any
-	list   clusterlist.List // The list in object.
-	// form is the form (clusterlist.List.Form) of the list that the developer requested.
+	list   clusterlist.List // The list in object. If it cannot be read, only Path and Max are set.
+	// form is JSON that tells how the object has the list that the developer requested, apart from the names, so that the list can be restored
+	// exactly (clusterlist.List.Form).
 	form string
 	// annotation is the value of the clusters annotation, which means nothing for a placement object; nil if there is none.
 	annotation *string
-	// err says why the list cannot be read; nil if it can. Otherwise the list is not written, and the enforced policies that restrict clusters
-	// deny the object, except for those that are held.
+	// err says why the list cannot be read, or the requested one not be restored; nil if they can. Otherwise the list is not written, and the
+	// enforced policies that restrict clusters deny the object, except for those that are held.
 	err error
 }
 
@@ -96,7 +97,8 @@ func (c *clusterField) place(out *Outcome, text *string) error {
 	return nil
 }
 
-// with returns a copy of an object with the list of clusters set to a text. The object differs from c.object only in other fields.
+// with returns a copy of object with the list of clusters set to a text; nil names no clusters. object must differ from c.object only in
+// other fields than the list. The error is that the text does not fit the object.
 func (c *clusterField) with(object map[string]any, text *string) (map[string]any, error) {
 	// Clusters that stay keep their place because they are written into the object as it is.
 	written, err := c.kind.Write(c.object, text, c.form)

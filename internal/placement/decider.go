@@ -266,7 +266,8 @@ type Request struct {
 	Object    *unstructured.Unstructured // The object to decide on, as an update leaves it.
 	// Old is the object before an update, or nil for a new object. For an existing object that is not being updated, Old is Object itself.
 	Old *unstructured.Unstructured
-	// Source loads fields that Object and Old lack. It is nil if both are complete.
+	// Source decodes more fields of Object and Old, of which the webhook decodes only what is needed. It is nil if both have all fields that
+	// decisions read.
 	Source Source
 	// Admission is the admission request for the object, for match conditions, which may read it.
 	Admission *admissionv1.AdmissionRequest
@@ -291,10 +292,12 @@ type purpose struct {
 	verdictsOnly bool
 }
 
-// evaluateFunc evaluates a policy on an object. input has at least the fields of the object that the policy reads.
+// evaluateFunc evaluates a policy on an object, by the policy's evaluator or by a decision that is already known. input has at least the
+// fields of the object that the policy reads.
 type evaluateFunc = func(ctx context.Context, p *Policy, input map[string]any) (Decision, error)
 
-// AdmissionOf returns an admission request for an object that no client requests, as if user requested it. Match conditions read it.
+// AdmissionOf returns an admission request for an object that no client requests, as if user requested it. Match conditions read it as
+// their variable request. It does not contain the object.
 func AdmissionOf(operation admissionv1.Operation, resource schema.GroupVersionResource, namespace string, obj *unstructured.Unstructured,
 	user authenticationv1.UserInfo) *admissionv1.AdmissionRequest {
 	gvk := obj.GroupVersionKind()
@@ -547,8 +550,8 @@ func (d *Decider) keepOwnedTemplate(ctx context.Context, r *Request, current *in
 	return true
 }
 
-// keepImmutable keeps the scheduling fields that policies set and that the API server no longer allows to change, if an update sets them
-// back to the requested values, as applying the old manifest again does. Otherwise the API server would reject the update.
+// keepImmutable keeps the scheduling values that policies set in a Pod or a Job and that the API server no longer allows to change, if an
+// update sets them back to the requested values, as applying the old manifest again does. Otherwise the API server would reject the update.
 func (d *Decider) keepImmutable(current *intent, r *Request, id identity) {
 	if current.pods.spec == nil || r.Old == nil || r.Old == r.Object || !mayBeFixed(r.Resource.GroupResource()) {
 		return

@@ -71,8 +71,7 @@ func (e *ContractError) Error() string {
 }
 
 // ParseDecision converts the values of the rules of the decision contract, as decoded JSON by name of the rule, to a Decision. An absent
-// rule leaves its field nil, and rules with other names are ignored. The error is a *ContractError, except for a value of scheduling that
-// has too many members.
+// rule leaves its field nil, and rules with other names are ignored. The error is a *ContractError.
 func ParseDecision(rules map[string]any) (Decision, error) {
 	var d Decision
 	var err error

@@ -35,7 +35,8 @@ func (f failing) Evaluate(context.Context, map[string]any) (Decision, error) {
 	return Decision{}, f.err
 }
 
-// Revision implements Evaluator. It returns 0: nothing follows from the revision.
+// Revision implements Evaluator. It always returns 0, which stands for missing data: callers must not conclude from it that another
+// evaluation would have the same result.
 func (failing) Revision() uint64 { return 0 }
 
 // Input implements Evaluator. It returns all fields.

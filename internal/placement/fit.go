@@ -158,7 +158,8 @@ func (m *merger) largest() []sizedEntry {
 
 // keepForLackOfRoom keeps a key as it is, without the policy's value, because the record has no room for the requested value. It never does
 // so in a new object. In an update, it does so only if the policy's value could not be set before, either, and the update does not change
-// the key: otherwise, an update could evade the policy. It reports whether it keeps the key.
+// the key: otherwise, an update could evade the policy. It reports whether it keeps the key, and leaves it to the caller to say so in the
+// changes (Change.Immutable).
 func (m *merger) keepForLackOfRoom(e sizedEntry, values map[string]string) (bool, error) {
 	current := optional(m.intent.current[e.field], e.key)
 	if _, applied := m.intent.applied.of(e.field)[e.key]; m.request.Old == nil || applied && current != nil && digest(*current) == e.entry.Set {

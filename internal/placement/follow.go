@@ -46,9 +46,11 @@ const ReasonNotChosen = "eligible, but the policy chooses others"
 //
 // Any user can write an owner reference and copy a list, so both count only as far as the stored controller confirms them.
 
-// follow lets the object keep the clusters that it copied from the object that controls it. A policy for which it does so gives neither
-// clusters nor shares; see Verdict.Follows. If looking up the controller fails, the policies that would change the copied clusters can't
-// decide. They decide as usual if it does not exist, or if Berth may not read it.
+// follow lets the object keep the clusters that it copied from its controller, if the stored controller confirms the copy. A policy that
+// matches the controller, too, and would change the clusters then gives neither clusters nor shares (Verdict.Follows), or gives the copied
+// ones. All other policies decide as usual, except that one that agrees with the copy gives a ReplicaSet or a ControllerRevision neither.
+// Policies that would change the clusters do so if the controller does not exist or Berth may not read it, and can't decide if the lookup
+// fails otherwise.
 func (d *Decider) follow(ctx context.Context, r *Request, current *intent, verdicts []*Verdict) {
 	copied, ok := copiedClusters(r, current)
 	if !ok {
@@ -135,10 +137,11 @@ func (v *Verdict) follow(c clusterCopy) {
 	delete(v.Decision.Annotations, placementv1.ClusterSharesAnnotation)
 }
 
-// followStored lets the object follow its controller for the policies of these verdicts, which would change the copied clusters, as far as
-// the stored controller confirms the copy. Of these, a policy that also matches the controller gives nothing if the object was made from
-// it, and otherwise the copied clusters if it could have chosen them. All others decide as usual, as do all policies if the controller does
-// not exist or Berth may not read it. If the lookup fails in another way, the policies can't decide.
+// followStored lets the object follow its controller for the policies of these verdicts, which would change the copied clusters. It does so
+// only if the stored controller confirms the copy, and only for a policy that matches the controller, too: such a policy gives nothing if
+// the object was made from the controller, and otherwise the copied clusters, if it could have chosen them. In all other cases, a policy
+// decides as usual, also if the controller does not exist or Berth may not read it. If the lookup fails in another way, or if it is not
+// known whether a policy matches the controller, the policy can't decide.
 func (d *Decider) followStored(ctx context.Context, r *Request, current *intent, c clusterCopy, verdicts []*Verdict) {
 	controller, err := d.Owners.Owner(ctx, r.Namespace, *c.controller)
 	switch {
@@ -207,8 +210,8 @@ func replicasOf(o *unstructured.Unstructured) int64 {
 	return 1
 }
 
-// surgeOf returns how many pods a controller with a number of replicas may have beyond that during a rollout: by maxSurge of a Deployment,
-// or by the default of Deployments for other kinds.
+// surgeOf returns how many pods a controller with a number of replicas may have beyond that during a rollout: by
+// spec.strategy.rollingUpdate.maxSurge, or 25% of them, rounded up, if the controller has no such field, as with the strategy Recreate.
 func surgeOf(controller *unstructured.Unstructured, replicas int64) int64 {
 	surge := intstr.FromString("25%")
 	switch value, _, _ := unstructured.NestedFieldNoCopy(controller.Object, "spec", "strategy", "rollingUpdate", "maxSurge"); value := value.(type) {
@@ -305,7 +308,8 @@ func (d *Decider) eligible(ctx context.Context, v *Verdict, current *intent, nam
 	return true
 }
 
-// give changes the verdict so that the policy gives the copied clusters and shares.
+// give sets the clusters and shares of the verdict's decision to the copied ones, as if the policy had chosen them. It changes nothing else
+// in the verdict, and copies what it changes of the decision, which may be shared with other objects.
 func (v *Verdict) give(c clusterCopy) {
 	v.Decision.Clusters = c.names
 	v.Decision.Annotations = maps.Clone(v.Decision.Annotations)

@@ -68,8 +68,8 @@ func (p *Policy) RemediatesExisting() bool {
 	return p.Remediation != placementv1.RemediationOff && p.Remediation != placementv1.RemediationNewOnly
 }
 
-// OnceApproved returns the verdict as it would be with the approval that the policy needs (Released); the verdict itself if the policy
-// needs none, or if that is not known.
+// OnceApproved returns the verdict as it would be with the approval that the policy needs: Released, if that is set and the policy itself
+// needs an approval. Otherwise it returns the verdict itself.
 func (v *Verdict) OnceApproved() *Verdict {
 	if v.Released != nil && v.Policy.NeedsApproval() {
 		return v.Released
@@ -184,7 +184,8 @@ func (d *Decider) tolerate(ctx context.Context, r *Request, index *match.Index[*
 	return nil
 }
 
-// ownFields removes from the input the metadata that the API server sets and that clients may omit. It changes and returns its argument.
+// ownFields removes from the input the metadata that the API server sets and that clients may omit: creationTimestamp, generation,
+// resourceVersion, selfLink, and uid. It changes and returns its argument.
 func ownFields(input map[string]any) map[string]any {
 	if metadata, ok := input["metadata"].(map[string]any); ok {
 		for _, name := range []string{"creationTimestamp", "generation", "resourceVersion", "selfLink", "uid"} {

@@ -82,8 +82,8 @@ type extension struct {
 	// Clusters are the names of the clusters that each policy allows, by policy name. It is nil if the only policy is the one in the entry
 	// of the clusters annotation, and allows exactly the clusters in that annotation.
 	Clusters map[string][]string `json:"clusters,omitempty"`
-	// Form is the form (clusterlist.List.Form) of the list of clusters that the developer requested in a placement object. It is "" for
-	// other objects.
+	// Form is JSON that tells how a placement object has the list of clusters that the developer requested, apart from the names, so that the
+	// list can be restored exactly (clusterlist.List.Form). It is "" for other objects.
 	Form string `json:"form,omitempty"`
 	// Earlier are the values of labels and annotations that policies set and no longer set, without those that the developer requests.
 	Earlier earlierValues `json:"earlier,omitempty"`
@@ -362,8 +362,9 @@ func digest(value string) string {
 type intent struct {
 	// object is the object as the developer requested it, without the record.
 	object *unstructured.Unstructured
-	// current are the values in the object as it is. wanted are the values that the developer requested. Both are by field and key, and
-	// without the record.
+	// current are the values in the object as it is, with the annotation that contains the record. wanted are the values that the developer
+	// requested, without that annotation. Both are by field and key. For a placement object, the key of the clusters annotation has the text
+	// of the object's list.
 	current, wanted map[string]map[string]string
 	// applied has the entries of records for the keys whose value in the object is still the policy's.
 	applied record
@@ -398,7 +399,8 @@ type locations struct {
 type podSpec struct {
 	// path is the path of the pod spec in the object; nil if the pod spec is not needed.
 	path []string
-	spec map[string]any // The decoded pod spec; nil if path is nil, or there is no object at the path.
+	// spec is the decoded pod spec; nil if path is nil, and if there is no object at the path, which is an error (err).
+	spec map[string]any
 	// flat are the scheduling values of the pod spec, by merge key, without what the API server adds to them.
 	flat map[string]string
 	// err says why the pod spec cannot be read; nil if it can.
@@ -637,7 +639,8 @@ func (i *intent) setPods(values map[string]string) {
 	i.object.Object = podscheduling.WithMember(i.object.Object, spec, i.pods.path...)
 }
 
-// withOwnMetadata returns a copy of an object whose labels and annotations can be set. It shares the rest, which must not be changed.
+// withOwnMetadata returns a copy of an object in which SetLabels and SetAnnotations do not change the original. It shares everything else,
+// also the present maps of labels and annotations, and these must not be changed.
 func withOwnMetadata(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	out := maps.Clone(obj.Object)
 	if metadata, ok := out["metadata"].(map[string]any); ok {

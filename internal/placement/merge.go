@@ -208,8 +208,10 @@ func (c Change) Current(obj *unstructured.Unstructured) *string {
 
 // Conflict is a key to which this policy and another one give different values, and the name of the other one. It does not have the values.
 type Conflict struct {
-	Field string // The part of the object, as in Change.
-	Key   string // The key in that part, as in Change.
+	// Field is the part of the object: "annotations", "labels", or "scheduling". Policies that allow different clusters do not conflict.
+	Field string
+	// Key is the key of the annotation or the label, or the merge key of the scheduling value (package podscheduling).
+	Key string
 	// With is the name of the other policy.
 	With string
 	// Won reports whether this policy's value is used.

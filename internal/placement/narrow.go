@@ -36,7 +36,8 @@ import (
 // the developer's own list. The record also keeps what each policy allows. So if a policy cannot decide, or is held,
 // its last list still counts when another policy's list changes.
 
-// policyAllowance is the list of the clusters that one policy allows for the object, now or, if kept is set, according to the record.
+// policyAllowance is the list of the clusters that one policy allows for the object, now or, if kept is set, according to the record. For a
+// policy that is held without a list in the record, it also has the object's present clusters.
 type policyAllowance struct {
 	verdict *Verdict // The verdict of the policy.
 	names   []string // The names of the clusters.
@@ -252,8 +253,8 @@ func (m *merger) heldAllowance(v *Verdict, stood []string, had bool) (s policyAl
 	return policyAllowance{verdict: v, names: slices.Compact(names)}, true
 }
 
-// currentClusters returns the names of the clusters that the object lists now. For remediation, which brings no list, they are those of the
-// stored object, since an earlier call of the webhook may have changed the list.
+// currentClusters returns the names of the clusters that the request's object lists before merging; none if its list is not valid. For
+// remediation, which brings no list, they are those of the stored object, since an earlier call of the webhook may have changed the list.
 func (m *merger) currentClusters() []string {
 	current := &m.intent
 	if m.request.remediates {
@@ -551,7 +552,8 @@ func parseClusterNames(text string) ([]string, error) {
 func clustersText(names []string) string { return clusterlist.ArrayText(names) }
 
 // deny makes err the reason to deny the object (Decision.Errors) of each policy that has one of the lists, and sets OwnClusters of its
-// verdict. It leaves out verdicts for which excluded returns true, that could not decide, or that already deny the object.
+// verdict to whether the lists would lead to no error without the developer's. It leaves out verdicts for which excluded returns true, that
+// could not decide, or that already deny the object.
 func (a askedClusters) deny(lists []policyAllowance, err error, excluded func(*Verdict) bool) {
 	_, anyway := askedClusters{field: a.field}.join(lists)
 	for i, s := range lists {

@@ -69,8 +69,8 @@ func (d *Decider) madeFrom(r *Request, controller *unstructured.Unstructured) bo
 	return keepsTemplate(r, metav1.GetControllerOfNoCopy(r.Object)) || d.makes(controller, r)
 }
 
-// makes reports whether a stored controller creates ReplicaSets with the template of the request's. A controller that is being deleted
-// creates none.
+// makes reports whether a stored controller creates ReplicaSets like the request's: it has the same pod template now, apart from defaults
+// and hash labels, and is not being deleted. It does not check the controller's kind.
 func (d *Decider) makes(controller *unstructured.Unstructured, r *Request) bool {
 	return controller.GetDeletionTimestamp() == nil && d.Templates.MadeBy(r.Object.Object, controller.Object)
 }

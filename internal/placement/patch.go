@@ -34,7 +34,8 @@ var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 type Paths struct {
 	// PodSpec is the path of the pod spec; nil if merging did not read the pod spec, or could not decode it.
 	PodSpec []string
-	// Clusters is the path of the field that lists the clusters of a placement object; nil if merging did not change the list.
+	// Clusters is the path of the part of a placement object that contains its list of clusters, such as ["spec", "placement"]
+	// (clusterlist.Kind.Root); nil if merging did not change the list.
 	Clusters []string
 }
 
@@ -77,7 +78,8 @@ func patchMember(at string, from, to map[string]any, path []string) []jsonpatch.
 	return patchValue(at, before, after)
 }
 
-// patchPods returns operations that turn the pod spec at a path in from into that in to.
+// patchPods returns operations that turn the pod spec at a path in from into that in to; none if either can't be read. It compares only the
+// members that merging may change.
 func patchPods(from, to *unstructured.Unstructured, path []string) []jsonpatch.Operation {
 	old, err := podscheduling.PodSpecOf(from.Object, path)
 	if err != nil {

@@ -118,7 +118,7 @@ func mayRecordScheduling(obj *unstructured.Unstructured) bool {
 }
 
 // parseScheduling converts the value of the rule scheduling to scheduling values by merge key; nil for nil. If the value is no object, has
-// an unknown or invalid member, or too many members, the error is a *ContractError.
+// an unknown or invalid member, or one with too many values, the error is a *ContractError.
 func parseScheduling(value any) (map[string]string, error) {
 	if value == nil {
 		return nil, nil

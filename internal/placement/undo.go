@@ -54,8 +54,9 @@ type UndoResult struct {
 	// Trusted reports whether the object had a record that the keyring trusts, its own or a copy of its controller's. Without such a record
 	// there are no Changes.
 	Trusted bool
-	// Template reports whether the object is a revision that its controller stored, and may contain a pod template that policies changed.
-	// Undo keeps that template, because the controller identifies the revision by it.
+	// Template reports whether the object is a ReplicaSet or a ControllerRevision with a copy of its controller's record, and that record says
+	// that policies set scheduling values in the pod template. Undo keeps the template, because the controller identifies the revision by it,
+	// and restores annotations alone.
 	Template bool
 }
 
@@ -122,9 +123,9 @@ func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource
 	return out, nil
 }
 
-// copiedFrom returns the identity of the controller whose record the request's object has a copy of. own is the record that is valid for
-// the object itself; ok is false if there is one, or no such controller. A keyring that does not verify records cannot distinguish the two,
-// and takes the record of a controlled object for a copy.
+// copiedFrom returns the identity of the controller of the request's object if that is a ReplicaSet or a ControllerRevision, whose record
+// is usually a copy of the controller's. ok is false for other objects, and without a controller. It is also false if own, the record that
+// is valid for the object itself, is not nil, unless the keyring does not verify records, and so can't tell whose record it is.
 func (d *Decider) copiedFrom(r *Request, own *record) (of identity, ok bool) {
 	controller := metav1.GetControllerOfNoCopy(r.Object)
 	if own != nil && !d.Keyring.unverified || controller == nil || !HoldsRecordCopies(r.Resource.GroupResource()) {
@@ -134,8 +135,8 @@ func (d *Decider) copiedFrom(r *Request, own *record) (of identity, ok bool) {
 	return identity{Group: gk.Group, Kind: gk.Kind, Namespace: r.Namespace, Name: controller.Name}, true
 }
 
-// readCopy returns the record that the request's object copied from the controller with an identity; nil if it has none that is valid for
-// the controller.
+// readCopy returns the record in the request's object if it is valid for the object's controller, whose identity is of; nil otherwise. It
+// looks up the controller only to learn its generateName, by which the record may be signed, and returns the error of that.
 func (d *Decider) readCopy(ctx context.Context, r *Request, of identity) (*record, error) {
 	out := d.Keyring.read(r.Object, of)
 	if out != nil || d.Owners == nil {

@@ -115,7 +115,7 @@ func (r *Request) placedIn(current *intent) ([]string, error) {
 	return names, nil
 }
 
-// now returns the time of the Decider's clock.
+// now returns the time of d.Clock, or the real time if that is nil.
 func (d *Decider) now() time.Time {
 	if d.Clock == nil {
 		return clock.RealClock{}.Now()

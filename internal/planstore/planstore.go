@@ -63,7 +63,8 @@ type Plan struct {
 	Moves  []byte    `json:"moves"`  // The moves, or a part of them, as moveset.Set.Encode returns them.
 }
 
-// Load reads the stored plans, by the name of their policy, and joins their parts. It skips a ControllerRevision that can't be read.
+// Load reads the stored plans, by the name of their policy, and joins their parts. It skips a ControllerRevision that can't be read. Also a
+// plan of which a part is missing is returned: the caller must check that its moves have its digest.
 func (s *Store) Load(ctx context.Context) (map[string]Plan, error) {
 	list := &appsv1.ControllerRevisionList{}
 	if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace), client.HasLabels{labelApprovedPlan}); err != nil {

@@ -338,7 +338,7 @@ func requirementsOf(term any) []string {
 // requirementText returns the text of a requirement in the list matchExpressions or matchFields, whose name is given.
 func requirementText(name string, requirement any) string { return name + " " + JSONText(requirement) }
 
-// joinTerms returns the term that has the requirements of both terms.
+// joinTerms returns the node selector term that has the requirements of both terms; an error if a list of either is malformed.
 func joinTerms(a, b any) (map[string]any, error) {
 	left, _ := a.(map[string]any)
 	right, _ := b.(map[string]any)

@@ -205,7 +205,8 @@ func Compose(values map[string]string) (map[string]string, error) {
 // IsContribution reports whether a merge key is that of a policy's addition to the affinity.
 func IsContribution(key string) bool { return strings.HasPrefix(key, Affinity+"/") }
 
-// Implied reports whether the existing affinity already contains all that the affinity more would add. Both are JSON; nil stands for none.
+// Implied reports whether the existing affinity already contains all that the affinity more would add. Both are JSON; nil stands for none,
+// and so does a text that is no JSON object. It is false if a part of either is malformed, or both together would have too many terms.
 func Implied(existing *string, more string) bool {
 	a := jsonObject(existing)
 	out, err := and(a, jsonObject(&more))

@@ -288,7 +288,8 @@ func (m *Module) readsExactly(group, plural string) bool {
 	})
 }
 
-// NotServedError means that a version of a policy reads types that the API server does not serve.
+// NotServedError means that a version of a policy reads types that the API server does not serve. It has these types, and does not name the
+// policy.
 type NotServedError struct {
 	Missing []analysis.Read // the types that the Rego reads, or that the policy lists for replication, and that are not served
 }
@@ -323,7 +324,7 @@ func NewNotServedCompileError(name string, missing []analysis.Read, meant func(p
 	return out
 }
 
-// bindTo records the group that a plural name is bound to.
+// bindTo records in Bindings the API group that a plural name is bound to, if a reference uses the name alone.
 func (b *Binding) bindTo(plural, group string) {
 	if b.Bindings == nil {
 		b.Bindings = Bindings{}

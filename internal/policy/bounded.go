@@ -184,8 +184,8 @@ func (c *BoundedCompiler) exceeded(key string) {
 	c.late++
 }
 
-// ended records that a compilation that exceeded the deadline ended. Its source, with the key, counts as overdue until UnfinishedInterval
-// has passed.
+// ended records that a compilation that exceeded the deadline ended: from now on, it does not keep others from beginning. Its source, which
+// has the key, remains overdue until UnfinishedInterval has passed.
 func (c *BoundedCompiler) ended(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -128,8 +128,8 @@ func (c *contractChecker) doubted(tpe types.Type) bool {
 	return false
 }
 
-// maxAlternatives limits the parts of a type that are examined individually. Types share their parts, so a small policy
-// can have types with a very large number of parts.
+// maxAlternatives limits the parts of a type that are examined individually; those beyond it count as valid. Types share their parts, so a
+// small policy can have types with a very large number of parts.
 const maxAlternatives = 4096
 
 // singlePaths returns, for each path through a type to its innermost parts, the type with that path alone. Each examined part decrements
@@ -391,7 +391,7 @@ func wrongKey(rule, key string) string {
 }
 
 // checkMembers adds an error for each member of an object that is unknown or can't have its API type. known has the API types by name. If
-// nullable is true, members may be null, and with schemas, unknown members are no errors.
+// nullable is true, members may be null; if the field schemas is true as well, unknown members are no errors.
 func (c *contractChecker) checkMembers(path string, object *types.Object, known map[string]reflect.Type, nullable bool) {
 	for _, property := range object.StaticProperties() {
 		name, isString := property.Key.(string)
@@ -454,7 +454,7 @@ func (c *contractChecker) checkAPI(path string, tpe types.Type, want reflect.Typ
 	}
 }
 
-// checkEntries adds an error for each value of an object that can't be decoded into the API type want.
+// checkEntries adds an error for each value of an object that can neither be null nor be decoded into the API type want.
 func (c *contractChecker) checkEntries(path string, object *types.Object, want reflect.Type) {
 	for _, property := range object.StaticProperties() {
 		c.checkAPI(fmt.Sprintf("%s.%v", path, property.Key), property.Value, want, true)
@@ -464,7 +464,7 @@ func (c *contractChecker) checkEntries(path string, object *types.Object, want r
 	}
 }
 
-// checkList adds an error unless the type can be an array or a set whose members can be decoded into the API type want.
+// checkList adds an error unless the type can be an array or a set whose members can be null or be decoded into the API type want.
 func (c *contractChecker) checkList(path string, tpe types.Type, want reflect.Type) {
 	sets, areSets := alternatives[*types.Set](tpe)
 	arrays, areArrays := alternatives[*types.Array](tpe)
@@ -485,7 +485,7 @@ func (c *contractChecker) checkList(path string, tpe types.Type, want reflect.Ty
 	}
 }
 
-// fieldsOfStruct returns the fields of an API type, keyed by JSON name.
+// fieldsOfStruct returns the types of an API type's fields, keyed by JSON name, including those of embedded structs without a JSON name.
 func fieldsOfStruct(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 	for field := range t.Fields() {
@@ -537,8 +537,8 @@ func (c *contractChecker) checkLiterals(rule *ast.Rule, typed bool) {
 	}
 }
 
-// assigned returns the term that a body sets equal to a variable. Other terms, and variables without such a term, are
-// returned unchanged. The compiler moves values that are not constant into the body.
+// assigned returns, for a variable, the right side of the first equation in the body that has it as its left side. Other terms, and
+// variables without such an equation, are returned unchanged. The compiler moves values that are not constant into the body.
 func assigned(body ast.Body, value *ast.Term) *ast.Term {
 	if _, ok := value.Value.(ast.Var); !ok {
 		return value

@@ -26,8 +26,8 @@ import (
 )
 
 // CompileGenerated compiles Rego that Berth itself generated, in Rego v1 and with the builtin functions of policies. The parameter rules
-// names the rules that will be evaluated. The text may read nothing in `data` except its own rules. The parameter name, with .rego, is the
-// file name in messages. An error means a bug in the generator.
+// names the rules that will be evaluated. The text must read nothing in `data` except its own rules, which is not checked. The parameter
+// name, with .rego, is the file name in messages. An error means a bug in the generator.
 func CompileGenerated(name, text string, rules []string) (*Module, error) {
 	file := name + ".rego"
 	parsed, err := ParseRego(file, text, placementv1.RegoV1)

@@ -55,8 +55,8 @@ type Module struct {
 	// Rules are the contract rules that the Rego defines, such as clusters, in the contract's order; all for a policy with a remote
 	// engine.
 	Rules []string
-	// RestrictsPods reports whether the rule scheduling may set anything but tolerations, preferences, and topology spread constraints. A
-	// user gains nothing by creating a pod without those.
+	// RestrictsPods reports whether the rule scheduling of the Rego may set anything but tolerations, preferences, and topology spread
+	// constraints. A user gains nothing by creating a pod without those. It is false for a policy with a remote engine.
 	RestrictsPods bool
 	// Dependencies are what the Rego reads, and what spec.predicates reads.
 	analysis.Dependencies
@@ -261,7 +261,7 @@ func (m *Module) findRules(file string, module *ast.Module) error {
 // DecidesNothing reports whether the policy can have no effect, because it has no contract rule and no candidates.
 func (m *Module) DecidesNothing() bool { return len(m.Rules) == 0 && m.Candidates == "" }
 
-// Schedules reports whether the policy has the rule scheduling.
+// Schedules reports whether the policy may set scheduling fields of pods: its Rego has the rule scheduling, or a remote engine decides it.
 func (m *Module) Schedules() bool { return slices.Contains(m.Rules, language.RuleScheduling) }
 
 // decidesNothing is the end of the warning about a policy without contract rules.
@@ -335,8 +335,8 @@ func diagnostic(file string, at *ast.Location, code, message string) Diagnostic 
 	return d
 }
 
-// checkPackage returns an error for a package that would hide the documents below data that Berth fills, such as data.clusters, also one
-// below such a document. It returns nil for all other packages, and for those below data.kubernetes.
+// checkPackage returns an error for a package that is, or is below, a document that Berth fills, such as data.clusters. It returns nil for
+// all other packages, and for those below data.kubernetes, but not for data.kubernetes itself.
 func checkPackage(file string, pkg *ast.Package) error {
 	if root, _ := language.Part(pkg.Path, 1); !slices.Contains(language.Roots, root) || root == language.RootKubernetes && len(pkg.Path) != 2 {
 		return nil
@@ -376,7 +376,8 @@ func compileError(file string, err error) *CompileError {
 // maxLine limits the source line in a message, in bytes on each side of the error.
 const maxLine = 60
 
-// sourceLine returns the line of a parser error and, on the next line, a caret below its position. Both lines are indented.
+// sourceLine returns, after a line break, the part of the source line that is near a parser error and, on the next line, a caret below the
+// position. Both lines are indented. Without a source line, the caret is alone.
 func sourceLine(detail *ast.ParserErrorDetail) string {
 	line, at := strings.ReplaceAll(detail.Line, "\t", " "), min(max(0, detail.Idx), len(detail.Line))
 	if at > maxLine {

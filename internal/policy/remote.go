@@ -42,7 +42,8 @@ type Remote struct {
 	Policy string
 	// Spec is the policy's spec.remote with defaults.
 	Spec placementv1.Remote
-	// Document is the URL of the document in the engine that has the decisions, such as https://opa.example:8181/v1/data/fleet/placement.
+	// Document is the URL of the document in the engine that has the decisions, such as https://opa.example:8181/v1/data/fleet/placement. Its
+	// path may have neither v1/data nor v0/data if Berth pushes nothing to the engine.
 	Document *url.URL
 	// V0 reports whether requests use version 0 of OPA's data API, because the URL has v0/data. The input is then the whole body of a
 	// request.
@@ -60,7 +61,7 @@ type Remote struct {
 	OwnPackage bool
 }
 
-// RemoteModule is a Rego module to push to a remote engine.
+// RemoteModule is one of spec.remote.modules of a policy: a Rego module that Berth pushes to the policy's remote engine.
 type RemoteModule struct {
 	// ID is the name of the module in the engine: ModulePrefix, the policy's name, a slash, and the module's name.
 	ID   string
@@ -70,8 +71,8 @@ type RemoteModule struct {
 // NeedsPush reports whether Berth pushes data or modules to the engine.
 func (r *Remote) NeedsPush() bool { return len(r.Spec.Replicate)+len(r.Modules) > 0 }
 
-// SecretUse is a field of spec.remote that names a Secret in the operator's own namespace: the path of the field, the name of the Secret,
-// and the keys that the Secret must have.
+// SecretUse is a field of spec.remote that names a Secret in the operator's own namespace: the field's path below spec.remote, the name of
+// the Secret, and the keys that the Secret must have.
 type SecretUse struct {
 	// Field is the field's path below spec.remote, such as tokenSecretRef.
 	Field string
@@ -103,7 +104,8 @@ var ReservedSecrets = []string{"berth-webhook-cert", "berth-webhook-token", "ber
 // ModulePrefix is the prefix of the IDs of all modules that Berth pushes to engines.
 const ModulePrefix = "placement.berth.dev/"
 
-// secretsOf sets NamesSecrets and MatchesSecrets for a policy whose spec.match is match. Spec must be set.
+// secretsOf sets NamesSecrets if match, the policy's spec.match, or spec.remote.replicate has the resource type secrets by its name. It
+// sets MatchesSecrets if match has the type by its name or by a wildcard. Spec must be set.
 func (r *Remote) secretsOf(match placementv1.Match) {
 	for _, rule := range match.ResourceRules {
 		if !slices.Contains(rule.APIGroups, "") && !slices.Contains(rule.APIGroups, "*") {
@@ -242,7 +244,8 @@ func baseOf(document *url.URL) (base *url.URL, v0 bool) {
 	return &url.URL{Scheme: document.Scheme, Host: document.Host, Path: plain, RawPath: escaped}, v0
 }
 
-// requestsPackage reports whether the document that Berth requests is the given package, such as data.fleet.placement.
+// requestsPackage reports whether the document that Berth requests is the given package, such as data.fleet.placement, and not a document
+// above or below. Base must not be nil.
 func (r *Remote) requestsPackage(pkg ast.Ref) bool {
 	below := strings.TrimPrefix(r.Document.EscapedPath(), r.Base.EscapedPath())
 	names := strings.Split(strings.Trim(below, "/"), "/")

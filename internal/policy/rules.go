@@ -139,7 +139,7 @@ func withRuleFields(m *rules.Module, err error) error {
 }
 
 // WithoutRepetition returns warnings with the fields of rules in place of positions (WithFields), and each warning once: one field is
-// compiled to several parts of the Rego. name is the name of the policy.
+// compiled to several parts of the Rego. name is the name of the policy. Warnings of a policy without rules are returned unchanged.
 func (m *Module) WithoutRepetition(name string, warnings []string) []string {
 	if m.rendered == nil {
 		return warnings
@@ -171,7 +171,8 @@ func (m *Module) WithFields(name, message string) string {
 	})
 }
 
-// tolerateUnready sets Tolerant if the rules give clusters, and adds to Dependencies the fields that a tolerant policy reads.
+// tolerateUnready sets Tolerant if the rules give clusters. It then adds to Dependencies what lets existing objects stay in clusters that
+// are not ready: the names of these clusters in the input, and the taints of all clusters.
 func (m *Module) tolerateUnready() {
 	if m.Tolerant = slices.Contains(m.Rules, language.RuleClusters); m.Tolerant {
 		m.Dependencies = m.WithTolerated()

@@ -120,7 +120,8 @@ func restrictsPods(module *ast.Module) bool {
 	})
 }
 
-// isUnrestricting reports whether a term is one of the names in unrestricting.
+// isUnrestricting reports whether a term is a constant string that names a member of a pod's spec, or of an affinity, that only allows or
+// prefers nodes, or spreads pods (unrestricting), such as "tolerations".
 func isUnrestricting(name *ast.Term) bool {
 	text, ok := name.Value.(ast.String)
 	return ok && slices.Contains(unrestricting, string(text))

@@ -142,7 +142,7 @@ func (s *typeSizes) call(operator ast.Ref, terms []*ast.Term) {
 	}
 }
 
-// learn records a size, if it is above 1, for those variables in terms that have no size yet.
+// learn records a size, if it is above 1, for each variable without a size that is one of the terms or occurs in one, at any depth.
 func (s *typeSizes) learn(size int, terms ...*ast.Term) {
 	for _, t := range terms {
 		ast.WalkVars(t, func(name ast.Var) bool {
@@ -238,7 +238,7 @@ func (s *typeSizes) selected(t types.Type, keys ast.Ref) int {
 	return sizeOf(t)
 }
 
-// sizeOf returns the size of a type of a document.
+// sizeOf returns the size of a type of a document: one, and twice the size of each part, at most largest. The keys of objects do not count.
 func sizeOf(t types.Type) (out int) {
 	var parts []types.Type
 	switch t := t.(type) {

@@ -36,7 +36,8 @@ import (
 // name.
 const textFile = "<policy>.rego"
 
-// compilation is the shared compilation of all policies that have the same Rego.
+// compilation is what results from the Rego of a policy alone: the compiled and analysed Rego, errors about values that the contract rules
+// can never have, and warnings. All policies with the same Rego share it. There is none for Rego that does not compile.
 type compilation struct {
 	// module has the results that depend only on the Rego, and none of what Compile adds, such as Static and Candidates.
 	module Module

@@ -74,8 +74,8 @@ var formats = []Format{{
 	namespaced: reportType{"policyreports", "PolicyReport"}, cluster: reportType{"clusterpolicyreports", "ClusterPolicyReport"},
 }}
 
-// Find returns the formats of some API groups, in their order. It returns an error if there is no format of a group, or if a group is named
-// twice.
+// Find returns the formats of some API groups, in the order of groups; none for no groups. It returns an error if there is no format of a
+// group, or if a group is named twice.
 func Find(groups []string) ([]Format, error) {
 	var out []Format
 	for i, group := range groups {

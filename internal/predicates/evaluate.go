@@ -324,7 +324,7 @@ func (j *evaluation) candidates(q Query, before *priorReport) (verdicts []Verdic
 	return verdicts, open
 }
 
-// candidate is a node or a cluster that still must be evaluated, with the index of its verdict.
+// candidate is a node or a cluster that still must be evaluated: its NodeInfo, and the index of its verdict.
 type candidate struct {
 	at   int // The index of its verdict in the list of verdicts.
 	info fwk.NodeInfo

@@ -34,8 +34,8 @@ import (
 const maxReplicasPerCandidate = 1 << 16
 
 // maxReplicasTotal bounds the replicas that are tried on all candidates together. But at least minReplicasTried are
-// tried on each. The author of a workload chooses its number of replicas, and must not be able to make the policy
-// exceed its deadline.
+// tried on each, or fewer of a large pod. The author of a workload chooses its number of replicas, and must not be able
+// to make the policy exceed its deadline.
 const (
 	maxReplicasTotal = 1 << 20
 	minReplicasTried = 1 << 10

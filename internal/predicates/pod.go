@@ -120,7 +120,8 @@ func (s *shapes) pod(o *unstructured.Unstructured) (*pod, error) {
 	return p, nil
 }
 
-// same reports whether predicates see no difference between two pods of the same name.
+// same reports whether predicates see no difference between two pods of the same name: whether both have the same UID, node, labels, shape,
+// and time of deletion.
 func (p *pod) same(other *pod) bool {
 	return p.shape == other.shape && p.labels == other.labels && p.object.UID == other.object.UID &&
 		p.object.Spec.NodeName == other.object.Spec.NodeName && p.object.DeletionTimestamp.Equal(other.object.DeletionTimestamp)

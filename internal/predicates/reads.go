@@ -121,8 +121,9 @@ func cut(resource schema.GroupVersionResource, object *unstructured.Unstructured
 // spaces pools the buffers for keys.
 var spaces = sync.Pool{New: func() any { return new([]byte) }}
 
-// prune removes list items of a projected pod that no predicate reads, in place. A field path cannot exclude them.
-// Without prune, each pod would have volumes, and would seem to change with each of its conditions.
+// prune removes list items of a projected pod that no predicate reads, in place: volumes without a source that counts, ports without a host
+// port, conditions other than PodResizePending, and statuses of containers without resources. A field path cannot exclude them. Without
+// prune, each pod would have volumes, and would seem to change with each of its conditions.
 func prune(pod map[string]any) {
 	spec, _ := pod["spec"].(map[string]any)
 	keep(spec, "volumes", func(volume map[string]any) bool { return len(volume) > 1 })

@@ -83,7 +83,8 @@ type Predicate struct {
 	Local bool
 }
 
-// knownPredicate is a predicate of a registry.
+// knownPredicate is a predicate of a registry, without arguments: the predicate, whether its plugin is the scheduler's own, whether only a
+// list that names it uses it, and what the plugin reads.
 type knownPredicate struct {
 	Predicate
 	// inTree reports whether the plugin, with its type of arguments, is the scheduler's own.

@@ -99,7 +99,8 @@ type Report struct {
 	validFor atomic.Pointer[validity]
 }
 
-// validity is a snapshot for which the verdicts of a report are valid, and whether each of them depended on no other candidate.
+// validity is the newest snapshot for which the verdicts of a report were found to be valid, and whether each of them depended on no other
+// candidate.
 type validity struct {
 	snapshot *Snapshot
 	// local reports whether the verdict on each candidate depended on no other candidate (evaluation.local).

@@ -101,7 +101,9 @@ func (f *Failures[K]) Has(namespace string, key K) bool {
 	return in != nil && in.objects.Has(key)
 }
 
-// Streaks returns the streaks that delay an object, and whether the object, or its namespace, is one of those that failed.
+// Streaks returns the streaks that can delay an object, also those whose delay has ended: that of its namespace, if the object itself or at
+// least ToleratedObjects objects failed there, and then that of all namespaces, if at least toleratedNamespaces failed. The value reports
+// whether the object, or for the latter its namespace, is one of those that failed.
 func (f *Failures[K]) Streaks(namespace string, key K) iter.Seq2[*Streak[K], bool] {
 	return func(yield func(*Streak[K], bool) bool) {
 		failed := f.Has(namespace, key)
@@ -134,7 +136,8 @@ func (f *Failures[K]) until(now time.Time, namespace string, key K) time.Time {
 	return time.Time{}
 }
 
-// Begin records that an object is patched, as the probe of the streaks that delay it.
+// Begin records that the patch of an object begins now. If earlier failures make objects such as this one wait, in its namespace or in all,
+// it becomes the probe for whose result the others wait, also if the delay after the failures has ended.
 func (f *Failures[K]) Begin(now time.Time, namespace string, key K) {
 	for s := range f.Streaks(namespace, key) {
 		s.probed, s.probe = now, key
@@ -178,7 +181,8 @@ func (f *Failures[K]) Succeed(namespace string) (failed sets.Set[K]) {
 	return failed
 }
 
-// Forget records that an object does not exist any more.
+// Forget records that an object does not exist any more: it does not count as failed, and is not the running probe. A namespace in which no
+// other object failed does not count as failed either.
 func (f *Failures[K]) Forget(namespace string, key K) {
 	f.End(namespace, key)
 	if in := f.objects[namespace]; in != nil && len(in.objects.Delete(key)) == 0 {

@@ -106,7 +106,8 @@ var allFields = &FieldSet{all: true}
 // AllFields returns the sealed set of all fields. It returns the same pointer each time.
 func AllFields() *FieldSet { return allFields }
 
-// MemberNames returns the names of the document's members that are in a sealed set. ok is false if all members are.
+// MemberNames returns the sorted names of the document's members that are in a sealed set; none if only the document itself is. ok is false
+// if all members are, by AddAll or AddEach.
 func (f *FieldSet) MemberNames() (names []string, ok bool) {
 	if f.all || f.each != nil {
 		return nil, false
@@ -147,7 +148,8 @@ func (f *FieldSet) member(name string) *FieldSet {
 	return f.each
 }
 
-// items returns the set of the fields of each item of an array; nil if the items are not in the set.
+// items returns the set of the fields of each item of an array, as AddAll or AddEach added them; nil if neither did, so that the items and
+// their number are not in the set.
 func (f *FieldSet) items() *FieldSet {
 	if f.all {
 		return f
@@ -220,7 +222,8 @@ func (f *FieldSet) AtPath(path ...string) *FieldSet {
 	return at
 }
 
-// UnionAtDepth returns the sealed union of the fields of all members that are the given number of levels below the document.
+// UnionAtDepth returns the sealed union of the fields of all members that are the given number of levels below the document. It is empty if
+// the set has no such members, and has all fields if the set contains everything below a field above them.
 func (f *FieldSet) UnionAtDepth(levels int) *FieldSet {
 	sets := []*FieldSet{f}
 	for range levels {
@@ -242,7 +245,7 @@ func (f *FieldSet) UnionAtDepth(levels int) *FieldSet {
 }
 
 // Paths returns the fields as sorted texts, such as .spec.clusters or .metadata["a.b"]. "*" stands for every member and "**" for everything
-// below. A path includes the fields on it.
+// below. A path includes the fields on it, which have no texts of their own. It returns none if only the document itself is in the set.
 func (f *FieldSet) Paths() []string {
 	var out []string
 	var add func(f *FieldSet, prefix string)

@@ -72,7 +72,8 @@ func (f *FieldSet) objectSize(object map[string]any) int {
 	return size + max(0, members-1)
 }
 
-// textSize returns the size of a string in JSON, including quotes and escapes. The characters <, >, and & are not escaped.
+// textSize returns the size of a string in JSON, including quotes and escapes. The characters <, >, and & are not escaped. The string must
+// be valid UTF-8.
 func textSize(text string) int {
 	size := len(`""`) + len(text)
 	for i := 0; i < len(text); i++ {

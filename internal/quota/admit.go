@@ -40,7 +40,7 @@ type Limit struct {
 type Denial struct {
 	// Message has the wording of Kubernetes' ResourceQuota plug-in.
 	Message string
-	// By is the quota or LimitedResource that denies the request; nil if the request is invalid by itself.
+	// By is the quota or LimitedResource that denies the request; nil if none does, because the object takes negative amounts.
 	By runtime.Object
 }
 
@@ -311,7 +311,7 @@ func (l Limit) matchedScopes(ctx context.Context, scopes Scopes) ([]string, erro
 	return messages(answer[ruleUncoveredScopes]), nil
 }
 
-// namesInput returns names as input for a module.
+// namesInput returns names as a list of strings, in the same order, as input for a module.
 func namesInput(names []corev1.ResourceName) []any {
 	out := make([]any, len(names))
 	for i, name := range names {

@@ -41,7 +41,7 @@ import (
 )
 
 // Devices is what Kubernetes' evaluator of ResourceClaims reads in addition to a claim: the DeviceClasses, and pods with the claims that
-// the scheduler creates for them.
+// the scheduler creates for them. Each field may be nil, except for Claims if Pod is set.
 type Devices struct {
 	// Classes has the DeviceClasses with their extended resources. Without it, no DeviceClass exists.
 	Classes *extendedresourcecache.ExtendedResourceCache

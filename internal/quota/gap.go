@@ -113,8 +113,8 @@ func MayCoverName(q placementv1.Quota, name corev1.ResourceName, class, namespac
 }
 
 // appliesIn reports whether a quota is for a namespace that has the labels namespaceLabels: a ScopedQuota for its own namespace, a
-// ClusterScopedQuota for those that its selector selects. It ignores that a ClusterScopedQuota counts nothing in kube-system and in Berth's
-// own namespace.
+// ClusterScopedQuota for those that its selector selects; for none if the selector is invalid. It ignores that a ClusterScopedQuota counts
+// nothing in kube-system and in Berth's own namespace.
 func appliesIn(q placementv1.Quota, namespace string, namespaceLabels map[string]string) bool {
 	cluster, ok := q.(*placementv1.ClusterScopedQuota)
 	if !ok {

@@ -244,7 +244,7 @@ func (e *Evaluators) ExtendedParts(spec *placementv1.LimitedResourceSpec) []stri
 	return out
 }
 
-// commonExtended are extended resources that the device plugins of vendors add to nodes.
+// commonExtended are extended resources that the device plugins of vendors add to nodes. They are suggested in place of misspelled names.
 var commonExtended = []string{
 	"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi", "google.com/tpu", "aws.amazon.com/neuron",
 }

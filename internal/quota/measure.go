@@ -61,7 +61,7 @@ var countAliases = map[schema.GroupResource]corev1.ResourceName{
 
 // Evaluators measure what objects take, with Kubernetes' quota evaluators. They are safe for concurrent use.
 type Evaluators struct {
-	special map[schema.GroupResource]upstream.Evaluator // By type; of types of which more than the number is counted.
+	special map[schema.GroupResource]upstream.Evaluator // By type, for the four types of which more than the number of objects is counted.
 	devices Devices
 }
 
@@ -258,7 +258,8 @@ func newObject(resource schema.GroupResource) runtime.Object {
 	}
 }
 
-// decode decodes an object from JSON to the Go type of newObject.
+// decode decodes an object from JSON: a Pod, Service, PersistentVolumeClaim, or ResourceClaim to its Go type, and an object of any other
+// type to its metadata alone (metav1.PartialObjectMetadata).
 func decode(resource schema.GroupResource, raw []byte) (runtime.Object, error) {
 	object := newObject(resource)
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {

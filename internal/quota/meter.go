@@ -50,11 +50,13 @@ type Meter struct {
 type typeObjects struct {
 	// objects are by namespace and name.
 	objects map[string]map[string]*objectEntry
-	// deleted are the UIDs of objects that existed and were deleted, so that their reservations end, with the time when they may be forgotten.
+	// deleted has the UIDs of objects that were deleted lately, which end the reservations for these objects, each with the time when it may
+	// be forgotten.
 	deleted map[types.UID]time.Time
 	// revision changes whenever the amounts that the objects take change. No two states of any types have the same revision.
 	revision uint64
-	// awaited are the UIDs of objects whose next version settles a reservation.
+	// awaited are the UIDs of objects for which a reservation expects an update that the meter has not seen. A newer version of the object
+	// settles the reservation.
 	awaited map[types.UID]bool
 }
 
@@ -66,7 +68,8 @@ type objectEntry struct {
 	// lapses is, for a pod that is being deleted, its deletionTimestamp plus its deletionGracePeriodSeconds: from then on, it only takes the
 	// amounts in lapsed. It is zero for all other objects.
 	lapses time.Time
-	lapsed corev1.ResourceList // The amounts that the object takes from lapses on.
+	// lapsed has the amounts that a pod takes from lapses on: those that it would take in phase Failed. It is nil if lapses is zero.
+	lapsed corev1.ResourceList
 	// claim is set if the object is a ResourceClaim. What it takes depends on DeviceClasses and a pod too, so the recount
 	// measures it, and usage is empty.
 	claim *resourcev1.ResourceClaim

@@ -79,7 +79,8 @@ func hardOf(spec *placementv1.QuotaSpec) corev1.ResourceList {
 	return spec.Hard
 }
 
-// sameScoping reports whether two specs have the same names in hard, and the same names of scopes in the same order.
+// sameScoping reports whether two specs have the same names in hard, and the same names of scopes in the same order. The amounts, and the
+// operators and values of the scopes, may differ.
 func sameScoping(a, b *placementv1.QuotaSpec) bool {
 	scopesOf := func(spec *placementv1.QuotaSpec) []corev1.ResourceQuotaScope {
 		var out []corev1.ResourceQuotaScope

@@ -50,14 +50,15 @@ type Request struct {
 	// creates its object.
 	before    *measurement
 	evaluator upstream.Evaluator
-	content   runtime.Object // The object that the request would store; never nil.
+	content   runtime.Object // What the request would store: a Pod, Service, or claim, or only the metadata of another object; never nil.
 	// input is the part of the input that is the same for the modules of all LimitedResources: the scopes of the object that the request
 	// would store, and the amounts that it takes.
 	input map[string]any
 }
 
-// objectIdentity identifies a version of an object, by its name, its UID, and the version from which an update starts. Requests with the
-// same identity lead to at most one change: the create of the object with this UID, or an update that starts from this version.
+// objectIdentity identifies a version of an object, by its name, its UID, and the version from which an update starts. It does not have the
+// type and the namespace. Requests for one type and namespace with the same identity lead to at most one change: the create of the object
+// with this UID, or an update that starts from this version.
 type objectIdentity struct {
 	// version is the resource version from which an update starts; "" for a create.
 	name, uid, version string

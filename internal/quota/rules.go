@@ -27,8 +27,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// Rules is the compiled module of one quota or LimitedResource, with its source. It does not have the object's name. Objects with equal
-// specs share the compiled parts and their cache. It is safe for concurrent use.
+// Rules is the module of one quota or LimitedResource: its source, whose first line names the object, and its compiled parts, which do not
+// have the object's name. Objects with equal specs share the compiled parts and their cache. It is safe for concurrent use.
 type Rules struct {
 	// Module is the module's source, and its digest, which leaves out the first line: it names the object.
 	Module placementv1.QuotaModule
@@ -77,7 +77,7 @@ func (r *Rules) evaluateUsage(ctx context.Context, unknown []corev1.ResourceName
 // scopedKey identifies what a quota's module reads to decide whether the quota applies to an object, and what it covers.
 type scopedKey struct {
 	Scopes
-	tracked string // The names in hard that count ResourceClaims, as text; "" for other types of objects.
+	tracked string // For a ResourceClaim, the names in hard that count ResourceClaims, sorted, as text; "" for objects of other types.
 }
 
 // scopeResult is what a quota's module decides from an object's type and scopes: whether the quota applies to it, and what it covers.
@@ -87,8 +87,9 @@ type scopeResult struct {
 	covered coverage
 }
 
-// evaluateScopes returns whether a quota applies to an object with some scopes, and which names and scopes it covers for the object.
-// tracked are the names in the quota's hard that count objects of the object's type.
+// evaluateScopes returns whether a quota applies to an object with some scopes, and which names and scopes it covers for the object: names
+// only if it applies, but each of its scopes that matches the object, even if another one does not match. tracked are the names in the
+// quota's hard that count objects of the object's type.
 func (r *Rules) evaluateScopes(ctx context.Context, scopes Scopes, tracked []any) (scopeResult, error) {
 	key := scopedKey{Scopes: scopes}
 	if scopes.resource == deviceClaims {

@@ -60,7 +60,8 @@ func Unreached(q placementv1.Quota, others []placementv1.Quota, of map[string]st
 	return out
 }
 
-// precedes reports whether a has a smaller amount of a name than b, or the same one and a name that sorts first.
+// precedes reports whether the quota a has a smaller amount than b under a resource name in hard, or the same amount and a kind and name
+// that sort first.
 func precedes(a, b placementv1.Quota, name corev1.ResourceName) bool {
 	x, y := a.QuotaSpec().Hard[name], b.QuotaSpec().Hard[name]
 	keyOfA, _ := KeyOf(a)

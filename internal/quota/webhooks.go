@@ -50,8 +50,8 @@ type hook struct {
 	selector  *metav1.LabelSelector
 	namespace string                 // Empty if there is a selector.
 	types     []schema.GroupResource // The types that are counted or limited.
-	// pods are CEL expressions. For each counted or limited pod, one of them is true. nil means that any pod may be
-	// counted.
+	// pods are CEL expressions, of which at least one is true for each pod that is counted or limited. The webhook receives only pods for
+	// which one is true; nil means that it receives all pods.
 	pods   []string
 	owners []Key // The objects that need the hook.
 }
@@ -316,7 +316,8 @@ func hookKey(h hook, coarse bool) string {
 }
 
 // newWebhook returns the webhook for a hook, without client configuration. It receives creates of objects of the hook's types and, only
-// for pods, services, and claims, those updates that may change usage. The key becomes part of its name; selector selects its namespaces.
+// for Pods, Services, PersistentVolumeClaims, and ResourceClaims, those updates that may change usage. The key becomes part of its name;
+// selector selects its namespaces.
 func newWebhook(key string, selector *metav1.LabelSelector, h hook) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
 		Name:                    "quota-" + key + "." + placementv1.GroupVersion.Group,

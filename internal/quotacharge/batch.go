@@ -40,7 +40,7 @@ const batchTimeout = 7 * time.Second
 // processes the queue.
 type batch struct {
 	*Charger
-	queue   string // The key of the queue.
+	queue   string // The key of the queue that the requests are from: a namespace, or the UIDs of ClusterScopedQuotas.
 	waiters []*waiter
 	// charges holds the IDs of the charges of the waiters. Stored charges with these IDs are reverted before a decision.
 	charges map[string]bool
@@ -142,8 +142,8 @@ func (b *batch) decide(ctx context.Context, r *round) (needed freshness) {
 	return needed
 }
 
-// decide decides one request. A charge for it lasts until expires. considered is the number of quotas and limits by which it was decided.
-// An error or panic must not affect the other requests of the batch.
+// decide decides one request, and charges the working copies if it is allowed and no dry run. The charge lasts until expires. considered is
+// the number of quotas and limits by which it was decided. An error charges nothing. A panic becomes an error, but may leave a charge.
 func (r *round) decide(ctx context.Context, w *waiter, expires time.Time) (verdict *quota.Verdict, considered int, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -69,7 +69,7 @@ func (c *Charger) enqueue(ctx context.Context, key string, w *waiter) {
 	}
 }
 
-// processQueue processes a queue until it is empty.
+// processQueue decides what waits in a queue, batch by batch, until nothing waits. Then it removes the queue and returns.
 func (c *Charger) processQueue(ctx context.Context, key string) {
 	for !c.closeIfEmpty(key) {
 		b := &batch{Charger: c, queue: key, charges: map[string]bool{}}

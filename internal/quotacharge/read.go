@@ -61,8 +61,8 @@ func (r *round) list(ctx context.Context, kinds string, list client.ObjectList, 
 	return nil
 }
 
-// quotas returns the quotas that a namespace's objects are charged to, in every mode: its ScopedQuotas, and the ClusterScopedQuotas that
-// select it.
+// quotas lists the quotas of every mode that apply to a namespace: its ScopedQuotas, and the ClusterScopedQuotas that select it. They are
+// as in the API server if the round's freshness is relisted, otherwise as in the cache.
 func (r *round) quotas(ctx context.Context, namespace string) ([]placementv1.Quota, error) {
 	list := &placementv1.ScopedQuotaList{}
 	if err := r.list(ctx, "ScopedQuotas", list, client.InNamespace(namespace)); err != nil {
@@ -133,7 +133,8 @@ func (r *round) limits(ctx context.Context, namespace string, resource schema.Gr
 	return out, nil
 }
 
-// selects reports whether a selector matches a namespace, by its labels. A nil selector and an empty one match all namespaces.
+// selects reports whether a selector matches a namespace, by its labels, which it reads from the API server if the round's freshness is
+// relisted, or the cache lacks the namespace, otherwise from the cache. A nil selector and an empty one match all namespaces unread.
 func (r *round) selects(ctx context.Context, selector *placementv1.NamespaceSelector, namespace string) (bool, error) {
 	parsed, err := quota.NamespaceSelector(selector)
 	if err != nil {

@@ -62,7 +62,8 @@ func (c *Charger) beginRound(f freshness, released map[string]bool) *round {
 	}
 }
 
-// accountsIn returns the working copies of the quotas that the objects of a namespace are charged to.
+// accountsIn returns the working copies of the quotas that the objects of a namespace are charged to. It returns an errModule if the rules
+// of a quota do not compile. The caller marks any other error as errUnreachable.
 func (r *round) accountsIn(ctx context.Context, namespace string) ([]*quota.Account, error) {
 	if known, ok := r.accountsByNamespace[namespace]; ok {
 		return known, nil
@@ -114,7 +115,8 @@ func (r *round) rereadAll(ctx context.Context, namespace string, quotas []placem
 	return slices.DeleteFunc(fresh, func(q placementv1.Quota) bool { return q == nil }), nil
 }
 
-// limitsFor returns the LimitedResources for a type in a namespace, with their compiled rules.
+// limitsFor returns the LimitedResources for a type in a namespace, with their compiled rules. It returns an errModule if rules do not
+// compile. The caller marks any other error as errUnreachable.
 func (r *round) limitsFor(ctx context.Context, namespace string, resource schema.GroupResource) ([]quota.Limit, error) {
 	key := limitKey{namespace, resource}
 	if known, ok := r.limitsByKey[key]; ok {
@@ -137,6 +139,7 @@ func (r *round) limitsFor(ctx context.Context, namespace string, resource schema
 }
 
 // write writes every working copy that changed. It returns the number of writes, and how many of them found the quota changed or deleted.
+// The error is that of a write that failed for another reason. The caller marks it as errUnreachable.
 func (r *round) write(ctx context.Context) (writes, conflicts int, err error) {
 	results := make(chan error, len(r.accounts))
 	for _, account := range r.accounts {

@@ -147,7 +147,7 @@ func (c *Changes) concern(object string, chosen []string, limit int) bool {
 	return slices.ContainsFunc(c.entered, func(e candidate) bool { return e.level == level && compare(r.ranked(e), worst) < 0 })
 }
 
-// used returns the domains to which candidates belonged before, each once.
+// used returns the domains to which candidates belonged before, each once. It skips candidates that belonged to no usable domain.
 func (d *domainChanges) used(candidates []string) []string {
 	out := make([]string, 0, len(candidates))
 	for _, name := range candidates {
@@ -158,8 +158,9 @@ func (d *domainChanges) used(candidates []string) []string {
 	return out
 }
 
-// concern reports whether changes of the candidates of a domain may lead to another choice for an object, given that the same domains are
-// used as before. used is the number of these domains.
+// concern reports whether another choice is possible for an object because candidates of a domain left, joined, or have another level,
+// given that the same domains are used as before. If there are such candidates, it is true whenever more or fewer candidates of the domain
+// may be chosen than before. chosen are the candidates of all domains that were chosen before, and used is the number of these domains.
 func (d *domainChanges) concern(domain, object string, chosen []string, used int) bool {
 	changes := d.members[domain]
 	if changes == nil {
@@ -176,7 +177,8 @@ func (d *domainChanges) concern(domain, object string, chosen []string, used int
 	return !fixed || d.sizes[domain] < len(own) || changes.concern(object, own, len(own))
 }
 
-// even reports whether the same number of chosen candidates is in each of the used domains, whose number is given.
+// even reports whether each domain that was used has the same number of the chosen candidates, at least one. used is the number of these
+// domains.
 func (d *domainChanges) even(chosen []string, used int) bool {
 	counts := make(map[string]int, used)
 	for _, name := range chosen {

@@ -130,7 +130,8 @@ type Bounds struct {
 }
 
 // Choose returns the names of the candidates that are chosen for an object, and of the domains that are used for it: the best ones, as many
-// as the bounds allow, in no particular order. With fewer than MinDomains domains, candidates is nil.
+// as the bounds allow, in no particular order. If the bounds allow fewer than MinDomains domains, or fewer are usable, candidates is nil,
+// and domains still has those fewer ones.
 func (d *Domains) Choose(object string, b Bounds) (candidates, domains []string) {
 	r := newRanker(object)
 	defer r.release()
@@ -190,8 +191,8 @@ func (d *Domains) size(domain candidate, b Bounds) int {
 	return out
 }
 
-// turns returns how Bounds.Limit is divided: full is how many candidates are chosen from each used domain, unless it has fewer, and rest is
-// how many further candidates are chosen, at most one from each domain.
+// turns returns how Bounds.Limit, which must be set, is divided: full is how many candidates are chosen from each used domain, unless it
+// has fewer or MaxClusters is less, and rest is how many further candidates are chosen, at most one from each domain.
 func (d *Domains) turns(used List, b Bounds) (full, rest int) {
 	rest = b.Limit
 	// open are the sizes of the domains from which more can be taken.
@@ -219,7 +220,8 @@ type ranked struct {
 	rank [sha256.Size]byte // The SHA-256 digest of the object and the name of the candidate.
 }
 
-// compare orders candidates from the best to the worst: by level, then by rank, the smaller digest first. It is negative if a is better.
+// compare orders candidates from the best to the worst: by level, then by rank, the smaller digest first, then by name. It is negative if a
+// is better.
 func compare(a, b ranked) int {
 	if a.level != b.level {
 		return cmp.Compare(a.level, b.level)
@@ -252,7 +254,7 @@ type ranker struct {
 	state [stateBytes]byte
 }
 
-// digest is the interface of what sha256.New returns.
+// digest is a hash whose state can be read and restored, as that of sha256.New can.
 type digest interface {
 	hash.Hash
 	encoding.BinaryAppender
@@ -338,7 +340,7 @@ func (r *ranker) best(list List, n int) List {
 	return out
 }
 
-// first returns the n best candidates of a list, from the best to the worst. The list must have at least n.
+// first returns the n best candidates of a list, from the best to the worst. n must be at least 1, and the list must have at least n.
 func (r *ranker) first(list List, n int) []ranked {
 	level := list[n-1].level
 	out := make([]ranked, 0, min(2*n, len(list)))

@@ -41,23 +41,26 @@ type bounds struct {
 	version    *placement.Policy             // The policy's version in force; nil if there is none, or none known yet.
 	limits     placementv1.RemediationBudget // The budget of the newest known version; for all policies together, the Limits.
 	generation int64                         // The generation of the newest known version, to which failures belong; -1 after a deletion.
-	// unavailable are the matched objects that are not ready, unless they still run in the clusters that they leave, and those that are being
-	// patched or moved for a claim with rolls.
+	// unavailable are the matched objects that are not ready, unless they still run in the clusters that they leave, and those that a patch
+	// for any policy makes unavailable (claim.rolls), from its grant until they are ready.
 	unavailable tally[struct{}]
-	// settled is the Scheduler.epoch for which it is known which matched objects are ready; 0 for none. In another epoch it is not known.
+	// settled is the Scheduler.epoch for which it is known which matched objects are ready; 0 for none. In another epoch it is not known, and
+	// patches wait after which the object counts as being moved (claim.follows).
 	settled  int
-	resuming bool // Whether an earlier leader may have been moving those matched objects that are not ready.
+	resuming bool // Set until it is known which matched objects an earlier leader was moving. Only then do these count as moves.
 	// left has, while resuming is set, the moves to other clusters that an earlier leader had not ended. They count as moves, against the
 	// limits, only once resuming ends. Keys have no version.
 	left               map[Key]Move
 	rolled             []schema.GroupVersionResource // The types of matched objects whose rollouts are observed.
-	lastMaxUnavailable int                           // What maxUnavailable returned at the last decision on a matched object while any waited.
-	failed             tally[Failure]                // The objects, by unversioned key, with a refused patch or failed rollout; none expires.
+	lastMaxUnavailable int                           // The last maxUnavailable while objects waited. If it grows, they are tried again.
+	failed             tally[Failure]                // Objects with a refused patch or failed rollout; keys have no API version. None expires.
 	pause              string                        // The ID of the pause that failed patches or rollouts caused; "" for none.
 	paused             containment.Scope             // In which namespaces the pause stops patches; empty for all, and without a pause.
-	probes             probing.Failures[Key]         // Patches that ended as Failed since the last success in a namespace; they delay others.
-	reported           time.Time                     // When learn last returned that a failure should be logged.
-	data               holding                       // Delays patches while the policy's data keeps changing.
+	// probes are the objects with a patch that ended as Failed since the last success in their namespace. They wait before they are patched
+	// again. Several in one namespace make all objects there wait, and failures in many namespaces make all objects wait.
+	probes   probing.Failures[Key]
+	reported time.Time // When learn last returned that a failure should be logged.
+	data     holding   // Delays patches while the policy's data keeps changing.
 }
 
 // newBounds returns bounds that behave as if the last patch had been at the time last.
@@ -67,14 +70,16 @@ func newBounds(name string, last time.Time) *bounds {
 	return b
 }
 
-// usage has the times of the last patches, for the pace (MaxPerMinute), and the objects that are being moved, for the limits on these. It
-// is that of one policy, of the policies of a group together, or of all policies. It does not have the objects that are unavailable.
+// usage has the times of the last patch and of the last grant, for the pace (MaxPerMinute), which is a minimum interval, and the objects
+// that are being moved, for the limits on these. It is that of one policy, of the policies of a group together, or of all policies. It does
+// not have the objects that are unavailable.
 type usage struct {
 	members []*bounds // The bounds that share the usage: of one policy, of the policies of a group, or only Scheduler.all.
 	// last is the time of the last patch, or when this replica began to lead, if it has made none. earlier is what last was before that patch.
 	// granted is when Schedule last granted an object a patch; zero for never.
 	last, earlier, granted time.Time
-	// moving are the objects that are being moved. late are those of them that have failed because they did not run in time.
+	// moving are the objects that are being moved. late are those of them that have failed because they did not run in time: they take room
+	// within all limits on moves, but only from other objects of their namespace.
 	moving, late tally[struct{}]
 }
 
@@ -157,8 +162,9 @@ func pauseID(generation int64, now time.Time) string {
 	return strconv.FormatInt(generation, 10) + "-" + strconv.FormatInt(now.UnixMilli(), 36)
 }
 
-// blocked returns what keeps an object back: first a limit on objects that are being moved, then the pace (MaxPerMinute); the zero block if
-// neither does. granted reports whether Schedule has granted the object a patch.
+// blocked returns what keeps an object back: first a limit on objects that are being moved, unless it is one of them already, then the pace
+// (MaxPerMinute); the zero block if neither does. granted reports whether Schedule has granted the object a patch: then the interval of
+// MaxPerMinute counts from the last patch alone, and not from the last grant.
 func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
 	// A moved object takes no other slot. One that has failed takes a slot of its namespace alone, so that no tenant stops the others.
 	self, elsewhere := count(b.moving.has(key)), len(b.late.objects)-b.late.namespaces[key.Namespace]
@@ -240,8 +246,8 @@ func (h *holding) act(now time.Time) {
 	h.revised = false
 }
 
-// Judgment is whether patches of an object last, or are undone by other clients or by the policies themselves, whether it was patched too
-// often within a minute, and when to judge again. Judge returns it.
+// Judgment is whether patches of one object last, or are undone by other clients or by the policies themselves, whether this object was
+// patched too often within a minute, whatever MaxPerMinute of the policies is, and when to judge again. Judge returns it.
 type Judgment struct {
 	attempts.Judgment
 	Due Due // If patches do not last, all verdicts that require changes, or would once approved; nil if they last, even if made too often.

@@ -85,7 +85,8 @@ func RemovesAllClusters(v *placement.Verdict) bool {
 }
 
 // Pause describes why remediation of a policy is paused: a change of the policy or of its data would harm more objects than the blast
-// radius allows. A pause because of failures is in Waiting.
+// radius allows. It has the ID of the change, the namespaces, and the numbers of objects, and not when the pause began. A pause because of
+// failures is in Waiting.
 type Pause struct {
 	Change string            // The ID of the change that is not carried out. A release names it.
 	Scope  containment.Scope // In which namespaces the change is not carried out; empty for all.
@@ -94,7 +95,9 @@ type Pause struct {
 	Denied, Emptied, Undecided, Matched int
 	// Before is the number of objects that were already denied, without clusters, or undecided before the change.
 	Before int
-	// Percent is the limit of spec.remediation.blastRadius that the change exceeds, in percent of the matched objects.
+	// Percent is spec.remediation.blastRadius.percent of the policy, with its default: the percentage of the matched objects above which
+	// remediation pauses, and not the percentage that the change would harm. It is 0 for an earlier leader's pause until
+	// ConcludeAssessments has checked that.
 	Percent  int32
 	Examples []string // The names of some objects that the change would harm, sorted. Only Ledger.Report sets it.
 }
@@ -137,7 +140,7 @@ type guard struct {
 	generation int64                   // The generation of the policy's version that was recorded last, for new plans and IDs of pauses.
 	harmed     tally[harmed]           // The objects that were unharmed before a change and are harmed now, unless sweep dropped them.
 	kinds      [undecided + 1]int      // The numbers of the objects in harmed, by kind of harm.
-	fresh      []Key                   // The objects that were added to harmed since the last call of sweep.
+	fresh      []Key                   // The objects that were added to harmed since the last call of sweep, and have no since yet.
 	swept      time.Time               // When sweep last removed old objects from harmed.
 	unwell     int                     // The number of matched objects with a harm, including those that had it before the change.
 	open       int                     // The number of assessments of the policy that are not concluded.
@@ -167,12 +170,12 @@ type harmed struct {
 // been called, and all objects that these policies may match are decided or AssessmentLimit has passed. It is safe for concurrent use.
 type Assessment struct {
 	ledger   *Ledger
-	accounts map[string]*account // The accounts of the policies that still wait for objects, by name.
+	accounts map[string]*account // The accounts of the policies for which the assessment has not ended, by name.
 	since    time.Time           // When the assessment began.
 	// pending are the objects that have not been decided, each with the names of the policies that match it, or with unknown.
 	pending  map[CompactKey][]string
 	waits    map[string]int // The numbers of pending objects by policy; by "" those whose policies are unknown.
-	complete bool           // Whether all objects have been added. Until then, the assessment does not end.
+	complete bool           // Whether all objects have been added. Until then, the assessment does not end, not even after AssessmentLimit.
 	occasion *occasion      // Why the objects must be decided again: the change.
 }
 
@@ -201,7 +204,8 @@ func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessm
 	return out
 }
 
-// Add adds objects to the assessment. The caller must then have the objects decided.
+// Add adds objects to the assessment. All of its policies wait for each object until the object is decided, or until Await records which
+// policies match it. The caller must then have the objects decided.
 func (a *Assessment) Add(keys ...Key) {
 	defer a.ledger.lock()()
 	for _, key := range keys {
@@ -312,7 +316,8 @@ func (g *guard) pauses(namespace string) bool {
 	return g.pause != nil && g.pause.Scope.Includes(namespace)
 }
 
-// assessing reports whether an assessment of the policy is open, except in a series of assessments that lasts longer than AssessmentLimit.
+// assessing reports whether an assessment of the policy is open, so that no plan is made yet. It is false in a series of assessments that
+// lasts longer than AssessmentLimit, although patches may still wait then.
 func (g *guard) assessing() bool { return g.open > 0 && !g.long }
 
 // Holds implements Matches. It returns when the present series of assessments of a policy began, zero if none is open, and whether

@@ -129,7 +129,7 @@ type matchedObject struct {
 // Scheduler has the pause because of failures.
 type account struct {
 	objects    map[CompactKey]finding              // The findings of the policy on the objects that it matches.
-	types      map[schema.GroupVersionResource]int // The numbers of matched objects by type.
+	types      map[schema.GroupVersionResource]int // The numbers of matched objects by type; 0, or no entry, for none.
 	remediated int64                               // The number of patches and evictions for the policy since this replica leads.
 	obstacle   obstacle                            // The first failed object; once it has its placement, the next replaces it. Zero for none.
 	planning
@@ -145,7 +145,7 @@ type obstacle struct {
 
 // contest describes who changes an object back after patches.
 type contest struct {
-	by       string   // The clients that change the object back, as text.
+	by       string   // Names the clients that change the object back, or says that they are not known; never empty.
 	policies []string // The names of the policies whose changes do not last.
 }
 
@@ -156,10 +156,10 @@ type finding struct {
 	// with move, that of the plan. Findings with equal effects share one.
 	effect  unique.Handle[effect]
 	failure string // Why the policy could not decide the object; "" if it decided.
-	// unsettled reports whether the object is no longer patched because patches do not last. unseen reports whether the object was patched
-	// or evicted since, and has not been decided in its new version.
+	// unsettled reports whether the object is no longer patched because patches do not last, or were too many. unseen reports whether the
+	// object was patched or evicted since, and has not been decided in its new version.
 	unsettled, unseen bool
-	harm              harm // How the policy leaves the object without a placement.
+	harm              harm // How the policy leaves the object without a placement; unharmed if its remediation is not automatic.
 	// move is the ID of the move that the policy requires, in every mode, even if remediation does not make it; zero for none, or if policies
 	// would deny the patch. If the object can't be decided, it remains that of the plan.
 	move    moveset.ID
@@ -168,7 +168,8 @@ type finding struct {
 	version string       // The resource version of the object when it was decided.
 }
 
-// effect is what one policy would do to an object, and which of its rules decides that.
+// effect is what one policy would do to an object that it can decide: deny it, change it, or nothing. It also has the rule that decides the
+// object, and the policies that set other values.
 type effect struct {
 	violation string // Describes how the object violates the policy; "" if it does not.
 	// denied reports whether the policy denies the object. enforced reports whether the policy is in mode Enforce.
@@ -219,7 +220,7 @@ func (f finding) violates() bool {
 }
 
 // findingOf returns the finding that a verdict leads to, on an object with a UID and a resource version. unsettled reports whether the
-// object is no longer patched because patches do not last.
+// object is no longer patched because patches do not last, or were too many. The finding has the required move also then.
 func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, unsettled bool) finding {
 	f := finding{harm: harmOf(v), version: version, unsettled: unsettled && len(v.Changes) > 0}
 	if v.Err != nil {
@@ -276,7 +277,8 @@ func (l *Ledger) account(name string) *account {
 
 // Record replaces all findings on an object with a UID and a resource version by those of the verdicts, and returns the names of the
 // policies whose findings changed. It ignores verdicts of policies that do not evaluate existing objects. Assessments no longer wait for
-// the object, and it is not skipped any more. unsettled reports whether the object is no longer patched because patches do not last.
+// the object, and it is not skipped any more. unsettled reports whether the object is no longer patched because patches do not last, or
+// were too many.
 func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*placement.Verdict, unsettled bool) (changed []string) {
 	patched, approved := rulingOf(verdicts), rulingOf(released(verdicts))
 	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
@@ -570,8 +572,9 @@ type Report struct {
 	Conflicts                         []string                // The names of those policies, sorted; the value used may be theirs or not.
 	// Rules are the numbers of objects by the name of the rule of spec.rules that decides them, without those that no rule decides.
 	Rules map[string]int
-	// Unsettled are the names of objects that Berth stopped patching because what the policies decide changes after each patch. Contested
-	// are those that it stopped patching because other clients change them back, with the names of the clients. Both are sorted.
+	// Unsettled are the names of objects that Berth stopped patching because what the policies decide changes after each patch, or because
+	// it patched them too often within a minute. Contested are those that it stopped patching because other clients change them back, with
+	// the names of the clients. Both are sorted.
 	Unsettled, Contested []string
 	Obstacle             string // Names an object that has to be moved and could not be patched, and says why; "" if there is none.
 	Unauthorized         bool   // Whether the object of Obstacle could not be patched because Berth lacks the permission.
@@ -593,7 +596,7 @@ const (
 	maxMessage     = 256
 )
 
-// Report returns a summary of what a policy decided on the objects that it matches.
+// Report returns a summary of what a policy decided on the objects that it matches; the zero Report if nothing is recorded for the policy.
 func (l *Ledger) Report(policy string) Report {
 	defer l.lock()()
 	a := l.find(policy)

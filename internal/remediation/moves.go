@@ -106,7 +106,8 @@ func Observes(p *placement.Policy, resource schema.GroupResource) bool {
 
 // movement is the state of an object that was granted a patch, is being patched, or is being moved.
 type movement struct {
-	// patching has the claims of the policies for which the object is being patched, or was granted a patch, by their bounds.
+	// patching has the claim of each policy for which the object is being patched, or was granted a patch, by the bounds of that policy. It
+	// never has the bounds of all policies together, and is empty at other times.
 	patching map[*bounds]claim
 	began    time.Time // When Ask allowed the last patch.
 	granted  *waiter   // The object's place in line, from its grant by Schedule until Ask uses it, or Yield drops it; nil otherwise.
@@ -121,7 +122,7 @@ type movement struct {
 	// adopted is set while the object counts as being moved only because an earlier leader may have been moving it. late is set once the
 	// move has failed because the object was not ready by the deadline.
 	adopted, late bool
-	seen          Rollout // The newest observed progress since the movement began. It may be newer than the end of the patch.
+	seen          Rollout // The newest known progress, from before or after the patch; zero if none is known.
 	// unobserved is set if the rollout of the object is no longer observed. The object then does not count as being moved after the patch.
 	unobserved bool
 	evicted    bool // Set if the object is a Pod that was evicted. It counts as being moved until there is no Pod with its UID.
@@ -190,7 +191,8 @@ func (s *Scheduler) claimsOf(key Key, due Due, carrier Carrier) []claim {
 // byPolicy orders claims by the name of the policy.
 func byPolicy(a, b claim) int { return strings.Compare(a.name, b.name) }
 
-// Carrier describes the multi-cluster systems that carry an object to clusters. The zero value stands for none.
+// Carrier is what the scheduler must know of the multi-cluster systems that carry an object to clusters: whether they report where it runs,
+// and whether it stays in its old clusters meanwhile. It does not name them. The zero value stands for none.
 type Carrier struct {
 	// Reports is set if a system reports where the object runs, Surges if the object stays in its old clusters until it runs in the new ones.
 	Reports, Surges bool
@@ -326,7 +328,8 @@ func (s *Scheduler) reported(key Key) bool {
 	return s.unready[key].Version != "" || m != nil && m.reported
 }
 
-// unobserve drops the progress of an object, and ends its move.
+// unobserve drops the progress of an object's rollout, and ends its move, but not a patch that is still running. After such a patch, the
+// object does not count as being moved unless its rollout has been observed again.
 func (s *Scheduler) unobserve(key Key) {
 	delete(s.unready, key)
 	if m := s.moving[key]; m != nil {
@@ -426,14 +429,14 @@ func (s *Scheduler) takeOver(now time.Time, b *bounds, all bool) {
 	s.changed(b.name)
 }
 
-// adopt makes a movement that of the rollout r, which an earlier leader began, or only may have begun if adopted is true. late reports
-// whether the move has failed because the object did not run in its clusters in time.
+// adopt makes a movement wait for the rollout r, which an earlier leader began, or only may have begun if adopted is true. late reports
+// whether the move has failed because the object did not run in its clusters in time. The caller sets the times moved and deadline.
 func (m *movement) adopt(r Rollout, adopted, late bool) {
 	m.patched, m.reported, m.adopted, m.late = r, r.Version != "", adopted, late
 }
 
-// expire ends the wait of the movements whose deadline has come: adopted objects no longer count as being moved; the moves of others have
-// failed.
+// expire handles the movements whose deadline has come: adopted objects no longer count as being moved. The moves of others have failed,
+// but until these objects are ready, they take room within the limits on moves from other objects of their namespace.
 func (s *Scheduler) expire(now time.Time) {
 	s.deadline = time.Time{}
 	for key, m := range s.moving {
@@ -550,7 +553,8 @@ func (s *Scheduler) clearFailures(key Key, b *bounds) {
 	s.classify(s.line.byKey[key])
 }
 
-// pardon ends a policy's pause because of failures, and removes all of its failures.
+// pardon ends a policy's pause because of failures, and removes all of its refused patches and failed rollouts. Failures that make other
+// patches wait for a probe remain.
 func (s *Scheduler) pardon(b *bounds) {
 	if b.pause != "" {
 		b.pause, b.paused = "", nil
@@ -563,7 +567,8 @@ func (s *Scheduler) pardon(b *bounds) {
 	s.reclassify()
 }
 
-// Release ends the pause of a policy's patches that failures caused. It returns false if the policy has no pause with this ID.
+// Release ends the pause of a policy's patches that failures caused, and removes all failures of the policy. It returns false, and does
+// nothing, if the policy has no pause with this ID.
 func (s *Scheduler) Release(policy, pause string) bool {
 	defer s.lock()()
 	b := s.policies[policy]
@@ -599,8 +604,8 @@ type Waiting struct {
 	// Moves are the moves to other clusters in which the object does not run yet, as far as a multi-cluster system reports that, sorted.
 	// While Resuming is set, they include all that the earlier leader left.
 	Moves []Move
-	// Late is the number of objects in Rollouts whose move has failed because they did not run in their new clusters in time. They count
-	// against the limits of their own namespace alone.
+	// Late is the number of objects in Rollouts whose move has failed because they did not run in their new clusters in time. They still
+	// take room within all limits on moves, but only from other objects of their namespace.
 	Late     int
 	Failures []Failure         // The objects whose patch was refused, or whose rollout failed, sorted by key.
 	Pause    string            // The ID of the pause because of failed patches or rollouts; "" for none.
@@ -633,7 +638,8 @@ func (w *Waiting) PauseMessage(policy string, named bool) string {
 		cause, where, example, correct, policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
 }
 
-// Move is an object that was moved to other clusters, in which it does not run yet.
+// Move is an object that was moved to other clusters, in which it does not run yet, with the times of its move. It does not have the
+// clusters.
 type Move struct {
 	Key // The object, without the version of its resource.
 	// Since is when the object was moved. Deadline is when the move fails unless the object runs in its clusters; zero if it has failed.

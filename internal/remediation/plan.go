@@ -41,7 +41,7 @@ import (
 type Plan struct {
 	Digest     string    // Identifies the set of moves: equal moves have the same digest, in any process.
 	Cause      Cause     // Why the plan was made.
-	Causes     []string  // Texts that describe the cause, at most MaxCauses.
+	Causes     []string  // Texts that describe the cause, at least one and at most MaxCauses.
 	Generation int64     // The generation of the policy that decided the objects.
 	Since      time.Time // When the plan was made.
 	// Moves is the number of moves in the plan, one for each object. Done is the number of those that are no longer required.
@@ -91,7 +91,8 @@ func identify(key Key, uid types.UID, changes string) moveset.ID {
 	return moveset.Identify(key.Resource.GroupResource(), key.Namespace, key.Name, uid, changes)
 }
 
-// planRelation is how the move of an object relates to the policy's plan: it is part of the plan or not, or the plan has another one.
+// planRelation is how the move that a policy requires of an object relates to the policy's plan: it is part of the plan, the plan has
+// another move of the object, or neither, which is the zero value. An object without a required move also has the zero value.
 type planRelation uint8
 
 const (
@@ -122,8 +123,8 @@ func (f *finding) plan(before finding, r ruling) {
 
 // planning is the state of the plan of one policy. The Ledger's mutex protects it.
 type planning struct {
-	current *Plan        // The newest plan, also once none of its moves is left, without Done; nil if none was made.
-	content *moveset.Set // All moves of current.
+	current *Plan        // The newest plan, also once none of its moves is left, without Done and Approval; nil if none was made.
+	content *moveset.Set // All moves of current, also those that are done, which the caller stores once it is approved.
 	saved   string       // The digest of the plan that is stored; "" for none.
 	// moves counts the objects with a move: planned those whose move is part of the plan, and changed those for which the plan has another
 	// move. undecided counts the objects that can't be decided now, and unseen those that were patched and not decided since.
@@ -461,7 +462,8 @@ func (c Cause) texts(generation, otherwise string, seen func(Fact) bool) (out []
 	return out
 }
 
-// bounded returns the first MaxCauses texts without repetitions. If there are more, the last one is "and other changes" instead.
+// bounded returns the texts without repetitions. If these are more than MaxCauses, it returns the first MaxCauses-1, and then "and other
+// changes".
 func bounded(texts []string) []string {
 	var out []string
 	for _, text := range texts {
@@ -481,7 +483,7 @@ func bounded(texts []string) []string {
 type occasion struct {
 	cause      Cause       // What happened.
 	since      time.Time   // When the leader noticed the cause; zero if that is not known.
-	generation int64       // The generation of the policy that decided then; 0 for the occasion of an assessment or of a blame.
+	generation int64       // The policy's generation at the decision, whatever the cause; 0 for the occasion of an assessment or of a blame.
 	of         []*occasion // The occasions that this one combines; nil for the occasion of an assessment or of a blame.
 }
 
@@ -507,8 +509,9 @@ func (l *Ledger) blame(key Key, b blame) {
 	}
 }
 
-// occasionOf returns why an object is decided again for a policy, whose generation is given; nil if nothing is known but that the object or
-// its namespace changed. known is false if the policy has not decided the object before.
+// occasionOf returns why an object is decided again for a policy, whose generation is given: the occasions of the open assessments that
+// wait for the object, and of its blames, combined; nil if there are none, because the object or its namespace changed. known is false if
+// the policy has not decided the object before. Then inForce, unless it is nil, is the only occasion.
 func (l *Ledger) occasionOf(key Key, policy string, generation int64, a *account, known bool) *occasion {
 	var of []*occasion
 	id := key.Compact()

@@ -205,7 +205,8 @@ func (s *Scheduler) classify(w *waiter) {
 	w.class.waiters = slices.Insert(w.class.waiters, w.class.at(w), w)
 }
 
-// classOf returns the class of a waiting object. What the method blocked reads of an object is equal for all objects of a class.
+// classOf returns the ID of the class of a waiting object. What the method blocked reads of an object is equal for all objects of a class,
+// except for the time since which it waits. So it is enough to check the first object of a class, which has waited longest.
 func (s *Scheduler) classOf(w *waiter) classID {
 	id := classID{namespace: w.key.Namespace}
 	if s.moving[w.key] != nil {
@@ -399,7 +400,8 @@ const (
 	settleInterval = time.Second
 )
 
-// blocked returns what keeps a waiting object back. granted reports whether Schedule has granted it a patch.
+// blocked returns what keeps a waiting object back; the zero block if nothing does. granted reports whether Schedule has granted the object
+// a patch: then the interval of MaxPerMinute counts from the last patch alone, and not from the last grant.
 func (s *Scheduler) blocked(now time.Time, w *waiter, granted bool) block {
 	for _, c := range w.claims {
 		since, paused := s.objects.Holds(c.name, w.key.Namespace)
@@ -489,8 +491,8 @@ type Patch struct {
 type Result struct {
 	Retry  time.Duration // The delay before the object must be decided again; 0 if the scheduler or an event does that.
 	Report bool          // Whether the failure should be logged at the normal level: one for each policy in reportInterval.
-	// Age is how old the next Pods of the evicted Pod's controller must be before they are evicted, because its new Pods require the same
-	// changes again; 0 if they do not.
+	// Age is set if the evicted Pod replaced one that was evicted for the same changes: how old the next Pods of their controller must be
+	// before they are evicted for these. It is 0 after the first of these evictions, although the next Pods wait then, too.
 	Age       time.Duration
 	Unsettled bool // Whether the object was patched too often within a minute, so that Berth stops patching it.
 }
@@ -556,8 +558,9 @@ func (s *Scheduler) end(now time.Time, key Key, m *movement, evicts bool, patch 
 	s.update(key)
 }
 
-// learn updates, by the end of a patch of an object, which objects count as failed for a policy, and how failures delay its other patches
-// (probes). It reports whether a failure should be logged at the normal level.
+// learn records for a policy how a patch of an object ended. If it was Refused, the object counts as failed. If it Failed, the policy's
+// other patches are delayed (probes). If it was Made, both end; if Overtaken, only the former. learn reports whether the error should be
+// logged at the normal level: at most one in reportInterval.
 func (s *Scheduler) learn(now time.Time, key Key, b *bounds, patch Patch) (report bool) {
 	if b.probes.Any() {
 		s.freed()
@@ -654,8 +657,8 @@ func (s *Scheduler) DataChanged(policy string) {
 }
 
 // PolicyChanged records which version of a policy is in force; nil for none. Schedule then returns the objects that wait for the earlier
-// version, so that they are decided again. The pace and the moves of the policy stay. Another generation ends a pause because of failures,
-// because its patches may succeed.
+// version, so that they are decided again. The pace and the moves of the policy stay, also if version is nil. Another generation, or nil,
+// removes the failures of the policy and the pause that they caused, because other patches may succeed.
 func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement.Policy) {
 	defer s.lock()()
 	if again := s.line.removePolicy(name); len(again) > 0 {
@@ -825,7 +828,7 @@ func (l *line) declassify(w *waiter) {
 	w.class = nil
 }
 
-// remove removes an object that may be waiting.
+// remove removes an object from the line and from its class. It does nothing if the object does not wait.
 func (l *line) remove(key Key) {
 	if w := l.byKey[key]; w != nil {
 		l.declassify(w)

@@ -27,7 +27,7 @@ var ClusterProfiles = schema.GroupResource{Group: "multicluster.x-k8s.io", Resou
 
 // known lists the built-in inventories, in the order in which messages name them, each with the function that reads the fields in which
 // they differ: ClusterProfile (SIG Multicluster), ManagedCluster (Open Cluster Management), Cluster (Karmada), and MemberCluster
-// (KubeFleet), which has an item for each of two versions. The fields are those of the published schemas.
+// (KubeFleet), which has an item for v1 and, after it, one for v1beta1. The fields are those of the published schemas.
 var known = []inventory{
 	{resource: schema.GroupVersionResource{Group: ClusterProfiles.Group, Version: "v1alpha1", Resource: ClusterProfiles.Resource}, read: readClusterProfile},
 	{resource: schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"},

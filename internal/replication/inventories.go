@@ -43,7 +43,8 @@ type inventory struct {
 	name path
 	// clusterScoped reports whether the objects are known to have no namespace. It is false for all declared inventories.
 	clusterScoped bool
-	// sources select the objects that represent clusters. If it is nil, all objects do.
+	// sources select the objects that represent clusters: each that at least one of them selects. nil means all objects; an inventory with
+	// sources has at least one.
 	sources []source
 }
 
@@ -209,7 +210,7 @@ type DeclaredFields struct {
 	Capacity    string `json:"capacity,omitempty"`    // the path of the quantities, by resource, that the cluster has
 	Allocatable string `json:"allocatable,omitempty"` // the path of the quantities, by resource, that pods may use
 	Allocated   string `json:"allocated,omitempty"`   // the path of the quantities, by resource, that pods use
-	Available   string `json:"available,omitempty"`   // the path of allocatable minus allocated, for inventories without Allocated
+	Available   string `json:"available,omitempty"`   // the path of the unused part of Allocatable, by resource, in place of Allocated
 	// Ready defines when a cluster is ready. If it is not set, all clusters are ready.
 	Ready *DeclaredReady `json:"ready,omitempty"`
 }

@@ -61,8 +61,8 @@ func (s source) selects(obj map[string]any) bool {
 	return s.selector.Matches(set)
 }
 
-// idle returns a message if the source selects none of an inventory's objects, and otherwise one for each of its namespaces in which it
-// selects none.
+// idle returns a message if the source selects none of an inventory's objects, also if objects is empty, and otherwise one for each of its
+// namespaces in which it selects none.
 func (s source) idle(resource schema.GroupResource, objects []map[string]any) []string {
 	if !slices.ContainsFunc(objects, s.selects) {
 		return []string{fmt.Sprintf("%s of the manager's configuration selects none of the %d %s", s.at, len(objects), resource)}

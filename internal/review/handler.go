@@ -122,7 +122,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read reads a request whose review has at most size bytes.
+// read reads and decodes an AdmissionReview of at most size bytes, and returns its request. An error means that the body can't be read, or
+// is no AdmissionReview of admission.k8s.io/v1 with a request. It checks neither the content type nor the request's UID.
 func read(r *http.Request, size int64) (admission.Request, error) {
 	body, err := readAll(r.Body, r.ContentLength, size)
 	if err != nil {

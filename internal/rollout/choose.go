@@ -85,7 +85,7 @@ type VersionFacts struct {
 type DataFacts struct {
 	Held     bool      // Whether other versions than the chosen ones are in force, and can decide meanwhile: they have all of their data.
 	Complete bool      // Whether the chosen versions have all of their data.
-	Until    time.Time // When the chosen versions come into force even without their data.
+	Until    time.Time // When the chosen versions come into force even without their data; zero for at once.
 }
 
 // Choice says which versions of a policy decide on a replica, and where.
@@ -95,7 +95,7 @@ type Choice struct {
 	// Target decides in the stages that InForce has reached, and Before in all other namespaces. Where one that is Lost has to decide,
 	// evaluations fail. Before means nothing if Target is Kept, or if InForce.Complete is set: then Target decides everywhere.
 	Target, Before Ref
-	InForce        InForce // What the replica has in force with this choice.
+	InForce        InForce // What the replica has in force once it applies this choice; if Target is Kept, what it has already.
 	// Err says why Newest does not decide, or which version is lost; nil if all is as the spec and the status say.
 	Err error
 	// Waits reports whether the chosen versions do not decide yet: what was in force before decides until their data are complete, or
@@ -128,8 +128,9 @@ func (f *ChoiceFacts) version(ref Ref) VersionFacts {
 	return v
 }
 
-// everywhere returns the choice of a version for all namespaces: Target is ref, InForce is complete, and Before is not set. If ref is Kept,
-// InForce is that of the replica, so that each version stays where it is. err becomes Choice.Err.
+// everywhere returns the choice of a version for all namespaces: Target is ref, and Before is not set. InForce is complete, with the digest
+// of the version if the policy has spec.rollout, and without a Revision. If ref is Kept, InForce is that of the replica, so that each
+// version stays where it is. err becomes Choice.Err.
 func (f *ChoiceFacts) everywhere(ref Ref, err error) Choice {
 	out := Choice{Target: ref, InForce: InForce{Complete: true}, Err: err}
 	switch {
@@ -149,9 +150,9 @@ func both(a, b error) error {
 	return fmt.Errorf("%w; %w", a, b)
 }
 
-// unstaged chooses one version for all namespaces, for a policy without spec.rollout. It prefers versions of which all types are served,
-// and then Newest to Earlier, or LastInForce if there is no Earlier, and these to Kept, with which each version stays where it is. If none
-// of them can decide, it chooses Lost.
+// unstaged chooses one version for all namespaces, for a policy without spec.rollout: Newest, unless that can't decide, or types that it
+// reads are not served while Earlier has all types served. Then it chooses Earlier, or LastInForce if there is no Earlier. If that can't
+// decide either, it chooses Kept, with which each version stays where it is, or Lost if nothing in force can decide.
 func (f *ChoiceFacts) unstaged() Choice {
 	newest := f.version(Newest)
 	if newest.Err == nil {
@@ -249,8 +250,9 @@ func (f *ChoiceFacts) stay(reason error) Choice {
 	return Choice{Target: None}
 }
 
-// lastInForce returns the version that was in force everywhere last, by its number or as LastInForce; None if there was none, or lost, the
-// reason why it can't be loaded, is set.
+// lastInForce returns the version that was in force everywhere last: by its number, or as LastInForce if there is no status, or if it can't
+// be loaded by its number and LastInForce is the same version. It returns None if there was none, or if it can't be loaded; lost then has
+// the reason.
 func (f *ChoiceFacts) lastInForce() (last Ref, lost error) {
 	switch number := Ref(f.Position.Everywhere()); {
 	case number != None:

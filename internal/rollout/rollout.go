@@ -51,19 +51,19 @@ type Revision struct {
 // InForce says which version of a policy with a rollout a replica has in force, and in how many stages. It does not say which version
 // decides in the other stages.
 type InForce struct {
-	Digest   string // Of a rollout in stages, what Digest returns; of a version chosen for all namespaces, what VersionDigest returns.
-	Reached  int    // The number of stages in which the version of the rollout decides.
+	Digest   string // What Digest returns for a rollout in stages, and VersionDigest for one version everywhere; empty without spec.rollout.
+	Reached  int    // The number of the first stages in which the version of the rollout decides, on this replica. Unused if Complete is set.
 	Complete bool   // Whether the version decides everywhere.
-	Revision int64  // The revision in spec.rollout.revision; 0 for none.
+	Revision int64  // The spec.rollout.revision that selected the version; 0 if it was not selected so.
 }
 
 // Counts are numbers of existing objects that a policy matches in the namespaces of one stage. An object counts in at most one of Moved,
-// Failed, Denied, and Pending.
+// Failed, Denied, and Pending. Moved includes objects that Berth never had to change.
 type Counts struct {
 	Matched    int            // The number of all matched objects in the namespaces of the stage.
 	Namespaces int            // The number of namespaces that have matched objects.
 	Moved      int            // The number of objects that are as the version that decides them requires.
-	Failed     map[string]int // By namespace, the number of objects that can't be decided or moved.
+	Failed     map[string]int // By namespace, the number of objects that can't be decided or moved. The rollout goes on if these are few.
 	Denied     map[string]int // By namespace, the number of objects not in Failed that the version that decides them denies.
 	Pending    int            // The number of objects, not in Failed or Denied, that Berth has to patch or evict.
 }
@@ -433,8 +433,9 @@ func complete(s *placementv1.RolloutStatus) {
 	s.State, s.PreviousRevision, s.Message, s.ApprovalID, s.Reached = placementv1.RolloutComplete, 0, "", "", new(int32(len(s.Stages)))
 }
 
-// summarize sets s.Stage, the summary for display: the last reached stage and the number of reached stages, as in "prod 2/3", only the
-// number while none is reached, "Complete", or the revision after a rollback, as in "Revision 4".
+// summarize sets s.Stage, the summary for display: the last reached stage, and how many of s.Stages are reached, as in "prod 2/3"; only the
+// numbers while none is reached, as in "0/3"; "Complete"; or the revision after a rollback, as in "Revision 4". What no stage has does not
+// count.
 func (f *Facts) summarize(s *placementv1.RolloutStatus) {
 	reached := int(ptr.Deref(s.Reached, 0))
 	s.Stage = fmt.Sprintf("%d/%d", reached, len(s.Stages))

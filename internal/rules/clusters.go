@@ -179,7 +179,9 @@ func (r *ruleText) scored() string {
 	return r.name("score")
 }
 
-// options returns a Rego object with those fields of the rule that are set and limit which clusters the functions of the engine choose.
+// options returns a Rego object with the limit, the minGain, and the bounds of spread of the rule, by which the functions of the engine
+// choose clusters. It leaves out those that make no difference: a maximum of 0, a minimum or minGain of at most 1, and minGain without
+// preferences.
 func (r *ruleText) options() string {
 	var out []string
 	add := func(name string, value, otherwise int32) {
@@ -282,7 +284,8 @@ func (r *ruleText) renderMember(part, member string) {
 	r.printf("\ndefault %s := set()\n\n%s := %s.%s\n", r.name(part), r.name(part), r.name("choice"), member)
 }
 
-// countsDomains reports whether the rule denies objects for which it finds too few domains, or too few clusters in domains.
+// countsDomains reports whether the rule denies objects for which it finds too few domains, or too few clusters in domains: whether its
+// spread has a minDomains or minClusters above 1.
 func (r *ruleText) countsDomains() bool {
 	return r.rule.Spread != nil && max(r.rule.Spread.MinDomains, r.rule.Spread.MinClusters) > 1
 }

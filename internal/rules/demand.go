@@ -84,7 +84,8 @@ func (d Demand) Names(expression string) bool {
 	return expression == d.text || expression == d.compared
 }
 
-// In returns the given expression of the rule's module, in which d.Value replaces the names of the two Rego rules whose value it is.
+// In returns the given expression of the rule's module, in which d.Value replaces the names of the two Rego rules whose value it is: as a
+// number where the requirement compares it as one, and everywhere else as a string, also for quantities and versions.
 func (d Demand) In(expression string) string {
 	value := quote(d.Value)
 	compared := value

@@ -120,8 +120,8 @@ func (r *ruleText) renderNodePreferences() {
 const anyInteger = "9223372036854775807"
 
 // nodeOperator returns the operator (Gt or Lt) and the number with which a node affinity compares as Gt, Gte, Lt, or Lte does with n, which
-// is not negative. Gt and Lt stay, Gte becomes Gt with n-1, and Lte becomes Lt with n+1. Gte with 0 becomes Lt with anyInteger, which is
-// true of each integer. Labels with negative numbers do not count.
+// is not negative and has at most 18 digits. Gt and Lt stay, Gte becomes Gt with n-1, and Lte becomes Lt with n+1. Gte with 0 becomes Lt
+// with anyInteger, which is true of each integer. Labels with negative numbers do not count.
 func nodeOperator(operator placementv1.RequirementOperator, n int64) (affinity placementv1.RequirementOperator, number string) {
 	switch {
 	case operator == placementv1.OperatorGte && n == 0:
@@ -239,7 +239,8 @@ func (r *ruleText) renderNodeTolerations() {
 	r.printf("scheduling.tolerations := %s if {\n%s\n}\n", list(out), r.decided())
 }
 
-// renderNodeSpread renders the topology spread constraint that pods get by spread of a rule for nodes.
+// renderNodeSpread renders the topology spread constraint that pods get by spread of a rule for nodes; nothing without spread. Its maxSkew
+// is always 1, and its whenUnsatisfiable DoNotSchedule.
 func (r *ruleText) renderNodeSpread() {
 	s := r.rule.Spread
 	if s == nil {

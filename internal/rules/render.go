@@ -66,8 +66,8 @@ func Digest(text string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Render compiles rules to a module. If there are errors, which have the field's path below spec.rules, there is no module. Warnings, with
-// the field's path, name mistakes that do not keep the rules from being compiled.
+// Render compiles rules to a module. If there are errors, which have the field's path below spec.rules, there are neither module nor
+// warnings. Warnings, with the field's path, name mistakes that do not keep the rules from being compiled.
 func Render(rules []placementv1.Rule) (m Module, warnings []string, errs field.ErrorList) {
 	path := field.NewPath("spec", "rules")
 	if warnings, errs = validate(rules, path); len(errs) > 0 {
@@ -104,7 +104,8 @@ func (g *generator) tooLong(length int) string {
 // fieldComment matches the comments that say from which field the next lines come.
 var fieldComment = regexp.MustCompile(`^\s*# (spec\.rules\[\d+\][^\s:]*)`)
 
-// newModule returns the module with a formatted text. It finds the field of each line in the comments of the text.
+// newModule returns the module with a formatted text. The field of a line is that of the last comment up to it that names one, also after a
+// blank line. It is "" if an unindented comment that names none comes in between.
 func newModule(text string) Module {
 	m := Module{Text: text}
 	at := ""

@@ -50,7 +50,7 @@ const functionLackText = "lack_text"
 // functionInvalid is the name of the Rego function that returns the error about a value of the object that can't be used.
 const functionInvalid = "invalid"
 
-// operand is how Rego refers to a value of a cluster that a rule compares.
+// operand is how Rego refers to a value of a cluster that a rule compares, and tests that there is one, with the types that it can have.
 type operand struct {
 	// ref is the Rego expression of the value, with the variables name and cluster.
 	ref string
@@ -130,8 +130,8 @@ type requirement struct {
 	*ruleText
 	placementv1.Requirement
 	path *field.Path // The path of the requirement or preference.
-	// suffix is the part, such as "require_1", of the names of the requirement's Rego rules that distinguishes them from those of the rule's
-	// other requirements and preferences.
+	// suffix is the part of the names of the requirement's Rego rules that distinguishes them from those of the rule's other requirements and
+	// preferences: the field and the number, counted from 1, such as "require_1" or "prefer_2".
 	suffix string
 	operand
 }
@@ -269,7 +269,7 @@ func (q requirement) invalidValue(form string) string {
 	return fmt.Sprintf("%s(%s, %s, %s)", q.use(functionInvalid), quote(objectPath(q.ValueFrom)), q.valueName(), quote(form))
 }
 
-// objectPath returns the path of a label or annotation of the object, for messages.
+// objectPath returns the path of a label or annotation of the object, for messages, such as metadata.labels[tier].
 func objectPath(from *placementv1.ObjectValue) string {
 	metadata := field.NewPath("metadata")
 	if from.Label != "" {
@@ -506,7 +506,7 @@ func Must(q placementv1.Requirement, object map[string]any) string {
 	return "must be " + relations[q.Operator] + " " + text
 }
 
-// relations are the words for the operators that compare an order.
+// relations are the words for Gt, Gte, Lt, and Lte in messages, such as "above" for Gt.
 var relations = map[placementv1.RequirementOperator]string{
 	placementv1.OperatorGt: "above", placementv1.OperatorGte: "at least", placementv1.OperatorLt: "below", placementv1.OperatorLte: "at most",
 }

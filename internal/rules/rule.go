@@ -36,7 +36,7 @@ type ruleText struct {
 	text strings.Builder // The Rego of the rule.
 }
 
-// newRuleText returns the Rego of the rule at a path.
+// newRuleText renders all Rego of the rule at a path, and returns the ruleText that has it. It marks the shared functions it uses in g.
 func newRuleText(g *generator, path *field.Path, rule placementv1.Rule) *ruleText {
 	r := &ruleText{generator: g, rule: rule, path: path}
 	r.renderWhen()
@@ -230,7 +230,8 @@ func (r *ruleText) renderSettings() {
 	}
 }
 
-// renderMap renders the Rego rule document, whose value is an object with the given values. term returns the Rego term of a value.
+// renderMap renders the Rego rule document, whose value is an object with the given values, for the objects that the rule decides; nothing
+// without values. term returns the Rego term of a value.
 func renderMap[T ~string](r *ruleText, path *field.Path, document string, values map[string]T, term func(string) string) {
 	if len(values) == 0 {
 		return

@@ -76,7 +76,7 @@ func parseTemplate(text string, clusters bool) ([]part, error) {
 }
 
 // checkPlaceholder returns an error unless name, which is without braces, is kind, namespace, name, label:KEY, or annotation:KEY or, if
-// clusters is true, clusters or clusters:json.
+// clusters is true, clusters or clusters:json. KEY may be any text but "".
 func checkPlaceholder(name string, clusters bool) error {
 	switch name {
 	case placeholderKind, placeholderNamespace, placeholderName:
@@ -162,7 +162,8 @@ func Without(text string, has func(placementv1.ObjectValue) bool) (out string, l
 	return out, lacks
 }
 
-// objectTextOf returns the Rego reference to the label or annotation of the object that a placeholder names.
+// objectTextOf returns the Rego reference, such as input.metadata.labels["tier"], to the label or annotation of the object that the
+// placeholder label:KEY or annotation:KEY names. The reference is undefined for an object that lacks it.
 func objectTextOf(placeholder string) string {
 	if key, isLabel := strings.CutPrefix(placeholder, placeholderLabel); isLabel {
 		return objectRef(&placementv1.ObjectValue{Label: key})

@@ -313,7 +313,8 @@ func (v *validator) subject(s placementv1.Subject, path *field.Path) {
 	}
 }
 
-// property refuses a name of a property or a score that OPA's formatter can't write.
+// property refuses a name of a property or a score that has characters that can't be printed, or is not valid UTF-8: OPA's formatter can't
+// write it. It permits all other names, also "".
 func (v *validator) property(path *field.Path, name string) {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(name) {
 		v.fail(path, name, "must have printable characters only")

@@ -39,7 +39,7 @@ import (
 	"github.com/berth-dev/berth/internal/weakcache"
 )
 
-// Catalog describes the resource types that the API server serves.
+// Catalog describes the resource types that the API server serves: which there are, and the kind of each.
 type Catalog interface {
 	policy.ServedTypes
 	// Kinds returns the kinds of the served types that the function selects, in every version.
@@ -54,14 +54,14 @@ type Checker struct {
 	catalog  Catalog
 	client   openapi.Client // client reads the OpenAPI documents; nil if there are none.
 	compiler *policy.BoundedCompiler
-	// static reports whether the checker reads no documents, and knows the fields of the kinds of Kubernetes itself in the version that Berth
-	// is built for.
+	// static is set if the checker reads no OpenAPI documents, and takes the fields of a kind from the Go types of Kubernetes that Berth is
+	// built with. It then knows no fields of custom resources.
 	static bool
 	// documents has the parsed OpenAPI documents, keyed by their URL in the index, which contains a hash of the document.
 	documents weakcache.Cache[typecheck.Kinds]
 }
 
-// maxChecks is how many policies a checker checks at once.
+// maxChecks is how many policies with Rego a checker compiles or checks at once. Checks of CEL expressions are not limited.
 const maxChecks = 2
 
 // NewChecker returns a checker. catalog knows the types that the API server serves, and client reads the OpenAPI documents. If client is
@@ -183,7 +183,8 @@ func (c *Checker) Check(ctx context.Context, name string, spec placementv1.Place
 	return report, err
 }
 
-// checkRules checks the CEL expressions of a policy's rules, and sets the result in the report.
+// checkRules checks which fields of the matched kinds the CEL expressions of a policy's rules read, and sets the findings in the report.
+// An error means that schemas could not be read.
 func (c *Checker) checkRules(report *Report, spec placementv1.PlacementPolicySpec) error {
 	index, err := c.Index()
 	if err != nil {

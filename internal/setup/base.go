@@ -100,8 +100,8 @@ func newBase(ctx context.Context, o Options, s *settings, provider *tracing.Prov
 	}, nil
 }
 
-// newDecisionLog returns the log of the decisions that change objects, which writes to what Options.DecisionLog names; nil if that is "" or
-// "off".
+// newDecisionLog returns the log of the decisions that change objects, which writes to what Options.DecisionLog names: the standard output,
+// as lines of JSON, or an OpenTelemetry collector. It returns nil if that is "" or "off".
 func newDecisionLog(ctx context.Context, mgr manager.Manager, o Options) (*decisionlog.Log, error) {
 	switch o.DecisionLog {
 	case "", DecisionLogOff:
@@ -125,7 +125,8 @@ type servedCluster struct {
 	dynamic dynamic.Interface
 	// core is a client of the core API group, by which remediation evicts Pods.
 	core rest.Interface
-	// identity is Berth's own user, as the API server identified it at the start. By it, the webhooks recognize the patches of remediation.
+	// identity is Berth's own user, as the API server identified it at the start. The webhooks recognize the patches of remediation by its
+	// name and by their field manager.
 	identity authenticationv1.UserInfo
 }
 

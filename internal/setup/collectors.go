@@ -42,7 +42,8 @@ func openCircuits(policies []*placement.Policy) map[string]bool {
 	return out
 }
 
-// policyStates yields the state of each policy as a metric has it, such as metrics.StateInForce.
+// policyStates yields the state of each policy as a metric has it: metrics.StateBroken if no version can decide, metrics.StateLastGood if
+// an earlier version decides because the newest one can't, and metrics.StateInForce otherwise.
 func policyStates(policies iter.Seq2[string, *placement.PolicyState]) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, s := range policies {
@@ -60,7 +61,8 @@ func policyStates(policies iter.Seq2[string, *placement.PolicyState]) iter.Seq[s
 	}
 }
 
-// quotaUsage returns the usage and the limits of quotas, from their status, for metrics.
+// quotaUsage returns, for metrics, the usage and the limits of quotas, from their status: one element for each quota, with empty amounts if
+// it has no status.
 func quotaUsage(quotas []placementv1.Quota) []metrics.QuotaUsage {
 	amounts := func(list corev1.ResourceList) map[string]float64 {
 		out := map[string]float64{}
@@ -77,7 +79,8 @@ func quotaUsage(quotas []placementv1.Quota) []metrics.QuotaUsage {
 	return out
 }
 
-// clusterCounts converts the numbers of objects in clusters for metrics.
+// clusterCounts converts, for metrics, how many objects are in each cluster, by whether they are as policies decide, wait for a patch, or
+// violate a policy.
 func clusterCounts(counts []census.ClusterCount) []metrics.ClusterCount {
 	var out []metrics.ClusterCount
 	for _, c := range counts {

@@ -141,7 +141,7 @@ type quotas struct {
 	synced func() bool
 }
 
-// newQuotas creates the controller and the charger of quotas, and watches the quotas.
+// newQuotas creates the controller and the charger of quotas, and watches the quotas. The caller adds the controller to the manager.
 func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configurations *webhookconfiguration.Controller) (*quotas, error) {
 	usage := quotausage.New(quotausage.Deps{
 		Client: base.mgr.GetClient(), Live: base.mgr.GetAPIReader(), Dynamic: base.served.dynamic, Watches: base.hub, Catalog: evaluation.catalog,
@@ -198,7 +198,7 @@ func newRemediation(base *base, evaluation *evaluation, loading *loading, delive
 }
 
 // newDelivery returns the controller that delivers placed objects to multi-cluster systems. ledger has the newest decisions on these
-// objects.
+// objects. The caller adds the controller to the manager.
 func newDelivery(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, ready *review.Readiness) *deliverer.Controller {
 	c := deliverer.New(deliverer.Deps{
 		Client: base.served.dynamic, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog,
@@ -254,7 +254,8 @@ func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 	return c
 }
 
-// newStatus returns the controller that writes the status of policies, from what all the other components report.
+// newStatus returns the controller that writes the status of policies, from what all the other components report. The caller adds it to the
+// manager.
 func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller,
 	ledger *remediation.Ledger, scheduler *remediation.Scheduler, deliveries *deliverer.Controller, remediation *remediator.Controller,
 	types *typecheck.Controller) *policystatus.Controller {

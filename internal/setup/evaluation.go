@@ -137,7 +137,8 @@ func listClaims(ctx context.Context, live client.Reader, namespace string, owner
 	}
 }
 
-// schemaTimeout is how long the API server may take to return the schemas of one group and version.
+// schemaTimeout is how long the API server may take to return the schemas of one group and version. If it takes longer, the check of a
+// policy that needs these schemas fails.
 const schemaTimeout = 3 * time.Second
 
 // newSchemaChecker returns a type checker with a client for published schemas. The client has a timeout of its own, because its requests

@@ -90,7 +90,8 @@ func hostConfig(kubeconfig string) (*rest.Config, error) {
 }
 
 // checkDistinctClusters returns an error if the host cluster is the served cluster, which it sees by the UID of Berth's own namespace. The
-// webhooks would then match Berth's own namespace, and Berth could block its own start.
+// webhooks would then match Berth's own namespace, and Berth could block its own start. It returns nil if the served cluster has no
+// namespace of that name, and an error if it can't read one of the two.
 func checkDistinctClusters(ctx context.Context, host, served client.Reader, namespace string) error {
 	name := client.ObjectKey{Name: namespace}
 	hostNamespace, servedNamespace := &corev1.Namespace{}, &corev1.Namespace{}

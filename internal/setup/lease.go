@@ -66,8 +66,10 @@ type abandonedLease struct {
 	// elected is closed when this replica becomes the leader.
 	elected <-chan struct{}
 
-	version string    // the resource version of the lease that was last seen
-	since   time.Time // when this replica first saw that resource version
+	// version is the resource version of the lease that was last seen.
+	version string
+	// since is when this replica first saw version. If the lease keeps it for leaseIdleTime from then, it counts as not renewed.
+	since time.Time
 }
 
 var (

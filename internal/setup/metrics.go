@@ -31,7 +31,8 @@ import (
 	"github.com/berth-dev/berth/internal/httpserver"
 )
 
-// addMetrics adds a server of /metrics to the manager, unless MetricsAddress is empty or "0".
+// addMetrics adds a server of /metrics to the manager, unless MetricsAddress is empty or "0". If MetricsSecure is set, it uses HTTPS, and
+// answers only clients that the API server authenticates and authorizes; otherwise it uses HTTP, and answers all clients.
 func addMetrics(base *base) error {
 	o := base.options
 	if o.MetricsAddress == "" || o.MetricsAddress == "0" {
@@ -87,8 +88,8 @@ func (s *state) authenticateScrapers(base *base, next http.Handler) (http.Handle
 // scrapeInterval is the time between two requests for metrics. No more requests wait for their turn than connections are open.
 const scrapeInterval = 100 * time.Millisecond
 
-// inTurn returns a handler that lets one request pass every scrapeInterval. For each request, also of an unknown client, the next handler
-// may ask the API server who the client is, and does so even when the client is gone.
+// inTurn returns a handler that lets one request pass every scrapeInterval, of all clients together. It drops a waiting request when its
+// client is gone, because the next handler asks the API server who the client is even then.
 func inTurn(next http.Handler) http.Handler {
 	turns := time.NewTicker(scrapeInterval)
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {

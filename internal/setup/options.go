@@ -94,8 +94,8 @@ type Options struct {
 	// WebhookClientCAFile is the path of a PEM file with the authorities of the client certificate that the webhooks require from the API
 	// server. If it is empty, they require none.
 	WebhookClientCAFile string
-	// WebhookClientNames are names of which that client certificate must have one, as its common name or a DNS name. If there are none, any
-	// name is accepted.
+	// WebhookClientNames are names of which the API server's client certificate must have one, as its common name or a DNS name. If there
+	// are none, any name is accepted. New returns an error for names without WebhookClientCAFile.
 	WebhookClientNames []string
 	// MetricsAddress is the address at which metrics are served. It is empty or "0" for no metrics.
 	MetricsAddress string
@@ -124,11 +124,11 @@ type Options struct {
 	// ShutdownDelay is how long a manager keeps running after it is told to stop. Meanwhile the webhooks close each connection after its next
 	// response, so that the API server connects to another replica. The readiness check does not fail for that. 0 means no delay.
 	ShutdownDelay time.Duration
-	// EvaluationTimeout is the deadline for the evaluation of one policy on one object by the embedded engine. It must be positive. The
-	// deadline of a remote engine is spec.remote.timeoutSeconds of the policy instead.
+	// EvaluationTimeout is the deadline for the evaluation of one policy on one object by the embedded engine. It must be positive, which New
+	// does not check: otherwise every evaluation fails. The deadline of a remote engine is spec.remote.timeoutSeconds of the policy instead.
 	EvaluationTimeout time.Duration
 	// EvaluationConcurrency is the maximum number of concurrent evaluations by the embedded engine, of all policies together. It must be
-	// positive.
+	// positive, which New does not check: otherwise every evaluation fails.
 	EvaluationConcurrency int
 	// Predicates are the predicates that policies may use, in the order in which they are evaluated. nil means the default list, and an
 	// empty list none. New returns an error for an unknown name.
@@ -233,7 +233,8 @@ func (o *Options) registerer() prometheus.Registerer {
 	return ctrlmetrics.Registry
 }
 
-// checkElection returns an error, with the name of the flag, for durations of leader election with which a leader would lose its lease. It
+// checkElection returns an error, with the name of the flag, for durations of leader election with which a leader would lose its lease:
+// LeaseDuration must be longer than RenewDeadline, which must be longer than 1.2 times RetryPeriod (leaderelection.JitterFactor). It
 // returns nil if all three are 0, which selects the defaults, and an error if only some are.
 func (o *Options) checkElection() error {
 	if o.LeaseDuration == 0 && o.RenewDeadline == 0 && o.RetryPeriod == 0 {
@@ -288,7 +289,7 @@ func (o *Options) checkBounds() error {
 }
 
 // owners returns which ClusterRoles own the webhook configurations: those with OLM's labels if OwnerClusterServiceVersion is set, else the
-// one named OwnerClusterRole; none if both are empty.
+// one named OwnerClusterRole. If both are empty, nothing owns the configurations.
 func (o *Options) owners() webhookconfiguration.Owners {
 	out := webhookconfiguration.Owners{Name: o.OwnerClusterRole}
 	if o.OwnerClusterServiceVersion != "" {
@@ -306,7 +307,7 @@ func (o *Options) exemptNamespace() string {
 }
 
 // hosts returns the names or addresses at which the API server calls the webhooks, for which their certificate must be valid: the host of
-// WebhookURL or, if that is empty, the DNS names of WebhookService.
+// WebhookURL or, if that is empty, the DNS names of WebhookService. It returns an error if WebhookURL is not https or has no host.
 func (o *Options) hosts() ([]string, error) {
 	if o.WebhookURL == "" {
 		service := o.WebhookService + "." + o.Namespace

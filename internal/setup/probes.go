@@ -27,7 +27,8 @@ import (
 	"github.com/berth-dev/berth/internal/httpserver"
 )
 
-// addProbes adds a server of /healthz and /readyz to the manager, unless ProbeAddress is empty or "0".
+// addProbes adds a server of /healthz and /readyz to the manager, unless ProbeAddress is empty or "0". /healthz always succeeds, and
+// /readyz does if this replica may decide.
 func addProbes(base *base, controllers *controllers) error {
 	if o := base.options; o.ProbeAddress == "" || o.ProbeAddress == "0" {
 		return nil

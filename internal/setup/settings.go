@@ -97,7 +97,8 @@ type nameList []string
 // String returns the names, joined by commas. It implements flag.Value.
 func (n *nameList) String() string { return strings.Join(*n, ",") }
 
-// Set replaces the list by the names in a text, which commas separate. It returns an error if there is no name. It implements flag.Value.
+// Set replaces the list by the names in a text, which commas separate, without blanks around them. It leaves out empty names, and returns
+// an error if no name is left. It implements flag.Value.
 func (n *nameList) Set(text string) error {
 	*n = nil
 	for name := range strings.SplitSeq(text, ",") {

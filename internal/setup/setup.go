@@ -32,8 +32,8 @@ import (
 	"github.com/berth-dev/berth/internal/tracing"
 )
 
-// NewScheme returns a scheme with the kinds of client-go and of placement.berth.dev, and no others, which Berth reads and writes as typed
-// objects.
+// NewScheme returns a scheme with the kinds of client-go and of placement.berth.dev, which Berth reads and writes as typed objects. It has
+// no others, such as CustomResourceDefinitions or ClusterProfiles, which Berth handles as unstructured objects.
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -47,7 +47,7 @@ type topics struct {
 	policyFacts notify.Topic[string]
 	// remoteRevised has names of policies whose remote engine got other data, so that existing objects must be decided again.
 	remoteRevised notify.Topic[string]
-	// remoteRecovered has names of policies whose remote engine answers again.
+	// remoteRecovered has names of policies whose remote engine answers again. Then the objects that they could not decide are decided again.
 	remoteRecovered notify.Topic[string]
 }
 

@@ -111,15 +111,15 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 	}))
 }
 
-// capacity returns the reader of what all clusters and nodes have together.
+// capacity returns a reader of the CPU and memory that all clusters and nodes have together for pods. It asks the API server each time.
 func capacity(base *base, evaluation *evaluation) *watches.Capacity {
 	return &watches.Capacity{
 		Clusters: &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog}, Nodes: &watches.Nodes{Client: base.served.dynamic},
 	}
 }
 
-// cheap returns a handler that refuses objects that would take very long to decode. The API server sends no such object, but another client
-// that has the token of the webhooks can. The handler h gets the text that examine returns.
+// cheap returns a handler that refuses objects that have no known kind or would take very long to decode. The API server sends no such
+// object, but another client that has the token of the webhooks can. The handler h gets the others, without repeated fields.
 func cheap(scheme *runtime.Scheme, h admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
 		for _, object := range []*runtime.RawExtension{&req.Object, &req.OldObject} {
@@ -132,8 +132,8 @@ func cheap(scheme *runtime.Scheme, h admission.Handler) admission.Handler {
 	})
 }
 
-// examine returns the JSON of an object without repeated fields. It returns an error if the object has no known kind or would take very
-// long to decode.
+// examine returns the JSON of an object without repeated fields: the last one counts. It returns an error if the text is no JSON object,
+// has no kind of the scheme, or would take very long to decode, and an empty text as it is.
 func examine(scheme *runtime.Scheme, text []byte) ([]byte, error) {
 	if len(text) == 0 {
 		return text, nil
@@ -154,5 +154,6 @@ func examine(scheme *runtime.Scheme, text []byte) ([]byte, error) {
 	return json.Marshal(object.Object)
 }
 
-// maxCompilations is how many policies the validating webhook compiles concurrently, and how many the finder of probable mistakes does.
+// maxCompilations is how many policies the validating webhook compiles concurrently, and how many, in addition, the finder of probable
+// mistakes does. Further ones wait.
 const maxCompilations = 2

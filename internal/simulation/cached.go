@@ -43,10 +43,11 @@ type objectKey struct {
 	namespace, name string
 }
 
-// maxGets is the number of objects that a Cached keeps of those that were read one by one, with Get.
+// maxGets is the maximum number of objects that a Cached keeps of those that were read one by one, with Get. Before it keeps another one,
+// it drops all of them.
 const maxGets = 1000
 
-// cachedList has the objects of a type that were read.
+// cachedList has all objects of a type as they were read, and says which of their fields it has.
 type cachedList struct {
 	fields  *projection.FieldSet // the fields that the objects have; nil for all
 	objects []*unstructured.Unstructured

@@ -76,7 +76,7 @@ func NewLive(ctx context.Context, config *rest.Config, inventories *replication.
 	return out, out.catalog.Refresh(ctx)
 }
 
-// Discovery returns the types that the API server serves. It caches the result of discovery.
+// Discovery returns the types that the API server serves, without groups whose types can't be read. It caches the result of discovery.
 func (l *Live) Discovery() (Discovery, error) {
 	groups, resources, err := discovery.ServerGroupsAndResources(l.discovery)
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {

@@ -65,7 +65,8 @@ type Options struct {
 	OwnNamespace string
 	// Identity is the manager's user. Match conditions read it as the user of every decided request, also of creations and updates.
 	Identity authenticationv1.UserInfo
-	// Now is the time for which Waits is computed; zero for the time of the call.
+	// Now is the time at which Waits says what existing objects wait for, such as a window that is closed then; zero for the time of the call.
+	// No decision depends on it.
 	Now time.Time
 }
 
@@ -94,8 +95,8 @@ type Simulation struct {
 	conditional bool
 }
 
-// Policy is a policy of a simulation. If its newest version does not compile, the policy can't decide any object, even if the manager still
-// uses an earlier version.
+// Policy is a policy of a simulation, with the versions of it that decide: one, or two during a rollout. A version that does not compile
+// can't decide any object, even if the manager still uses an earlier one in its place.
 type Policy struct {
 	// Version is the version that decides. In the midst of a rollout, it is the one that decides in the stages that are reached.
 	Version
@@ -115,7 +116,7 @@ type Version struct {
 	// Module is nil if the version can't be read, does not compile, or reads a type whose name is ambiguous.
 	Module  *policy.Module
 	Binding *policy.Binding // nil if Module is
-	// Err says why the version can't decide any object; nil if it can.
+	// Err says why the version can't decide any object, such as that it does not compile, or that a remote engine decides; nil if it can.
 	Err error
 }
 
@@ -329,7 +330,8 @@ func (s *Simulation) Size(resource schema.GroupVersionResource) (objects int, by
 	return objects, bytes
 }
 
-// Revision returns the highest resource version of a type's objects that policies read; "" if there are none, or they are from files.
+// Revision returns the highest resource version of the objects of a type that policies read as data; "" if there are none, or they have no
+// resource version, as in files.
 func (s *Simulation) Revision(resource schema.GroupVersionResource) string {
 	if revision, ok := s.revisions[resource]; ok {
 		return strconv.FormatUint(revision, 10)
@@ -337,7 +339,8 @@ func (s *Simulation) Revision(resource schema.GroupVersionResource) string {
 	return ""
 }
 
-// Clusters returns the names of the clusters in the inventories that policies read, sorted.
+// Clusters returns the sorted names of the clusters in the inventories that policies read, each once, also of those that several objects
+// represent.
 func (s *Simulation) Clusters(ctx context.Context) ([]string, error) {
 	inventories := s.cluster.Catalog().Inventories()
 	names := sets.New[string]()
@@ -387,7 +390,7 @@ func (s *Simulation) Ambiguous(b *policy.Binding) []replication.Ambiguity {
 // Cluster returns the cluster that the simulation was made from.
 func (s *Simulation) Cluster() Cluster { return s.cluster }
 
-// PrepareGenerated prepares the evaluation of a module that Berth generated, such as that of a quota.
+// PrepareGenerated prepares the evaluation of a module that Berth generated, such as that of a quota. Such a module reads no data.
 func (s *Simulation) PrepareGenerated(ctx context.Context, name string, m *policy.Module) (policy.Rules, error) {
 	return s.engine.PrepareGenerated(ctx, name, m)
 }
@@ -459,7 +462,7 @@ func (s *Simulation) WaitsForNew(p *placement.Policy, namespace string) waiting.
 }
 
 // waits returns what existing objects of a namespace wait for before remediation changes them for a version of a policy whose status is
-// given.
+// given, such as an approval, the end of a pause, or a window. The next stage of a rollout does not count.
 func (s *Simulation) waits(p *placement.Policy, namespace string, status placementv1.PlacementPolicyStatus) waiting.Waits {
 	now := s.options.Now
 	if now.IsZero() {

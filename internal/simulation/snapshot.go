@@ -42,13 +42,13 @@ const (
 	SnapshotKind       = "ClusterSnapshot"
 )
 
-// Snapshot is a file with that part of a cluster's state on which decisions depend. Decisions on it equal those in the cluster when it was
-// recorded.
+// Snapshot is a file with the served types and those objects of a cluster on which decisions depend. It has no Options: with the same ones,
+// decisions on it equal those in the cluster when it was recorded.
 type Snapshot struct {
 	metav1.TypeMeta `json:",inline"`
 	// Discovery has the types that the cluster served.
 	Discovery Discovery `json:"discovery"`
-	// Objects are the policies, their stored revisions that decide, the objects that they read, and those that they match. Objects of all
+	// Objects are the policies, their stored revisions that decide, and all objects of the types that they read or may match. Objects of all
 	// types but policies, revisions, and inventories have only the fields that policies read, and their identity, labels, annotations, and
 	// number of replicas. Secrets have no payload.
 	Objects []map[string]any `json:"objects"`
@@ -118,12 +118,13 @@ func (s *Simulation) snapshotFields() fieldsByType {
 // replicaFields are the fields with the number of replicas of an object.
 var replicaFields = projection.Fields("spec.replicas")
 
-// compareResources compares two types by their texts.
+// compareResources compares two types by a text of their group, version, and plural name in this order, so that the core types come first.
 func compareResources(a, b schema.GroupVersionResource) int {
 	return strings.Compare(a.String(), b.String())
 }
 
-// DecodeSnapshot decodes the text of a snapshot. An error says that it is no snapshot, is damaged, or is from another version of Berth.
+// DecodeSnapshot decodes a snapshot from uncompressed JSON. An error says that the text is no snapshot, has unknown or repeated fields, or
+// has another apiVersion, which an incompatible version of Berth may write.
 func DecodeSnapshot(text []byte) (*Snapshot, error) {
 	out := &Snapshot{}
 	unknown, err := json.UnmarshalStrict(text, out)

@@ -46,7 +46,7 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Discovery is what discovery returns for a cluster.
+// Discovery is what discovery returns for a cluster: its API groups, and the types of each group and version.
 type Discovery struct {
 	Groups    []*metav1.APIGroup        `json:"groups"`    // the API groups with their versions
 	Resources []*metav1.APIResourceList `json:"resources"` // the types of each group and version

@@ -111,7 +111,8 @@ func (s *Simulation) stored(ctx context.Context, obj *placementv1.PlacementPolic
 		"--berth-namespace to the namespace that Berth runs in, or add the ControllerRevision to the files", namespace, name)}, nil
 }
 
-// RevisionError means that a revision of a policy is in force and can't be read.
+// RevisionError means that a stored revision of a policy is in force, and that the user may not read its ControllerRevision, or that there
+// is none which can be decoded and belongs to the policy.
 type RevisionError struct {
 	Revision int64 // the number of the revision
 	// Reason says why it can't be read, and what to do.

@@ -79,7 +79,7 @@ type watchedList struct {
 	stop context.CancelFunc
 }
 
-// NewWatched returns a cluster that follows no changes before Follow.
+// NewWatched returns a cluster that keeps each list as it was first read from l, and follows no changes before Follow.
 func NewWatched(l *Live) *Watched {
 	return &Watched{Live: l, lists: map[schema.GroupVersionResource]*watchedList{}, next: make(chan struct{}), pollInterval: PollInterval}
 }
@@ -91,7 +91,7 @@ func (w *Watched) Changes() (n int, next <-chan struct{}) {
 	return w.changes, w.next
 }
 
-// changed counts a change. The caller holds mu.
+// changed counts a change, and closes the channel that Changes returned. The caller holds mu.
 func (w *Watched) changed() {
 	w.changes++
 	close(w.next)
@@ -234,7 +234,7 @@ func isUnwatchable(err error) bool {
 }
 
 // watch watches a type, and applies the changes to a list, until an error ends the watch that opening it again does not correct. It returns
-// that error, or nil if the context has ended.
+// that error, or that of ctx if ctx has ended.
 func (w *Watched) watch(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -339,7 +339,7 @@ func (w *Watched) apply(ctx context.Context, list *watchedList, kind watch.Event
 	w.changed()
 }
 
-// lose marks a list as outdated, so that the next List lists the type again, and counts a change.
+// lose marks a list as outdated, so that the next List lists the type again, and counts a change. The caller must not hold mu.
 func (w *Watched) lose(list *watchedList) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -364,7 +364,7 @@ func (w *Watched) Polled() []schema.GroupResource {
 	return out
 }
 
-// poll lists the type of a list again every pollInterval until the context ends.
+// poll lists the type of a list again every pollInterval until the context ends. After an error, the list stays as it was read.
 func (w *Watched) poll(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) {
 	w.mu.Lock()
 	if !list.polled {

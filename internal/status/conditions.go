@@ -88,8 +88,8 @@ func ReasonOf(err error) string {
 	}
 }
 
-// Explain returns a message about an error in reading the objects of a resource type. If permissions are missing, it names the rule to
-// grant.
+// Explain returns a message about an error in reading the objects of a resource type: for the HTTP status 403, the rule to grant; otherwise
+// the type and the text of the error.
 func Explain(r schema.GroupResource, err error) string {
 	if apierrors.IsForbidden(err) {
 		return Grant("read", r, "get, list, watch", err)

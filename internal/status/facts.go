@@ -23,8 +23,8 @@ import (
 	"github.com/berth-dev/berth/internal/typecheck"
 )
 
-// WebhookState is the state, in the webhook configurations, of the webhook rules by which the API server calls Berth for a policy, a quota,
-// or a LimitedResource.
+// WebhookState says for which generation of a policy, a quota, or a LimitedResource the webhook rules by which the API server calls Berth
+// for it were last written, and, if the API server rejected these rules, with which error.
 type WebhookState struct {
 	// Generation is the generation of that object whose webhook rules were last written or refused; 0 if none were.
 	Generation int64
@@ -32,10 +32,12 @@ type WebhookState struct {
 	Rejected string
 }
 
-// TypeState is what the typecheck controller found in a policy: the type checker's result, and other findings.
+// TypeState is what the typecheck controller found in a policy: the result of the check of the types in its Rego or CEL expressions, other
+// findings, and the error if the types could not be checked. It does not say which generation of the policy was checked.
 type TypeState struct {
 	typecheck.Result
-	// Others are the findings besides those of the type checker: in what the policy matches, names, and leaves open.
+	// Others are the probable mistakes in the policy besides those in types, as package findings found them, such as in spec.match; empty if
+	// it found none.
 	Others []findings.Finding
 	// Err is the reason why the types could not be checked; nil if they were checked.
 	Err error

@@ -38,8 +38,8 @@ func Evaluate(ctx context.Context, c clock.PassiveClock, m *metrics.Metrics, sou
 	return decision, err
 }
 
-// outcomeOf returns the outcome of an evaluation for metrics and spans: metrics.OutcomeError, OutcomeDenied, OutcomeChanged if the decision
-// sets anything, or OutcomeUnchanged.
+// outcomeOf returns the outcome of an evaluation for metrics and spans: metrics.OutcomeError if err is not nil, OutcomeDenied if the
+// decision denies the object, OutcomeChanged if it sets anything, even to values that the object has, and OutcomeUnchanged otherwise.
 func outcomeOf(decision placement.Decision, err error) string {
 	switch {
 	case err != nil:

@@ -38,7 +38,7 @@ var (
 // the collector does not accept, are lost. It is safe for concurrent use.
 type Logs struct{ provider *sdklog.LoggerProvider }
 
-// NewLogs returns Logs that send to an endpoint: http://host:port, or https:// for TLS. Any other endpoint, also "", is an error that names
+// NewLogs returns Logs that send over gRPC to an endpoint: http://host:port, or https:// for TLS. Any other, also "", is an error naming
 // flag, the flag that has it. version is that of this process. NewLogs does not wait for the collector. Add the result to a manager, which
 // sends the last records at exit. The standard environment variables of OpenTelemetry's SDK apply, such as OTEL_EXPORTER_OTLP_* and
 // OTEL_BLRP_*.
@@ -79,7 +79,8 @@ func (l *Logs) Start(ctx context.Context) error {
 	return nil
 }
 
-// structured is a handler that passes records on to another one. It replaces attributes of Go types by the lists and maps of their JSON.
+// structured is a handler that passes records on to another one. It replaces a record's attributes of Go types by the lists and maps of
+// their JSON. The handlers that its WithAttrs and WithGroup return are those of the other handler, which replace nothing.
 type structured struct{ slog.Handler }
 
 // Handle passes a record on, with the attributes replaced. An attribute that has no JSON is an error, and the record is lost.

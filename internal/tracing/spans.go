@@ -104,8 +104,8 @@ func ResourceName(r schema.GroupVersionResource) string {
 	return strings.TrimSuffix(strings.Join([]string{r.Resource, r.Version, r.Group}, "."), ".")
 }
 
-// Answered adds to the span in ctx, if it is recorded, the fields of an admission request, the outcome, a label of metrics.Admission, and
-// the audit annotations. It does not end the span.
+// Answered adds to the span in ctx, if it is recorded, the fields of an admission request that identify it and its object, the outcome,
+// such as metrics.AnswerDenied, and the audit annotations. It does not end the span.
 func Answered(ctx context.Context, r *admissionv1.AdmissionRequest, outcome string, audited map[string]string) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {

@@ -70,8 +70,8 @@ type Options struct {
 // Provider creates spans and exports them to a collector. It is safe for concurrent use. Of a nil Provider, only Handler, Root, and Wrap
 // may be called, which then create no spans.
 type Provider struct {
-	spans *sdktrace.TracerProvider // exports the spans
-	root  trace.Tracer             // starts new traces
+	spans *sdktrace.TracerProvider // exports the spans; never nil
+	root  trace.Tracer             // starts new traces; never nil
 }
 
 // New returns a provider; nil, without an error, if there is no endpoint. It does not wait for the collector. It is an error if an option
@@ -115,7 +115,8 @@ func logErrors() {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Error(err, "Failed to send to a collector") }))
 }
 
-// describe returns the resource of OpenTelemetry that describes this process: its name, version, and host.
+// describe returns the resource of OpenTelemetry that describes this process: its name, version, and host, unless the environment variables
+// OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES set others. It returns an error if these are invalid.
 func describe(ctx context.Context, version string) (*resource.Resource, error) {
 	// The host name is the name of the pod, if there is one. Without it the replicas can't be distinguished, but all else works.
 	host, _ := os.Hostname()

@@ -38,8 +38,9 @@ type Input struct {
 	Spec placementv1.PlacementPolicySpec
 	// Binding has the paths in `data` of the replicated types that the policy reads.
 	Binding *policy.Binding
-	// Kinds are the kinds that the policy matches; empty for any kind. An expression is a finding only if it is wrong
-	// for each of them, because the type checker does not understand how a policy distinguishes kinds.
+	// Kinds are the kinds that the policy matches; empty for any kind. An expression is a finding only if it is wrong for each of them,
+	// because the type checker does not understand how a policy distinguishes kinds. If the policy can't distinguish them, it is also one if
+	// no contract rule can have a value for objects of one of them.
 	Kinds []Kind
 	// Objects are the types, as of Rego values, of the objects of replicated resource types. Objects of a type that is missing may have
 	// any fields.
@@ -53,7 +54,8 @@ type Input struct {
 	comparisons map[lint.Position]written
 }
 
-// Kind is a resource type that a policy matches, in one version, with the type of its objects as Rego values.
+// Kind is one version of a resource type that a policy matches: the resource type, without the version, and the type of its objects in that
+// version, as Rego values.
 type Kind struct {
 	// Resource is the resource type of the kind, possibly in one of several versions. It is empty for AnyObject.
 	Resource schema.GroupResource
@@ -89,7 +91,8 @@ func (f Finding) samePosition(other Finding) bool {
 	return f.Position == other.Position
 }
 
-// Result is the result of a check of one policy.
+// Result is the result of a check of one policy: at most MaxFindings findings, the number of all that there are, and the contract rules
+// that can never have a value. If the policy could not be checked, it has the reason instead.
 type Result struct {
 	// Findings are sorted by position, without duplicates, and limited to MaxFindings.
 	Findings []Finding
@@ -257,8 +260,8 @@ func redirectInput(m *ast.Module) {
 	})
 }
 
-// replaceWhole changes each `with` that replaces a part of `input` or of a known document: it then replaces the whole
-// document by any value. `with` can replace a document that a rule defines only as a whole.
+// replaceWhole changes each `with` that replaces a part of `input` or of a known document: it then replaces the whole document by any
+// value, because `with` can replace a document that a rule defines only as a whole. A `with` of a whole document stays as it is.
 func replaceWhole(m *ast.Module, known []document) {
 	ast.WalkExprs(m, func(e *ast.Expr) bool {
 		for _, with := range e.With {

@@ -107,7 +107,8 @@ func meantBy(t types.Type, fields, path []string, i int) []string {
 	return slices.Concat(path[:i], []string{near}, path[i+1:])
 }
 
-// fieldsOf returns the sorted names of the known fields of a type of objects, which may allow null, too; nil for another type.
+// fieldsOf returns the sorted names of the known fields of a type of objects or, of a union, those of all types of objects in it, as for a
+// field that may be null. It returns nil for a type that allows no objects, and for one that allows every value.
 func fieldsOf(t types.Type) []string {
 	var out []string
 	switch t := t.(type) {

@@ -28,7 +28,7 @@ import (
 )
 
 // TypeOf returns the type of the JSON of a Go type, such as a pointer to a kind's struct. A type that encodes itself in a way that is not
-// known, and one that contains itself, becomes any.
+// known becomes any, and so does a struct in the places where it contains itself.
 func TypeOf(t reflect.Type) types.Type {
 	return (&goTypes{done: map[reflect.Type]types.Type{}, open: map[reflect.Type]bool{}}).of(t)
 }
@@ -84,7 +84,8 @@ func (g *goTypes) of(t reflect.Type) types.Type {
 	}
 }
 
-// object returns the type of the JSON of a struct; any for a struct that contains itself.
+// object returns the type of the JSON of a struct: an object with the struct's fields, or with any fields if the struct has none. It
+// returns any if the struct is being converted already, as where it contains itself.
 func (g *goTypes) object(t reflect.Type) types.Type {
 	if out, ok := g.done[t]; ok {
 		return out

@@ -75,8 +75,9 @@ func muteCause(source *ast.Module, kind Kind, kinds []Kind, each [][]Finding, sh
 	return cause, ok
 }
 
-// causeOf returns the first of the findings that prevents a contract rule from having a value, preferably in the contract rule itself and
-// not in a helper; false if there is none. It ignores the findings that all kinds share.
+// causeOf returns the first of the findings that is in a contract rule itself and prevents it from having a value. Without one, it returns
+// the first that prevents any expression from being true, such as one in a helper; false if there is none either. It ignores the findings
+// that all kinds share.
 func causeOf(found, shared []Finding) (Finding, bool) {
 	own := func(f Finding) bool { return !f.holds && !slices.ContainsFunc(shared, f.samePosition) }
 	i := slices.IndexFunc(found, func(f Finding) bool { return own(f) && f.Rule != "" })

@@ -80,7 +80,8 @@ type converter struct {
 	open map[string]bool
 }
 
-// component returns the type of the component with a name; any for one that is missing or recursive.
+// component returns the type of the component with a name; any for one that is missing, and for one that is being converted already, as
+// where it contains itself.
 func (c *converter) component(name string) types.Type {
 	if t, ok := c.done[name]; ok {
 		return t

@@ -75,8 +75,8 @@ func (w written) equates() bool {
 	return w.operator != nil && slices.Contains(equating, w.operator.Name)
 }
 
-// meant returns the comparison that the author probably means, if the operands have the types left and right, which differ; "" if it is not
-// known.
+// meant returns the expression that the author probably means, if the operands have the types left and right, which differ: the comparison
+// with one operand converted or, for a text and an array, `text in array` or its negation; "" if it is not known.
 func (w written) meant(left, right types.Type) string {
 	turned := !isText(left)
 	if w.operator == nil || turned && !isText(right) {
@@ -177,7 +177,7 @@ func (w written) asTexts(have []types.Type) string {
 }
 
 // isVersion reports whether a term is probably the text of a version, and not that of a number: a reference whose last name ends with
-// version, such as cluster.version.
+// version, regardless of case, such as cluster.version.
 func isVersion(t *ast.Term) bool {
 	ref, ok := t.Value.(ast.Ref)
 	if !ok {

@@ -119,7 +119,8 @@ func (w Wait) phrase() string {
 	return w.update(of)
 }
 
-// update returns the words of phrase for the reason Update, which depend on Mode. of is the policy, as text.
+// update returns the words of phrase for the reason Update. They say which update of the object ends the wait: in mode Manual, one that
+// changes what the policy reads or writes; in NewOnly, one that changes what it writes; in Off, the next one. of is the policy, as text.
 func (w Wait) update(of string) string {
 	update := fmt.Sprintf("an update that changes what %s reads or writes", of)
 	switch w.Mode {

@@ -48,7 +48,8 @@ func (c *Clusters) All(ctx context.Context) (clusters []map[string]any, idle []s
 	return clusters, idle, err
 }
 
-// read does the same as All. complete is false if it returns no clusters because an inventory has more than maxClusters objects.
+// read does the same as All. complete is false if it returns no clusters because an inventory has more than maxClusters objects, and with
+// an error.
 func (c *Clusters) read(ctx context.Context) (clusters []map[string]any, idle []string, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
 	defer cancel()

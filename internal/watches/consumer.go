@@ -116,8 +116,8 @@ func (h *Hub) NewConsumer(sink Sink, changed func(schema.GroupVersionResource)) 
 }
 
 // Set makes the consumer receive exactly the types in wanted, each with the given field set, which must be sealed. Objects are cut to that
-// set, and to the fields that identify them, before they are stored anywhere. When Set returns, the sink is not called any more for a type
-// that is no longer wanted.
+// set, and to the fields that identify them, before they are stored anywhere. When Set returns, the sink has dropped (Sink.Drop) the
+// content of each type that is no longer wanted, and is not called any more for that type.
 //
 // If the consumer wants a type or fields that it did not want before, the type is listed again for all consumers of the hub. Their sinks
 // keep their content until the new list replaces it. If a consumer wants fewer fields than before, its sink receives the former field set
@@ -236,14 +236,15 @@ type view struct {
 	state State
 	// syncedFields is the field set that the objects in the sink have, if the state is synced.
 	syncedFields *projection.FieldSet
-	// confirmed is when the API server last sent a change of the objects or confirmed that there is none.
+	// confirmed is when the API server last sent a change of the objects or confirmed that there is none; zero before the first list.
 	confirmed time.Time
 	// unavailableSince is since when requests, while the sink has all objects, have failed because the type can't be read (forbidden or not
 	// found, for example); zero if the last failure had another reason, or a list came since.
 	unavailableSince time.Time
 }
 
-// drop makes the sink drop its content of the type. It waits until another call of the sink for the type returns.
+// drop makes the sink drop its content of the type. It waits until another call of the sink for the type returns. It does not
+// change the state.
 func (v *view) drop() {
 	v.calls.Lock()
 	defer v.calls.Unlock()

@@ -65,14 +65,14 @@ func NewDeviceClasses(hub *Hub, catalog *Catalog) *DeviceClasses {
 	return d
 }
 
-// Subscribe registers f, which is called when DeviceClasses or the result of Settled may have changed. f must return quickly. Call
-// Subscribe before Start.
+// Subscribe registers f, which is called when DeviceClasses or the result of Settled may have changed, but not when Settled becomes true
+// only by repeated failures. f must return quickly. Call Subscribe before Start.
 func (d *DeviceClasses) Subscribe(f func()) { d.changes.Subscribe(func(struct{}) { f() }) }
 
 // NeedLeaderElection returns false: every replica measures ResourceClaims, for which it needs the DeviceClasses.
 func (*DeviceClasses) NeedLeaderElection() bool { return false }
 
-// Start watches the DeviceClasses, while the API server serves them, until ctx ends.
+// Start watches the DeviceClasses, while the API server serves them in version v1, until ctx ends. It returns nil.
 func (d *DeviceClasses) Start(ctx context.Context) error {
 	for {
 		wanted := map[schema.GroupVersionResource]*projection.FieldSet{}
@@ -88,14 +88,15 @@ func (d *DeviceClasses) Start(ctx context.Context) error {
 	}
 }
 
-// served reports whether the API server serves DeviceClasses.
+// served reports whether the API server serves DeviceClasses in version v1, the only one that Berth reads.
 func (d *DeviceClasses) served() bool {
 	_, served := d.catalog.Exact(deviceClasses)
 	return served
 }
 
-// Settled reports whether Cache has all DeviceClasses, or Berth is known to be forbidden to read them, or the catalog does not have
-// the type. The last is also so before the first refresh of the catalog.
+// Settled reports whether there is nothing more to wait for: Cache has all DeviceClasses, or they are known to be unavailable, after one
+// error such as "forbidden" or maxTransientFailures other errors in a row, or the catalog does not have the type. The last is also so
+// before the first refresh of the catalog.
 func (d *DeviceClasses) Settled() bool {
 	state, _ := d.consumer.State(deviceClasses)
 	return !d.served() || state.Settled()
@@ -146,7 +147,8 @@ func (d *DeviceClasses) Delete(_ schema.GroupVersionResource, _, name string) {
 // Drop implements Sink. It removes all classes from Cache.
 func (d *DeviceClasses) Drop(r schema.GroupVersionResource) { d.Replace(r, nil, nil) }
 
-// put adds or replaces a class. The caller holds mu.
+// put adds or replaces a class in Cache. It logs and ignores a class that can't be decoded, so that Cache keeps the class as it was before.
+// The caller holds mu.
 func (d *DeviceClasses) put(o *unstructured.Unstructured) {
 	class := &resourcev1.DeviceClass{}
 	if err := numeral.FromUnstructured(o.Object, class); err != nil {

@@ -41,7 +41,7 @@ func (n *Nodes) All(ctx context.Context) ([]map[string]any, error) {
 	return nodes, err
 }
 
-// read does the same as All. complete is false if it returns none because there are more than maxNodes nodes.
+// read does the same as All. complete is false if it returns none because there are more than maxNodes nodes, and with an error.
 func (n *Nodes) read(ctx context.Context) (nodes []map[string]any, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
 	defer cancel()
@@ -82,7 +82,7 @@ func ExtendedResourcesOf(nodes []map[string]any) []string {
 }
 
 // NodeValues returns a map with the name, labels, taints, and allocatable resources of a node, under these names. It always has these four
-// keys; the value is a nil map or slice for what the node lacks.
+// keys; the value is a nil map or slice for what the node lacks. The values are copies.
 func NodeValues(node *unstructured.Unstructured) map[string]any {
 	labels, _, _ := unstructured.NestedMap(node.Object, "metadata", "labels")
 	allocatable, _, _ := unstructured.NestedMap(node.Object, "status", "allocatable")

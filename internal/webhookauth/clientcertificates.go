@@ -27,7 +27,8 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// ClientCertificates verifies the certificates of the webhook server's clients. It is safe for concurrent use.
+// ClientCertificates verifies the certificates of the webhook server's clients, which are API servers: by the authorities in a file, and by
+// the names that are accepted. It is safe for concurrent use.
 type ClientCertificates struct {
 	authorities *dynamiccertificates.DynamicFileCAContent // the certificates in the PEM file
 	// names are the accepted names, of which a certificate must have one as its common name or as a DNS name; any if empty.
@@ -45,7 +46,8 @@ func NewClientCertificates(file string, names []string) (*ClientCertificates, er
 	return &ClientCertificates{authorities: authorities, names: names}, nil
 }
 
-// Configure makes a server's configuration require and verify client certificates.
+// Configure makes a server's configuration require and verify client certificates: each new connection needs one that the authorities, as
+// they are then, signed for an accepted name. Sessions can't be resumed.
 func (c *ClientCertificates) Configure(config *tls.Config) {
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	// A resumed session would outlive a change of the authorities.
@@ -62,7 +64,8 @@ func (c *ClientCertificates) Configure(config *tls.Config) {
 	}
 }
 
-// verify returns an error if the client certificate has none of the accepted names. Its chain is already verified.
+// verify returns an error if the client certificate has none of the accepted names, or there is no verified certificate. Without accepted
+// names, any name will do. crypto/tls has verified the chain before.
 func (c *ClientCertificates) verify(state tls.ConnectionState) error {
 	if len(state.VerifiedChains) == 0 {
 		return errors.New("the client presented no valid certificate")
@@ -82,7 +85,8 @@ func namesOf(c *x509.Certificate) []string {
 // NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false because every replica serves webhooks.
 func (*ClientCertificates) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable. It reloads the file when it changes, until ctx ends.
+// Start implements manager.Runnable. It reloads the file of the authorities when it changes, until ctx ends. The authorities stay as they
+// are if the file can't be read or has no certificate.
 func (c *ClientCertificates) Start(ctx context.Context) error {
 	c.authorities.Run(ctx, 1)
 	return nil

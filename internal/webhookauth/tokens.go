@@ -173,8 +173,8 @@ func (t *Tokens) add(mgr manager.Manager, state cluster.Cluster, name string, r 
 	return out.Complete(r)
 }
 
-// Reconcile makes this replica accept the tokens in the Secret and in the webhook configurations, and no others. It notes in the Secret
-// if a user may have seen the token in use.
+// Reconcile makes this replica accept the tokens in the Secret and in the webhook configurations, and no others. It stores the time in the
+// Secret's data if an API server gave up a request since the newest token was introduced, so that a user may have seen a token.
 func (t *Tokens) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	used, err := t.options.Used(ctx)
 	if err != nil {
@@ -302,7 +302,7 @@ func (t *Tokens) Handler(path string, next http.Handler) http.Handler {
 	})
 }
 
-// stored is the content of the Secret with the tokens.
+// stored is the content of the Secret with the tokens: these, when the newest was introduced, and when a user may have seen one since.
 type stored struct {
 	// tokens are the accepted tokens, the newest first.
 	tokens     []string
@@ -327,7 +327,7 @@ func decode(data map[string][]byte) (stored, error) {
 	return out, nil
 }
 
-// encode returns the data of the Secret.
+// encode returns the data of the Secret, from which decode reads the same: the tokens as a JSON list, and the times.
 func (s stored) encode() map[string][]byte {
 	// The encoding of strings never fails.
 	text, _ := json.Marshal(s.tokens)

@@ -38,7 +38,8 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// findings returns the errors and warnings about the changes, sorted by the objects.
+// findings returns the errors and warnings about the changes, sorted by the object that each concerns (Finding.Object). An error says what
+// could not be read.
 func (q *question) findings(ctx context.Context) ([]Finding, error) {
 	var out []Finding
 	for resource, objects := range q.changed.changed {
@@ -113,7 +114,7 @@ func (q *question) withoutEffect(resource schema.GroupVersionResource, c change)
 	return fmt.Sprintf("no policy matches or reads %s, so the change moves nothing", resource.GroupResource())
 }
 
-// ownContent returns an object's content without its generation, which the API server increases.
+// ownContent returns the content of an object, which must not be nil, without its generation, which the API server increases.
 func ownContent(obj *unstructured.Unstructured) map[string]any {
 	out := obj.DeepCopy()
 	out.SetGeneration(0)

@@ -38,7 +38,7 @@ type group struct {
 	once sync.Once // sets input, namespace, and decision or open
 	// input has what the policy reads of one member.
 	input     map[string]any
-	namespace string             // the namespace of that member
+	namespace string             // the namespace of that member, for the limits on evaluations; decisions do not depend on it
 	decision  placement.Decision // the decision on each member, if open is nil
 	err       error              // why the policy can't decide the members
 	// open is the decision on all members without their clusters, which differ; nil if it does not leave clusters open.
@@ -89,8 +89,8 @@ func (g *groups) evaluateFor(index int) func(ctx context.Context, p *placement.P
 	}
 }
 
-// choose decides the object with an index by an open decision of a policy, and adds it to the group of that decision. ok is false if there
-// is none for the input.
+// choose decides the object with an index by an open decision of a policy, which leaves only the clusters of each object open, and adds the
+// object to the group of that decision. ok is false if the policy's evaluator keeps no open decision for the input.
 func (g *groups) choose(ctx context.Context, p *placement.Policy, input map[string]any, index int) (decision placement.Decision, ok bool) {
 	chooser, ok := p.Evaluator.(placement.Chooser)
 	if !ok {

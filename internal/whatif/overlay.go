@@ -47,8 +47,8 @@ import (
 // Changes are changes of a cluster whose effect is simulated. They are not made.
 type Changes struct {
 	// Apply are manifests that are applied as `kubectl apply` does: fields that the last applied manifest had and the new one lacks are
-	// removed. The spec of a PlacementPolicy or quota that was not applied before is replaced as a whole. The status stays, except that of
-	// quotas where policies read it.
+	// removed. If an object of Berth's API, such as a PlacementPolicy or a quota, was not applied before, its spec is replaced as a whole.
+	// The status stays, except that of quotas where policies read it.
 	Apply []*unstructured.Unstructured
 	// Delete names existing objects that are deleted. It is an error if one does not exist.
 	Delete []Reference
@@ -80,7 +80,8 @@ type Assignment struct {
 // overlay is a cluster as it would be after changes, which are not made in the cluster below it.
 type overlay struct {
 	simulation.Cluster
-	changed map[schema.GroupVersionResource]map[types.NamespacedName]change // the changed objects, by type and name
+	// changed has the objects that the changes create, alter, or delete, by type and name. All others are as in Cluster.
+	changed map[schema.GroupVersionResource]map[types.NamespacedName]change
 }
 
 // change is an object before and after the changes; nil stands for one that does not exist.
@@ -254,7 +255,7 @@ func (o *overlay) set(ctx context.Context, s Assignment) error {
 }
 
 // Policies implements simulation.Cluster. It returns the policies as they are after the changes, by name. If a change of a policy starts a
-// rollout, the policy is as after the last stage.
+// rollout, the policy has no status.rollout, so that the new version is in force in all namespaces, as after the last stage.
 func (o *overlay) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
 	before, err := o.Cluster.Policies(ctx)
 	if err != nil {

@@ -143,7 +143,8 @@ func inLabels(path []string) bool {
 // bracket is a name in brackets and quotes at the beginning of a path.
 var bracket = regexp.MustCompile(`^\[(?:'([^']+)'|"([^"]+)")\]`)
 
-// parsePath parses the names in a path, which are joined by dots, or in brackets and quotes.
+// parsePath parses a path of names that are joined by dots, or in brackets and quotes, as in metadata.labels['a.b/c']. An empty name, and
+// brackets without a quoted name, such as an index, are errors. A dot at the end is ignored. An empty path has no names, and is no error.
 func parsePath(text string) ([]string, error) {
 	var out []string
 	for rest := text; rest != ""; {

@@ -29,7 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// Plan lists the changes that remediation of a policy has to make.
+// Plan is the result of PlanOf for one policy: the patches and evictions that its remediation has to make, their digest, and the numbers of
+// objects that the policy denies, can't decide, or can't change.
 type Plan struct {
 	Policy string `json:"policy"`
 	// Digest identifies the moves, as in the status of the policy; "" if there are no moves.

@@ -88,8 +88,8 @@ func (q *question) withQuotas(ctx context.Context, quotas recounted) (*simulatio
 	return simulation.New(ctx, &overlay{q.changed, quotas}, q.options)
 }
 
-// quotasToCount returns the quotas whose status the changes may alter: those that change and, if usage is recounted (Session.Recount),
-// those that count types that change.
+// quotasToCount returns the quotas whose status the changes may alter: those that change and, only if usage is recounted
+// (Session.Recount), those that count objects of types that change, or all of them if Namespaces or DeviceClasses change.
 func (q *question) quotasToCount(ctx context.Context) ([]placementv1.Quota, error) {
 	evaluators := quota.NewEvaluators(clock.RealClock{}, quota.Devices{})
 	var out []placementv1.Quota
@@ -113,8 +113,8 @@ func (q *question) quotasToCount(ctx context.Context) ([]placementv1.Quota, erro
 	return out, nil
 }
 
-// changesCountOf reports whether the changes may alter what quotas count of some types, because they alter objects of these types,
-// Namespaces, or DeviceClasses.
+// changesCountOf reports whether the changes may alter what quotas count of some types, because they apply, set, or delete objects of these
+// types, Namespaces, or DeviceClasses, even if that leaves them as they were.
 func (q *question) changesCountOf(counted sets.Set[schema.GroupResource]) bool {
 	for resource := range q.changed.changed {
 		if counted.Has(resource.GroupResource()) || resource == namespaces || resource == deviceClassResource {
@@ -184,7 +184,7 @@ func changesSpec(c change) bool {
 	return c.before == nil || !equality.Semantic.DeepEqual(c.before.Object["spec"], c.after.Object["spec"])
 }
 
-// amountsOf returns the texts of amounts, by the names of the resources.
+// amountsOf returns the amounts in the status of a quota as texts, such as "10Gi", by the names of the resources.
 func amountsOf(list corev1.ResourceList) map[string]string {
 	out := map[string]string{}
 	for name, amount := range list {

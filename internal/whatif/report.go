@@ -24,7 +24,7 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// Transition says what happens to an object because of changes, such as Denied or Moved.
+// Transition says what happens to an object because of changes, such as Denied or Moved; of several things, the most serious one.
 type Transition string
 
 const (
@@ -82,7 +82,7 @@ type Report struct {
 	// Unchanged is the number of objects that policies match, to which nothing happens, and that wait for no other values.
 	Unchanged int `json:"unchanged"`
 	// Rules has how many objects a rule decides before and after. It has all rules of each policy that changes, and all rules of each other
-	// policy of which at least one rule decides more or fewer objects than before.
+	// policy of which at least one rule decides more or fewer objects than before. It has no rules of policies that the changes delete.
 	Rules []RuleCount `json:"rules,omitempty"`
 	// Findings are errors and warnings about the changes.
 	Findings []Finding `json:"findings,omitempty"`
@@ -102,7 +102,8 @@ func (r *Report) Moves() int {
 	return out
 }
 
-// Object is an object to which the changes make something happen.
+// Object is an object to which the changes make something happen or, in Report.StillWaiting, one that waits for the same values with the
+// changes as without them.
 type Object struct {
 	Kind       string     `json:"kind"`
 	Resource   string     `json:"resource"`
@@ -122,7 +123,7 @@ type Object struct {
 // Value is a value of an object that changes.
 type Value struct {
 	Field string  `json:"field"` // labels, annotations, scheduling, or clusters
-	Key   string  `json:"key"`   // the key in the field; for clusters, the path of the list in the object
+	Key   string  `json:"key"`   // the key, such as nodeSelector/pool for scheduling; for clusters, the path of the list in the object
 	From  *string `json:"from"`  // the old value; nil for none
 	To    *string `json:"to"`    // the new value; nil for none
 	// Policy is the policy that sets the new value or, if none does, that set the old one.
@@ -146,8 +147,8 @@ type Planned struct {
 type RuleCount struct {
 	Policy string `json:"policy"`
 	Rule   string `json:"rule"`
-	Before int    `json:"before"` // the number of objects before the changes
-	After  int    `json:"after"`  // the number of objects after the changes
+	Before int    `json:"before"` // the number of objects before the changes; 0 for a rule that they add
+	After  int    `json:"after"`  // the number of objects after the changes; 0 for a rule that they remove from the policy
 }
 
 // Finding is an error or a warning about the changes. It concerns an object that changes, or one that they affect, such as a quota.

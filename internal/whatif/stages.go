@@ -90,7 +90,8 @@ func (q *question) stages(ctx context.Context, p *simulation.Policy) []Finding {
 		strings.Join(parts, ", "), rest, until)}}
 }
 
-// everywhere returns the version of a policy that was last in force in all namespaces; nil if there was none.
+// everywhere returns the version of a policy that was last in force in all namespaces: the one that decides or, if a rollout is under way,
+// the one before it. It is nil if there was none, or if p is nil.
 func everywhere(p *simulation.Policy) *simulation.Version {
 	switch {
 	case p == nil || p.Assignment.Before == rollout.None:

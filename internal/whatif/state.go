@@ -36,8 +36,9 @@ type state struct {
 	matched []string // the names of the policies, in any mode, that match it
 	// denials are the messages of enforced policies that deny the object, and failures those of enforced policies that can't decide it.
 	denials, failures []reason
-	// blocked reports whether a request for the object is denied, also because a policy can't decide it. held reports whether a patch by
-	// remediation would be, so that the object keeps its values.
+	// blocked reports whether a request for the object is denied, also because a policy can't decide it; for an existing object, that is an
+	// update that changes nothing. held reports whether a patch by remediation would be denied, so that it makes none. If held is set and
+	// blocked is not, the object still gets the values that policies decide at its next update.
 	blocked, held bool
 	// wanted has the values for which policies decide another one.
 	wanted map[valueKey]*wanted
@@ -67,10 +68,11 @@ func texts(reasons []reason) []string {
 	return out
 }
 
-// valueKey identifies a value of an object: the field, such as labels, and the key in it.
+// valueKey identifies a value of an object: field is "labels", "annotations", "scheduling", or "clusters", and key the key in it or, for
+// "clusters", the path of the list. Neither is empty.
 type valueKey struct{ field, key string }
 
-// wanted has the new value that policies decide for one valueKey.
+// wanted has the new values that policies decide for one value of an object, such as a label: due, pending, or both.
 type wanted struct {
 	// Change is the change to due or, if that is nil, to pending.
 	placement.Change
@@ -118,8 +120,9 @@ type step struct {
 	pending bool
 }
 
-// appendSteps appends to out the changes that lead from the value current to those of w, in the order in which they are made: first to due,
-// then to pending. It returns the result, which is out for a nil w.
+// appendSteps appends to out the changes that lead from the value current to those of w, in the order in which they are made: first to due
+// or, without it, to the value that the object has (From), then to pending. A change to an equal value is left out. It returns the result,
+// which is out for a nil w.
 func (w *wanted) appendSteps(out []step, current *string) []step {
 	if w == nil {
 		return out
@@ -153,7 +156,7 @@ func (s step) valueOf(key valueKey) Value {
 }
 
 // stateOf decides an object. The state of an existing object has what remediation and the next update do, and that of any other object what
-// the request for it does.
+// the request does that updates it or, without o.Old, creates it.
 func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object, evaluate simulation.Evaluate) (*state, error) {
 	d, err := decide(ctx, s, o, evaluate)
 	if err != nil {
@@ -199,7 +202,8 @@ func (s *state) waits() bool {
 }
 
 // awaited returns the values that the object gets only after it has waited, be it for an approval, its next update, or for example a
-// window. Each comes with the next of its changes. They are sorted by field and key. It returns nil if the object waits for nothing.
+// window. If one value changes in two steps, only the first step is returned. They are sorted by field and key. It returns nil if the
+// object waits for nothing.
 func (s *state) awaited() []Value {
 	var out []Value
 	var buffer [2]step
@@ -246,8 +250,8 @@ func reasons(verdicts []*placement.Verdict) (denials, failures []reason) {
 	return denials, failures
 }
 
-// add adds the change that a policy makes to wanted: as due or, if due is false, as pending. waits says what the object waits for before;
-// "" for nothing.
+// add adds the change that a policy makes to wanted, also one that is not possible for an existing object (c.Immutable): as due or, if due
+// is false, as pending. waits says what the object waits for before; "" for nothing.
 func (s *state) add(c placement.Change, policy, waits string, due bool) {
 	if s.wanted == nil {
 		s.wanted = map[valueKey]*wanted{}
@@ -259,7 +263,7 @@ func (s *state) add(c placement.Change, policy, waits string, due bool) {
 	s.wanted[key].add(c, policy, waits, due)
 }
 
-// decisions has what the policies decide for an object.
+// decisions has the verdicts of the policies that match an object: those that change it, and those that a request for it gets.
 type decisions struct {
 	// verdicts say what changes: for an existing object, by remediation. answers say whether a request for the object is denied. Each has one
 	// verdict for each policy that matches.
@@ -269,7 +273,7 @@ type decisions struct {
 }
 
 // decide decides an object. For an existing one, the verdicts are those of remediation, and the answers those to an update of the object
-// that changes nothing.
+// that changes nothing. For any other, both are those to the request that updates the object or, without o.Old, creates it.
 func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, evaluate simulation.Evaluate) (decisions, error) {
 	if o.Old != nil {
 		// An update may leave the values of policies that do not change existing objects as they were.
@@ -354,7 +358,8 @@ func (s *state) to(after *state, request bool, changes func(policy string) bool)
 }
 
 // transitionOf returns the transition of an object that gets other values, of which there is at least one: Replanned if it still waits for
-// all of them, or else Moved if one determines where it runs, Changed if it gets one without an approval or an update, or Pending.
+// all of them, or else Moved if it gets one that determines where it runs without an approval or an update, Changed if it gets any other
+// one so, or Pending.
 func transitionOf(values []Value) Transition {
 	switch {
 	case !slices.ContainsFunc(values, func(v Value) bool { return !v.stillWaits() }):

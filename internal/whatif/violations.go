@@ -29,7 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// Violation is an existing object that differs from what a policy decides, or that the policy denies or can't decide.
+// Violation is an existing object with one policy, in any mode: the object differs from what the policy decides, or the policy denies it or
+// can't decide it.
 type Violation struct {
 	Policy    string `json:"policy"`
 	Resource  string `json:"resource"`
@@ -39,8 +40,8 @@ type Violation struct {
 	UID types.UID `json:"uid,omitempty"`
 	// Messages list the differences, say why the policy denies the object, or say why it can't decide it.
 	Messages []string `json:"messages"`
-	// Waits says what the object waits for before remediation changes it, in the words of the policy's status. Nothing else has to be done
-	// about the violation then. It is "" if the object does not wait.
+	// Waits says what the object waits for before remediation changes it, such as an approval or a window, in the words of the policy's
+	// status. Apart from that, nothing has to be done about the violation. It is "" if the object does not wait.
 	Waits string `json:"waits,omitempty"`
 }
 

@@ -68,7 +68,8 @@ type Session struct {
 	states  []*state                               // what the policies decide for each of objects; never nil, also if no policy matches it
 	index   map[objectKey]int                      // the index of each object in objects
 	groups  *groups                                // the objects, grouped by what policies read of them
-	// places are the places of the objects, as indices in byPlace, which has each place once.
+	// places has, for each of objects, the index of its type and namespace in byPlace, which has each such pair once. Whether a policy
+	// matches none, some, or all objects of a pair is computed once for the pair.
 	places  []int32
 	byPlace map[place]int32
 	// copies are the indices in objects of those that have a controller and a list of clusters, which may be a copy of the list of the
@@ -144,7 +145,7 @@ func (s *Session) placeOf(o simulation.Object) int32 {
 	return i
 }
 
-// listed has the objects of one type (contents), whose indices in Session.objects begin with first.
+// listed has the existing objects of one type (contents). Session.objects has them in the same order, from the index first on.
 type listed struct {
 	contents []*unstructured.Unstructured
 	first    int // the index of the first one in Session.objects
@@ -163,13 +164,13 @@ var (
 	namespaces        = corev1.SchemeGroupVersion.WithResource("namespaces")
 )
 
-// objectKey identifies an object.
+// objectKey identifies an object: by its type in its API version, its namespace ("" for cluster-scoped objects), and its name.
 type objectKey struct {
 	resource schema.GroupVersionResource
 	name     types.NamespacedName
 }
 
-// keyOf returns the key of an object.
+// keyOf returns the key of an object: its type in its API version, its namespace, and its name.
 func keyOf(o simulation.Object) objectKey {
 	return objectKey{o.Resource, types.NamespacedName{Namespace: o.Namespace, Name: o.Content.GetName()}}
 }
@@ -379,8 +380,8 @@ func (q *question) mark(ctx context.Context) error {
 	return nil
 }
 
-// markConcerned marks the objects that a policy matches before the changes and that it may decide otherwise after them. It does not check
-// whether the policy still matches them after the changes.
+// markConcerned marks the objects that a policy matches before the changes and that it may decide otherwise after them, or that it can't
+// decide before or after them, which is no error. It does not check whether the policy still matches them after the changes.
 func (q *question) markConcerned(ctx context.Context, before, after *simulation.Policy) error {
 	// No other group of the policy has the members of one.
 	groups := q.groups.of(before.Policy)
@@ -461,7 +462,7 @@ func (q *question) rereads(p *simulation.Policy) bool {
 	return q.changesNamespaces() && p.NeedsNamespaces()
 }
 
-// changesNamespaces reports whether the changes alter Namespaces.
+// changesNamespaces reports whether the changes apply, set, or delete a Namespace, even if that leaves it as it was.
 func (q *question) changesNamespaces() bool {
 	return len(q.changed.changed[namespaces]) > 0
 }
@@ -618,14 +619,15 @@ func (q *question) released(happens *Object, before, after *state) *Object {
 	return out
 }
 
-// changesPolicy reports whether the changes alter the policy of a name.
+// changesPolicy reports whether the changes apply, set, or delete the policy of a name, even if that leaves it as it was.
 func (q *question) changesPolicy(name string) bool {
 	_, changes := q.changed.change(objectKey{placementPolicies, types.NamespacedName{Name: name}})
 	return changes
 }
 
-// withoutOwn returns the values that policies decide before and after an update of an object, without those that the update itself sets and
-// those that stay.
+// withoutOwn returns before and after, the values that policies decide before and after an update of an object (from old to updated),
+// without those that are no work of the policies: in before, those that no policy decides any more and that the update itself changes; in
+// after, those that old has already and for which before has no due value.
 func withoutOwn(before, after map[valueKey]*wanted, old, updated *unstructured.Unstructured) (_, _ map[valueKey]*wanted) {
 	before, after = maps.Clone(before), maps.Clone(after)
 	maps.DeleteFunc(before, func(key valueKey, w *wanted) bool {

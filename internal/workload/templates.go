@@ -27,7 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Template declares where a custom kind has its pod template.
+// Template declares where a custom kind has its pod template: by the resource type, the kind, and the path of the template in an object.
 type Template struct {
 	schema.GroupResource
 	// Kind is the kind of the resource.
@@ -43,7 +43,7 @@ type Templates struct {
 	resources map[schema.GroupResource]kind // the declared kinds, by resource
 }
 
-// UnknownKindError means that it is unknown where the objects of a kind have their pod template.
+// UnknownKindError means that it is unknown where the objects of a kind have their pod template. Its text says how to declare that.
 type UnknownKindError struct {
 	schema.GroupKind
 }

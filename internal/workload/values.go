@@ -116,7 +116,8 @@ func countAt(object map[string]any, name string) (n int, ok bool, err error) {
 	return 0, false, fmt.Errorf("%s is not a number of pods", name)
 }
 
-// below adds the path of an object, and a dot, before an error that begins with the path of a field in the object. err must not be nil.
+// below adds the path of an object, and a dot, before an error that begins with the path of a field in the object. An empty path adds
+// nothing. err must not be nil.
 func below(path []string, err error) error {
 	if len(path) == 0 {
 		return err
@@ -124,8 +125,8 @@ func below(path []string, err error) error {
 	return fmt.Errorf("%s.%w", strings.Join(path, "."), err)
 }
 
-// plainNumbers returns a value in which numbers have the types int64 and float64, which conversion to API types requires. changed reports
-// whether it changed any. The result shares unchanged parts with the value.
+// plainNumbers returns a value in which each json.Number and int is an int64 or float64, as conversion to API types requires; a json.Number
+// that is beyond these types is a string. changed reports whether there were any. The result shares unchanged parts with the value.
 func plainNumbers(value any) (out any, changed bool) {
 	switch v := value.(type) {
 	case json.Number:

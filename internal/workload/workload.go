@@ -32,7 +32,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Workload describes the pods that an object creates, or the pod that it is, for predicates.
+// Workload describes the pods that an object creates, or the pod that it is, for predicates: one such pod, how many run at a time, and
+// which existing pods are the object's own. It does not have the kind of the object.
 type Workload struct {
 	// Pod has the labels and the spec of the object's template or, if the object is a pod, its own, with the API server's defaults. The
 	// namespace is that of the object; "default" if it has none. The name is empty unless the object is a pod.

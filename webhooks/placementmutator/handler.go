@@ -62,8 +62,9 @@ type Handler struct {
 	// Decisions is the log of what policies change by requests that are admitted, other than dry runs and patches of remediation. Denials are
 	// not in it. nil means that none is written.
 	Decisions *decisionlog.Log
-	// FailurePolicy is what the API server does if this webhook does not respond. The handler does the same with a request that fails
-	// before any policy decides it. If a policy can't decide, that policy's own failurePolicy counts.
+	// FailurePolicy is what the API server does with a request if this webhook does not respond: Fail denies it, Ignore admits it. The handler
+	// does the same if an error keeps all policies from deciding, such as one of Confirm. It always denies a request for an object itself of
+	// which apiVersion, kind, or metadata can't be decoded. If a single policy can't decide, that policy's own failurePolicy counts.
 	FailurePolicy placementv1.FailurePolicy
 	// Remediation reports in ok whether a request is a patch by Berth's own remediation. permits reports whether the patch may make the
 	// changes of verdicts, at least one of which needs an approval; if it is nil, the patch may make no change that needs one.
@@ -81,7 +82,8 @@ type Handler struct {
 	LiveNamespaces placement.Namespaces
 }
 
-// Handle decides a request within Deadline, and records the answer in the request's span and in the metrics.
+// Handle decides a request with a context that ends after Deadline, and records the answer in the request's span and in the metrics. It
+// returns only when deciding has ended, even if the context has ended before.
 func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
 	start := h.Clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, Deadline)

@@ -28,9 +28,9 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// Recognize returns a function that reports in ok whether a request is a patch by remediation of any replica, whose user is identity, by
-// the user and the field manager. If the patch makes moves that need an approval, permits reports whether verdicts on the object require
-// just those; otherwise it is nil.
+// Recognize returns a function that reports in ok whether a request is a patch by remediation of any replica: an update by the user with
+// the name in identity, and with a field manager of remediation. If the field manager names moves that need an approval, permits reports
+// whether verdicts on the object require just those; otherwise it is nil.
 func Recognize(identity authenticationv1.UserInfo) func(*admissionv1.AdmissionRequest) (ok bool, permits func([]*placement.Verdict) bool) {
 	return func(req *admissionv1.AdmissionRequest) (bool, func([]*placement.Verdict) bool) {
 		if req.Operation != admissionv1.Update || req.UserInfo.Username != identity.Username {

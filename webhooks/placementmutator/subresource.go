@@ -115,9 +115,10 @@ func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, 
 	return out, nil
 }
 
-// scaled returns the parent object, which it reads from the API server, before and after a request for its scale subresource. It is
-// errUnknownScale if the field with the number of replicas is not known. If the object changes before the API server stores the new number
-// of replicas, the API server calls the webhook again, because it updates only the version from which it made the old Scale.
+// scaled returns the parent object before and after a request for its scale subresource: as the API server has it now, and the same with
+// the number of replicas of the requested Scale. The error is errUnknownScale if the field with that number is not known. If the object
+// changes before the API server stores the new number, the API server calls the webhook again, because it updates only the version from
+// which it made the old Scale.
 func (p *Parents) scaled(ctx context.Context, req admission.Request) (update, error) {
 	scale := &autoscalingv1.Scale{}
 	if err := json.Unmarshal(req.Object.Raw, scale); err != nil {

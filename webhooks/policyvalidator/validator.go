@@ -444,7 +444,7 @@ func (v *Validator) warnOfSecrets(ctx context.Context, r *policy.Remote) admissi
 }
 
 // creation returns the kubectl command that creates a Secret for a field of spec.remote: "kubectl create secret tls" for one with several
-// keys, which is a client certificate, and "kubectl create secret generic" with the key for any other.
+// keys, which is a client certificate, and "kubectl create secret generic" with the key and a file for any other.
 func (v *Validator) creation(use policy.SecretUse) string {
 	if len(use.Keys) > 1 {
 		return fmt.Sprintf("kubectl --namespace %s create secret tls %s --cert=FILE --key=FILE", v.Namespace, use.Name)

@@ -195,7 +195,8 @@ func (h *Handler) holding(ctx context.Context, applied client.Object) (*holding,
 	return out, nil
 }
 
-// add adds a ClusterScopedQuota. It ignores one with an invalid selector, which the API server refuses.
+// add adds a ClusterScopedQuota. One without a namespace selector counts in all namespaces. It ignores one with an invalid selector, which
+// the API server refuses.
 func (q *holding) add(c *placementv1.ClusterScopedQuota) {
 	if selector, err := quota.NamespaceSelector(c.Spec.NamespaceSelector); err == nil {
 		q.cluster, q.selectors = append(q.cluster, c), append(q.selectors, selector)

@@ -210,8 +210,9 @@ func (h *Handler) warnOfPods(ctx context.Context, spec *placementv1.QuotaSpec, c
 	return []string{fmt.Sprintf("spec.hard: %s. State the amounts in the workloads, or give the namespace a LimitRange with defaults", example)}
 }
 
-// warnOfDefaultClass warns of requirements with the operator DoesNotExist for PriorityClass, if there is a default class: each new pod gets
-// it, so that they match none. field is the path of the requirements. It returns none if the classes can't be read.
+// warnOfDefaultClass returns a warning, one for all requirements, if any has the operator DoesNotExist for PriorityClass and there is a
+// default class: each new pod gets it, so that such requirements match none. field is the path of the requirements. It returns none if the
+// classes can't be read.
 func (h *Handler) warnOfDefaultClass(ctx context.Context, requirements []placementv1.ScopeRequirement, field string) []string {
 	classless := func(r placementv1.ScopeRequirement) bool {
 		return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && r.Operator == corev1.ScopeSelectorOpDoesNotExist

@@ -71,7 +71,7 @@ type Capacity interface {
 	All(ctx context.Context) (corev1.ResourceList, error)
 }
 
-// Classes lists the classes of one kind, such as PriorityClass or StorageClass.
+// Classes lists the names of the existing classes of one kind, such as PriorityClass or StorageClass, and nothing else of them.
 type Classes interface {
 	// Names returns the names of all classes.
 	Names(ctx context.Context) ([]string, error)

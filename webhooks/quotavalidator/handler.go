@@ -68,7 +68,8 @@ type Handler struct {
 }
 
 // Lenient returns a handler with the same dependencies that admits requests that can't be decided. It serves the webhooks for quotas in the
-// modes Warn and DryRun, also where other quotas of the namespace are enforced, and for kube-system.
+// modes Warn and DryRun, also where other quotas of the namespace are enforced, and for kube-system. It does not share which denials were
+// recorded.
 func (h *Handler) Lenient() *Handler {
 	return &Handler{Charger: h.Charger, Evaluators: h.Evaluators, Events: h.Events, Metrics: h.Metrics, Clock: h.Clock, lenient: true}
 }
@@ -152,7 +153,8 @@ func allowUnchecked(message string) admission.Response {
 
 // respond returns the response to a request for a verdict, without the verdict's warnings, and its label in metrics. A request that a quota
 // or LimitedResource denies is denied with status 403. Otherwise, one with a temporary reason (verdict.Pending) is denied with status 429,
-// or admitted with a warning by a lenient handler. object is the object of the request in JSON.
+// or admitted with a warning by a lenient handler. respond also records a status of 403 in Events and metrics, but not for a dry run, and
+// only once for a request that several webhooks send. object is the object of the request in JSON.
 func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *quota.Verdict, object []byte) (admission.Response, string) {
 	switch {
 	case len(verdict.Denied) > 0:
@@ -192,7 +194,8 @@ func (h *Handler) reports(namespace string, object []byte) bool {
 // maxReported is the number of requests whose denial is remembered.
 const maxReported = 1024
 
-// reported remembers the requests whose denial this replica has recorded in Events and metrics. It is safe for concurrent use.
+// reported remembers the requests whose denial one Handler of this replica has recorded in Events and metrics. It is safe for concurrent
+// use.
 type reported struct {
 	mu     sync.Mutex
 	recent *lru.Cache // By the SHA-256 digest of the request's object, when its denial was last recorded.

@@ -31,7 +31,7 @@ import (
 	"github.com/berth-dev/berth/internal/predicates"
 )
 
-// builtins are the functions that Berth adds to the policy language.
+// builtins are the functions that Berth adds to the policy language, as options with which every query of the package is prepared.
 var builtins = []func(*rego.Rego){
 	quantityFunction(language.QuantityAdd, func(x, y resource.Quantity) *ast.Term {
 		x.Add(y)
@@ -56,8 +56,8 @@ var builtins = []func(*rego.Rego){
 // ends the evaluation.
 const maxExpression = 4096
 
-// evaluateCEL returns the boolean that a CEL expression has for an object. An error of the expression ends the evaluation of the policy. If
-// the object can't be written as JSON, the call is undefined.
+// evaluateCEL returns the boolean that a CEL expression has for an object. The error ends the evaluation of the policy if the expression
+// fails, or if it or the object is too large. With any other error, as for an object that can't be written as JSON, the call is undefined.
 func evaluateCEL(bctx rego.BuiltinContext, expression, object *ast.Term) (*ast.Term, error) {
 	text, ok := expression.Value.(ast.String)
 	if !ok {

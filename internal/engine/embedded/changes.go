@@ -29,13 +29,14 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// State is the content of Data at one time. The zero State has no content.
+// State is the content of Data at one time. The zero State stands for none: Changes from it, or to it, have no objects.
 type State struct{ snapshot *snapshot }
 
 // State returns the present content of the data, which later changes of the data do not change.
 func (d *Data) State() State { return State{d.current.Load()} }
 
-// Since returns the changes from the state earlier to s. It compares nothing: the methods of Changes compare when they are called.
+// Since returns the changes from the state earlier to s. It compares nothing: the methods of Changes compare when they are called. They
+// find no changes if one of the states has no content.
 func (s State) Since(earlier State) *Changes { return &Changes{from: earlier, to: s} }
 
 // Changes are the differences between two states. They keep both states in memory. They are safe for concurrent use.

@@ -146,24 +146,25 @@ type choices struct {
 // choicesKey is the key of the *choices in an evaluation's context.
 type choicesKey struct{}
 
-// add records a choice, unless the clusters that it chose are none. With nil choices, it does nothing.
+// add records a choice, unless the clusters that it chose are none. It does not keep the clusters. With nil choices, it does nothing.
 func (c *choices) add(one choice, clusters []string) {
 	if c != nil && len(clusters) > 0 {
 		c.made = append(c.made, one)
 	}
 }
 
-// choiceOptions are the last operand of a call of language.ChooseClusters or language.SpreadClusters: the options. Of those that are not
-// given, a minimum is 1 and a maximum is 0, which means no limit.
+// choiceOptions are the last operand of a call of language.ChooseClusters or language.SpreadClusters: how many clusters and domains it
+// chooses, and by how much the score of a better cluster must be higher (minGain). Of the options that are not given, a minimum and minGain
+// are 1, and a maximum is 0, which means no limit.
 type choiceOptions struct {
 	bounds      ranking.Bounds // how many clusters are chosen at most, and from how many domains; without minClusters
 	minGain     int64          // scores count as equal within steps of this size, from the highest score down; at least 1
 	minClusters int            // how many clusters a domain must have to be used
 }
 
-// choiceOptionsOf reads the options operand of a call of language.SpreadClusters if spread is set, or else of language.ChooseClusters. An
-// unknown option and a value that is no positive integer are errors, and so is a call of language.ChooseClusters without a limit, and a
-// maxClusters below minClusters.
+// choiceOptionsOf reads the options operand of a call of language.SpreadClusters if spread is set, or else of language.ChooseClusters,
+// whose only options are limit and minGain. An unknown option and a value that is no positive integer are errors, and so are a call of
+// language.ChooseClusters without the option limit, and a maxClusters below minClusters.
 func choiceOptionsOf(v ast.Value, spread bool) (choiceOptions, error) {
 	given, ok := v.(ast.Object)
 	if !ok {
@@ -237,7 +238,8 @@ func (c *candidates) size() (n int) {
 	return n
 }
 
-// candidatesKey has the operands from which candidates are prepared. The values are compared by identity.
+// candidatesKey has what candidates are prepared from: the operands scores and domains, which are compared by identity, and the options
+// minGain and minClusters.
 type candidatesKey struct {
 	// scores is the operand with the scores of the clusters: an array, a set, or an object. domains is the one with the domain of each: an
 	// object, or nil if the clusters have none.

@@ -51,7 +51,8 @@ type Data struct {
 
 	// mu serializes the publication of snapshots and guards the fields below.
 	mu sync.Mutex
-	// stores has, by resource type, what Load, Put, and Delete change before they publish a snapshot of it.
+	// stores has, by resource type, what Load, Put, and Delete change before they publish a snapshot of it. mu guards only the map: each store
+	// has a mutex of its own for its content.
 	stores map[schema.GroupVersionResource]*store
 	// fieldSets are the field sets of each type, by fieldSet.index.
 	fieldSets map[schema.GroupVersionResource][]weak.Pointer[fieldSet]
@@ -102,7 +103,7 @@ const (
 	forms
 )
 
-// record is one replicated object.
+// record is one replicated object in a table: its namespace and name, by which the table finds it, and its projection.
 type record struct {
 	namespace unique.Handle[string]
 	name      string
@@ -218,7 +219,7 @@ func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.Fie
 	return true
 }
 
-// change is an object's projections in an old and a new table, which both have the object.
+// change is an object's projections in an old and a new table; nil for a table that lacks the object.
 type change struct{ old, next *projectedObject }
 
 // compare returns the changes of the objects that both trees have and of which the fields differ. names reports whether one tree has an
@@ -485,8 +486,8 @@ func (t *table) namespaceDocument(namespace string, show form) ast.Value {
 	return out
 }
 
-// inventories are the resource types whose objects represent the clusters in data.clusters. Their order has no meaning. Equal lists are the
-// same pointer.
+// inventories are the resource types whose objects represent the clusters in data.clusters. inventoriesOf returns the same pointer for
+// lists with the same types in the same order. In another order, the same types are another pointer, with an equal data.clusters.
 type inventories struct {
 	resources []schema.GroupVersionResource
 }
@@ -608,7 +609,7 @@ func (s *snapshot) merge(of *inventories) mergedDocument {
 }
 
 // ascend calls f with each object of the inventories that represents a cluster: the cluster's name, the normal form of the object, and what
-// identifies the object.
+// identifies the object. It calls f several times with a name that several objects have.
 func (s *snapshot) ascend(of *inventories, f func(name, cluster *ast.Term, claim replication.Claim)) {
 	for _, inventory := range of.resources {
 		t, ok := s.tables[inventory]
@@ -645,8 +646,8 @@ func nameOf(name *ast.Term) string {
 	return string(text)
 }
 
-// Ambiguous returns the names of clusters that several objects have, sorted. The resources are the inventories that a
-// policy reads (policy.Binding.Clusters).
+// Ambiguous returns the names of clusters that several objects have, sorted, each with these objects. A ClusterProfile does not count
+// beside the object from which a fleet manager derived it. The resources are the inventories that a policy reads (policy.Binding.Clusters).
 func (d *Data) Ambiguous(resources []schema.GroupVersionResource) []replication.Ambiguity {
 	if len(resources) == 0 {
 		return nil

@@ -70,7 +70,8 @@ type cachedDecision struct {
 	path string
 }
 
-// newCachedDecision returns a cached decision with the result of an evaluation in a state.
+// newCachedDecision returns a cached decision with the decision of an evaluation and its reports on nodes, found to hold for the nodes of
+// the state that the evaluation read. It is not an open decision.
 func newCachedDecision(state evaluationState, a evaluation) *cachedDecision {
 	out := &cachedDecision{decision: a.decision, reports: a.reports}
 	out.markValid(state)
@@ -133,7 +134,7 @@ type decisionCache struct {
 	mu sync.RWMutex
 	// revision is the revision of the data for which all of the decisions were made. To put one of a newer revision drops them.
 	revision   uint64
-	young, old map[string]*cachedDecision // the two generations, by key
+	young, old map[string]*cachedDecision // the two generations, by key; what a lookup finds in old is added to young
 	size       int                        // the size of young in bytes
 }
 

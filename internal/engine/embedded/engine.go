@@ -46,7 +46,8 @@ import (
 var _ placement.Evaluator = (*evaluator)(nil)
 
 // Options configure an Engine: the time limit and the number of its evaluations, the observer of its caches, and the predicates with what
-// they are evaluated on. The sizes of the caches are fixed.
+// they are evaluated on. Timeout and Concurrency have no defaults: with 0, every evaluation fails. The others may be nil. The sizes of the
+// caches are fixed.
 type Options struct {
 	// Timeout limits the duration of one evaluation and, separately, that of the wait for an evaluation slot. It has no default: with 0, every
 	// evaluation fails, and the engine can only compile and check policies.
@@ -376,8 +377,9 @@ func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields 
 	return a, err
 }
 
-// run waits for a slot and returns what decide returns in it. The wait has a deadline of its own, so that the time that other policies take
-// does not count against this one. The error wraps engine.ErrDeadline if either of them takes longer than Options.Timeout.
+// run waits for a slot for the object's namespace, which ctx carries (placement.NamespaceOf), and returns what decide returns in it. The
+// wait has a deadline of its own, so that the time that other policies take does not count against this one. The error wraps
+// engine.ErrDeadline if either of them takes longer than Options.Timeout. The slot is in use until decide ends, also after that error.
 func (p *evaluator) run(ctx context.Context, state evaluationState, input ast.Value, rules *ruleView, before *cachedDecision) (evaluation, error) {
 	namespace := placement.NamespaceOf(ctx)
 	wait, cancel := context.WithTimeout(ctx, p.engine.Timeout)
@@ -448,7 +450,8 @@ func (p *evaluator) decide(ctx context.Context, state evaluationState, input ast
 	return evaluation{decision: decision, reports: onNodes, choices: chosen.made}, err
 }
 
-// newCaller returns the caller of predicates for one evaluation.
+// newCaller returns the caller of predicates for one evaluation in a state. It is never nil: if the engine has no predicates, each call is
+// an error.
 func (p *evaluator) newCaller(state evaluationState) *predicateCaller {
 	return &predicateCaller{set: p.predicates, templates: p.engine.Templates, evaluationState: state, inventories: p.inventories}
 }

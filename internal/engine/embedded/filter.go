@@ -29,10 +29,10 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// checkDecision evaluates the predicates of a policy with spec.predicates.candidates on a decision's object. It adds an error to the
-// decision, which denies the object, if no node or no cluster, as candidates says, is feasible. Of clusters, it also removes from the
-// decision those that are not feasible. The caller must own the decision, because checkDecision changes it. The error is one of the
-// evaluation: the object has no pod template, or a predicate fails.
+// checkDecision evaluates the predicates of a policy with spec.predicates.candidates on a decision's object, and returns a changed copy of
+// the decision. The copy has one more error, which denies the object, if no node or no cluster, as candidates says, is feasible. Otherwise,
+// if the candidates are clusters, it has no infeasible ones, and if the decision names no clusters, it has the feasible ones. The error is
+// one of the evaluation: the object has no pod template, or a predicate fails.
 func (c *predicateCaller) checkDecision(ctx context.Context, candidates placementv1.PredicateCandidates, input ast.Value,
 	d placement.Decision) (placement.Decision, error) {
 	w, err := c.scheduledWorkload(input, d)

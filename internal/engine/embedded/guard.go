@@ -174,7 +174,7 @@ func guarded(name string, arity int, original topdown.BuiltinFunc, more check) t
 	}
 }
 
-// over returns the error for an operand, given by its index; nil if its size is within the limit.
+// over returns the error for an operand, given by its index from 0 and named by its number from 1; nil if its size is within the limit.
 func over(operand, size, limit int, unit string) *engine.LimitError {
 	if size <= limit {
 		return nil
@@ -258,7 +258,8 @@ func atMost(limit int, unit string) check {
 	}
 }
 
-// readable limits the digits of a string that is parsed as a number, with or without a unit. It accepts any other value.
+// readable limits the digits, as written without an exponent, of a string that is parsed as a number, with or without a unit. It accepts
+// any value that is no string.
 func readable(v ast.Value, operand int) *engine.LimitError {
 	text, ok := v.(ast.String)
 	if !ok {
@@ -523,7 +524,7 @@ func checkTree(v ast.Value, operand int) *engine.LimitError {
 	return err
 }
 
-// scalar reports whether a value contains no other values.
+// scalar reports whether a value is null, a boolean, a number, or a string.
 func scalar(v ast.Value) bool {
 	switch v.(type) {
 	case ast.Null, ast.Boolean, ast.Number, ast.String:

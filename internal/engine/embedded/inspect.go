@@ -29,7 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Inspectable is an evaluator whose policy can be inspected for one input. The evaluators of an Engine are inspectable.
+// Inspectable is an evaluator that returns, for an input and the current data, an Inspection. With that, callers evaluate parts of the
+// policy, such as single expressions, to explain its decision. The evaluators of an Engine are inspectable.
 type Inspectable interface {
 	// Inspect returns an Inspection of the policy on the current data and an input, an object as decoded JSON. The error
 	// is the one of Evaluate if data is missing.

@@ -116,8 +116,8 @@ var (
 	_ placement.OpenDecision = (*cachedDecision)(nil)
 )
 
-// OpenInput implements placement.Chooser. It returns the fields of the input that open decisions depend on; nil if the policy has no open
-// decisions.
+// OpenInput implements placement.Chooser. It returns the fields of the input that the policy's decisions depend on apart from the choice of
+// clusters; nil if the policy has no open decisions.
 func (p *evaluator) OpenInput() *projection.FieldSet {
 	if p.openDecisions == nil {
 		return nil

@@ -127,8 +127,8 @@ func glob(operands []*ast.Term) *engine.LimitError {
 	return overAll(tries*(len(text)+1), maxTries, "steps")
 }
 
-// wildcards returns the number of wildcards in a glob that may end at several places of a text. Adjacent ones count as one. One at the end
-// does not count, because it always takes the rest of the text.
+// wildcards returns the number of * in a glob, which may match parts of several lengths of a text. Adjacent ones count as one. One at the
+// end does not count, because it always takes the rest of the text.
 func wildcards(glob string) int {
 	out := 0
 	for i := range len(glob) {

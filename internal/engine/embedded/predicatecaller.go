@@ -52,7 +52,7 @@ var (
 // predicateCaller evaluates predicates for one evaluation of a policy, all on the same snapshots. It is not safe for
 // concurrent use.
 type predicateCaller struct {
-	set       *predicates.Set     // the predicates that the policy may call; nil if the engine has none
+	set       *predicates.Set     // the predicates that spec.predicates names, all of the engine if it names none; nil if the engine has none
 	templates *workload.Templates // find the pod template of an object
 	evaluationState
 	inventories *inventories // the resource types whose objects are the clusters in data.clusters; never nil, without types if there are none
@@ -72,7 +72,7 @@ type predicateCaller struct {
 type predicateCallerKey struct{}
 
 // evaluate evaluates the predicates for a workload on the candidates of a query, and adds the report to reports. It is an error if the
-// policy may call none, if there is no snapshot of nodes, or after maxPredicateCalls calls.
+// engine has no predicates, if the candidates are nodes and there is no snapshot of nodes, or after maxPredicateCalls calls.
 func (c *predicateCaller) evaluate(ctx context.Context, w workload.Workload, q predicates.Query) (*predicates.Report, error) {
 	if c.set == nil {
 		return nil, errNoPredicates

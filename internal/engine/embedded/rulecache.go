@@ -292,7 +292,8 @@ func (v *ruleView) Get(ref ast.Ref) (value *ast.Term, undefined bool) {
 	return value, false
 }
 
-// Put implements topdown.VirtualCache. It records the value that the evaluation computed for a rule; nil if the rule is undefined.
+// Put implements topdown.VirtualCache. It records the value that the evaluation computed for a rule, nil if the rule is undefined, for the
+// rest of this evaluation. storeComputed adds the values of cacheable rules to the rule cache.
 func (v *ruleView) Put(ref ast.Ref, value *ast.Term) {
 	i := v.rule(ref)
 	if i < 0 {

@@ -30,8 +30,8 @@ import (
 // maxScaled limits the values that one call of language.Scale scales. Its arithmetic is exact, which takes about a microsecond for each.
 const maxScaled = 100_000
 
-// scale implements language.Scale. An error ends the evaluation: if the call were undefined instead, all scores of a policy could silently
-// be missing.
+// scale implements language.Scale: it maps the numbers and quantities of an object in proportion to integers from lowest to highest. An
+// error ends the evaluation: if the call were undefined instead, all scores of a policy could silently be missing.
 func scale(_ rego.BuiltinContext, values, lowest, highest *ast.Term) (*ast.Term, error) {
 	out, err := scaled(values.Value, lowest, highest)
 	if err != nil {

@@ -28,10 +28,10 @@ import (
 
 var _ placement.Successor = (*evaluator)(nil)
 
-// TakeOver implements placement.Successor. It copies the cached decisions of the version earlier if both versions read the same (readsAs)
-// and have the same Rego. It also does so if their rules differ only in values that clusters are compared with, and every cluster meets the
-// same requirements in both: another threshold that no cluster crosses leaves all decisions as they are. The texts of denials may then
-// differ, so decisions that deny are not copied.
+// TakeOver implements placement.Successor. It copies all cached decisions of the version earlier if both versions read the same (readsAs)
+// and have the same Rego. If instead their rules differ only in values that clusters are compared with, and every cluster meets the same
+// requirements in both, it copies all but those that deny, because the texts of denials may differ: another threshold that no cluster
+// crosses leaves the other decisions as they are. Otherwise it copies none.
 func (p *evaluator) TakeOver(ctx context.Context, earlier placement.Evaluator) {
 	before, ok := earlier.(*evaluator)
 	if !ok || before.engine != p.engine || p.query == nil || p.decisionCache == nil || before.decisionCache == nil ||

@@ -246,8 +246,8 @@ func (r messageError) Error() string { return r.text }
 
 func (r messageError) Unwrap() error { return r.err }
 
-// certificateHint returns a hint, for appending to a message, about the client certificate that Berth sends; "" if it sends none. A TLS 1.3
-// server that rejects it closes the connection, and its reason is often not read any more.
+// certificateHint returns a hint, for appending to a message, that names the Secret of the client certificate which Berth sends; "" if it
+// sends none. A TLS 1.3 server that rejects it closes the connection, and its reason is often not read any more.
 func (c *Client) certificateHint() string {
 	if ref := c.spec.ClientCertificateSecretRef; ref != nil {
 		return fmt.Sprintf(" (does the engine accept the client certificate in Secret %s?)", ref.Name)

@@ -36,7 +36,8 @@ type Manifest struct {
 	// LoadID is a random text. A new one is set at each full load, and whenever something that was listed is removed or
 	// becomes incomplete. So while LoadID is unchanged, nothing that the manifest lists has been missing.
 	LoadID string `json:"load"`
-	// Types are the pushed resource types by TypeName. The value is false if the engine may have only a part of the type's objects.
+	// Types are the pushed resource types by TypeName: true if the engine has all objects of the type, false if it may have only a part of
+	// them. A type that is missing was not pushed.
 	Types map[string]bool `json:"types,omitempty"`
 	// Modules has, by the name of the policy, which modules of the policy the engine has.
 	Modules map[string]ManifestModules `json:"modules,omitempty"`
@@ -50,11 +51,12 @@ type Manifest struct {
 type ManifestModules struct {
 	// Digest is the Remote.ModulesDigest of the modules that the engine has.
 	Digest string `json:"digest"`
-	// Superseded are the digests of earlier modules of the policy, which the present ones replaced, the newest first.
+	// Superseded are the digests of a few earlier modules of the policy, which the present ones replaced, the newest first. A replica that
+	// still needs earlier modules can see from it that newer ones replaced them.
 	Superseded []string `json:"superseded,omitempty"`
 }
 
-// Clone returns a copy without the fencing token. Its maps can be changed.
+// Clone returns a copy without the fencing token. Its maps can be changed, but it shares the lists in Modules. It panics if h is nil.
 func (h *Manifest) Clone() Manifest {
 	return Manifest{LoadID: h.LoadID, Types: maps.Clone(h.Types), Modules: maps.Clone(h.Modules)}
 }

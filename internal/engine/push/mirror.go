@@ -34,7 +34,8 @@ import (
 type mirror struct {
 	// tables are the contents of the types that the engine has.
 	tables map[schema.GroupVersionResource]*table
-	// clusters are the objects that represent a cluster, by the cluster's name.
+	// clusters are the objects that represent each cluster, by the cluster's name. Of several, some may not count: ClusterProfiles that a
+	// fleet manager derived from another one of them. The name is ambiguous if more than one counts.
 	clusters         map[string]map[replication.Claim]*record
 	writtenClusters  map[string]*record // the objects at data.clusters, by name; nil while no type in the engine represents clusters
 	writtenAmbiguous map[string]bool    // the names in data.berth.ambiguousclusters
@@ -53,7 +54,7 @@ type table struct {
 // documentPlace is a document that contains all objects of a type, by namespace, if they have one, and name. It has either the objects
 // themselves or only their normal form.
 type documentPlace struct {
-	path pointer // of the document, below data
+	path pointer // the path of the document below data, such as /kubernetes/nodes
 	// normal reports whether the place has the normal form of the objects, and not the objects themselves. It is true only for quotas in
 	// data.berth, which all have a normal form.
 	normal bool

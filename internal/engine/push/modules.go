@@ -81,7 +81,8 @@ func (m *modules) contain(wanted []policy.RemoteModule) bool {
 // newest ones are kept.
 const maxSuperseded = 3
 
-// manifestEntry returns the entry of a policy in the manifest for modules with a digest. It also has the digests of older modules.
+// manifestEntry returns the entry of a policy in the manifest for modules with a digest. As superseded, it has the digests in the policy's
+// last entry that the manifest lists no more, the newest first: at most maxSuperseded, and not the digest itself.
 func (m *modules) manifestEntry(name, digest string) opaclient.ManifestModules {
 	before := m.older[name]
 	out := opaclient.ManifestModules{Digest: digest}

@@ -40,7 +40,8 @@ type objects struct {
 	contentChanged func(policies ...string)
 
 	mirror *mirror
-	// parents are the documents around the places of types (see parentsOf) that are known to exist in the engine, and need not be created.
+	// parents are the documents around those of types, such as data.resources, that are known to exist in the engine. Before a type is loaded
+	// or removed, each of its other ones is created by a request of its own, unless it exists.
 	parents map[pointer]bool
 	// polls is the number of calls of poll so far, which decides the type that the next one samples.
 	polls int
@@ -90,7 +91,8 @@ func parentsOf(r schema.GroupVersionResource) []pointer {
 }
 
 // ensureParents creates, as empty objects, the documents that contain those of a type's objects: data.kubernetes, data.resources, and the
-// one of the type's group and version. A document that exists is not changed, because it may contain documents of others.
+// one of the type's group and version. It does so by one request each, outside of transactions, which the engine ignores if the document
+// exists, because it may contain documents of others.
 func (s *objects) ensureParents(ctx context.Context, r schema.GroupVersionResource) error {
 	for _, parent := range parentsOf(r) {
 		if s.parents[parent] {
@@ -180,7 +182,8 @@ func (s *objects) inventories() bool {
 }
 
 // loadTypes loads one type that the engine needs, if its changes are not followed yet or it has to be in other places now, and reports
-// whether there was one.
+// whether there was one. It returns the error of a load that fails. If the engine refused the objects, the type is not due again before
+// refusedRetryInterval has passed.
 func (s *objects) loadTypes(ctx context.Context) (bool, error) {
 	var due []schema.GroupVersionResource
 	for r, followed := range s.feed.loadable() {

@@ -47,7 +47,8 @@ type Observer interface {
 	Pushed(endpoint string, fault engine.Fault)
 	// Loading is called before a full load of an engine begins.
 	Loading(endpoint string)
-	// Pending is called with the number of object changes that wait to be pushed to an engine, whenever it changes.
+	// Pending is called with the number of object changes that wait to be pushed to an engine, when some are added or pushed, and when all are
+	// dropped to load the engine again. It is not called when a type is no longer needed, and its changes are dropped.
 	Pending(endpoint string, changes int)
 	// Released is called when Berth stops pushing to an engine.
 	Released(endpoint string)
@@ -56,9 +57,9 @@ type Observer interface {
 // Options configure a Pusher: the HTTP clients of the engines, the types whose objects represent clusters, and the callbacks. Sizes and
 // intervals can't be configured.
 type Options struct {
-	// Clients are the clients of the engines.
+	// Clients are the clients of the engines. It must not be nil.
 	Clients *opaclient.Pool
-	// Inventories are the types whose objects represent clusters.
+	// Inventories are the types whose objects represent clusters. It must not be nil.
 	Inventories *replication.Inventories
 	// Observer is notified about pushes. It must not be nil.
 	Observer Observer

@@ -49,11 +49,11 @@ type sender interface {
 	send(ctx context.Context, r opaclient.Request) ([]byte, error)
 }
 
-// session is a writer's exclusive access to an engine. It owns the fencing token and the manifest. Every change of
-// documents is a transaction of the session.
+// session is a writer's exclusive access to an engine. It owns the fencing token and the manifest. Every change of documents is a
+// transaction of the session, apart from requests that create a missing manifest or missing documents around the others.
 type session struct {
 	sender
-	base *url.URL // the URL below which the engine serves its API
+	base *url.URL // the URL below which the engine serves v1/data and v1/policies
 	// manifest is the engine's manifest, as this session last wrote it.
 	manifest opaclient.Manifest
 	// fencingToken is the token in the engine's manifest, as this session last set it.

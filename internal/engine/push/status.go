@@ -160,7 +160,7 @@ func (s *status) refusal(name string) refusal {
 }
 
 // setRefusal records the error of pushing a type, or the modules of a policy with a digest, if the engine refused them. For any other
-// error, and for nil, it records that they are not refused.
+// error, and for nil, it records that they are not refused. It does not call changed.
 func (s *status) setRefusal(name, digest string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -86,7 +86,8 @@ func (w *writer) setNeeds(next needs) {
 // enter sets the state that follows from an event (see transitions), which must have a transition in the present state.
 func (w *writer) enter(e event) { w.state = transitions[w.state][e] }
 
-// wait waits until there is work to do, or until the next poll.
+// wait waits until the next poll is due, or until the feed signals that there may be work, and then pushDelay longer. It returns at once
+// when ctx ends.
 func (w *writer) wait(ctx context.Context) {
 	timer := time.NewTimer(wait.Jitter(pollInterval, 0.2))
 	defer timer.Stop()

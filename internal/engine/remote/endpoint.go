@@ -69,7 +69,8 @@ type endpoint struct {
 	openSince time.Time
 	// pause is how long the circuit breaker stays open this time.
 	pause time.Duration
-	trial time.Time // when the circuit breaker, if it is open, lets the next request through
+	// trial is when the pause of an open circuit breaker ends: then, or at quietUntil if that is later, it lets the next request through.
+	trial time.Time
 	// quietUntil is the time before which the engine wants no requests, as it said with Retry-After; the time of the last fault if that had no
 	// Retry-After. Until then, no probe is sent, and the circuit breaker, if it is open, lets no request through. A closed one ignores it.
 	quietUntil time.Time
@@ -262,8 +263,8 @@ func (e *endpoint) circuitOpenError() *engine.RemoteError {
 	return out
 }
 
-// recordOutcome records the outcome of a request in the endpoint's health, and until when a fault wants no requests (Retry-After). It is
-// called after the circuit breaker counted the outcome.
+// recordOutcome records the outcome of a request, as breakerOutcome returns it, in the endpoint's health, and until when a fault wants no
+// requests (Retry-After). errInconclusive changes nothing. It is called after the circuit breaker counted the outcome.
 func (e *endpoint) recordOutcome(outcome error) {
 	now := time.Now()
 	var fault *engine.RemoteError

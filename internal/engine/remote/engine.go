@@ -163,7 +163,8 @@ func (e *Engine) revise(p *evaluator) {
 	}
 }
 
-// inForce returns the evaluators of the policies in force that remote engines decide.
+// inForce returns the evaluators of the policy versions in force that remote engines decide. One that two versions of a policy share occurs
+// twice.
 func (e *Engine) inForce() []*evaluator {
 	if e.Policies == nil {
 		return nil

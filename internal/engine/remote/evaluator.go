@@ -271,8 +271,8 @@ func (p *evaluator) Health() placement.RemoteHealth {
 	return out
 }
 
-// notifyHealth notifies the observer of the policy's health if, since the last notification, it has changed whether the engine was queried,
-// whether the circuit breaker is open, or the kind of the fault.
+// notifyHealth notifies the observer, which must not be nil, of the policy's health if, since the last notification, it has changed whether
+// the engine was queried, whether the circuit breaker is open, or the kind of the fault.
 func (p *evaluator) notifyHealth(o Observer) {
 	p.notifyMu.Lock()
 	defer p.notifyMu.Unlock()

@@ -37,7 +37,7 @@ type health struct {
 	// since is the time of the first fault while the policy or endpoint does not count as healthy, and last the time of the last fault. Both
 	// keep their values after fault becomes nil.
 	since, last time.Time
-	// answering reports whether the last attempt succeeded.
+	// answering reports whether the last attempt succeeded. Only then fault expires, recoveryPeriod after last.
 	answering bool
 }
 

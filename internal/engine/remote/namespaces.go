@@ -36,8 +36,8 @@ const (
 )
 
 // namespaces are circuit breakers and limits of an engine for each namespace: faults that the objects of one namespace cause do not affect
-// the others. If there are more than maxNamespaces, the one whose last use is longest ago, and that has no requests under way, is removed.
-// They are safe for concurrent use.
+// the others. If there are more than maxNamespaces, the one whose last use is longest ago is removed, among those without requests under
+// way and, if there are any, without faults. They are safe for concurrent use.
 type namespaces struct {
 	mu sync.Mutex
 	// known are the states by namespace.

@@ -98,9 +98,9 @@ func attemptOnce[T any](ctx context.Context, spec placementv1.Remote, attempt fu
 	return attempt(ctx)
 }
 
-// transient reports whether another attempt may succeed after a fault: after a timeout, a fault of the network or the server, back
-// pressure, refused credentials, an unreadable response, or one of an engine that lacks what Berth pushes there. It is false for all
-// others, such as an open circuit breaker or an undefined result.
+// transient reports whether another attempt may succeed after a fault: after a timeout, a fault of the network (also a certificate that is
+// not trusted) or the server, back pressure, refused credentials, an unreadable response, or one of an engine that lacks what Berth pushes
+// there. It is false for all others, such as an open circuit breaker or an undefined result.
 func transient(f engine.Fault) bool {
 	switch f {
 	case engine.FaultTimeout, engine.FaultNetwork, engine.FaultUnauthorized, engine.FaultBackPressure, engine.FaultServer,

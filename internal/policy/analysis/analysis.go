@@ -33,7 +33,8 @@ type Dependencies struct {
 	Reads []Read
 	// Keyed are the references to objects by constant keys, sorted, without duplicates.
 	Keyed []KeyedRead
-	// Documents has the references to top-level documents that Berth does not provide, keyed by document name.
+	// Documents has the references to top-level documents of `data` that Berth does not provide, by the name of the document. A document
+	// that spec.data lacks causes a warning, and the policy compiles all the same.
 	Documents map[string][]*ast.Location
 	// Input and Data are the fields of `input` and `data` that the contract's rules read. Other fields do not influence
 	// the decision.

@@ -87,8 +87,8 @@ func (a *fieldAnalyser) within(happens func()) *reader {
 	return inner
 }
 
-// enter records that a member of the field parent is read, and returns the member. n has the name of the member, or says that it stands for
-// each member.
+// enter records that member, which the caller has added to the field parent, is read, without what is below it, and returns member. n has
+// the name of the member, or says that it stands for each member.
 func (a *fieldAnalyser) enter(parent, member *projection.FieldSet, n fieldNode) *projection.FieldSet {
 	known, ok := a.nodes[member]
 	if !ok {

@@ -63,8 +63,9 @@ type fieldAnalyser struct {
 	reader *reader
 	// lost reports whether the analysis has given up, so that all of both documents counts as read.
 	lost bool
-	// mocked reports whether the policy evaluates something with a replaced input or replaced data: a rule may then have several values in
-	// one evaluation. mockedData reports whether rules may be replaced.
+	// mocked reports whether a `with` of the policy replaces something, so that a rule may have several values in one evaluation. mockedData
+	// reports whether one replaces something in `data`, which may be a rule. More fields then count as read completely. Neither keeps rules
+	// from being cacheable.
 	mocked, mockedData bool
 }
 
@@ -96,7 +97,7 @@ type place struct {
 	many bool
 }
 
-// places describes what is known about a value.
+// places describes what a value may be: some fields of `input` and `data`, some constant strings, and perhaps another value.
 type places struct {
 	fields []place  // the fields that the value may be
 	texts  []string // the strings that it may be
@@ -177,8 +178,8 @@ func constantPath(ref ast.Ref) []string {
 	return path
 }
 
-// noteMock records what a `with` of the policy replaces: the input, or a part of the data, which may include rules. If it replaces a
-// function, builtin or of the policy, which may read more of its arguments, the analysis gives up.
+// noteMock records that a `with` of the policy replaces something, and whether that is in the data, where it may be a rule, but not what it
+// is. If it replaces a function, builtin or of the policy, which may read more of its arguments, the analysis gives up.
 func (a *fieldAnalyser) noteMock(w *ast.With) {
 	a.mocked = true
 	ref, ok := w.Target.Value.(ast.Ref)
@@ -219,7 +220,8 @@ func (a *fieldAnalyser) deepen(p places) {
 	}
 }
 
-// join returns a value that may be everything that either value may be.
+// join returns a value that may be everything that either value may be. If that is more than maxAliases fields, they count as read with
+// everything below them, and the value may be anything; if it is more than maxAliases strings, the value may be anything.
 func (a *fieldAnalyser) join(p, q places) places {
 	out := places{other: p.other || q.other, fields: slices.Clone(p.fields), texts: slices.Clone(p.texts)}
 	for _, f := range q.fields {
@@ -499,7 +501,8 @@ func (a *fieldAnalyser) readClusters() {
 	a.deepen(a.follow(cluster, []operand{{texts: clusterFields}}))
 }
 
-// readFields records that some fields of a value are read, with everything below the ends of the field set.
+// readFields records that the fields of a value which are in a field set are read. Everything below a field is read only if it is in the
+// set, too.
 func (a *fieldAnalyser) readFields(p places, fields *projection.FieldSet) {
 	if !a.step() {
 		return

@@ -32,7 +32,8 @@ import (
 type Read struct {
 	// Plural is the resource's plural name; empty for Clusters and Quotas.
 	Plural string
-	// GroupVersion is set for references of the form data.resources["<group>/<version>"].<plural>.
+	// GroupVersion is the group and version of a reference of the form data.resources["<group>/<version>"].<plural>; empty for all other
+	// references, such as data.kubernetes.<plural>.
 	GroupVersion string
 	// Listed is true only in Binding.Missing, for types that spec.replicate or spec.remote.replicate lists.
 	Listed bool
@@ -108,7 +109,7 @@ func (k KeyedRead) String() string {
 }
 
 // ByPluralAlone reports whether the read names a type by its plural name alone, as data.kubernetes.<plural> does. Several groups may serve
-// types with that name.
+// types with that name. It does not take Listed into account, which is false in every read of a policy's Rego.
 func (r Read) ByPluralAlone() bool {
 	return !r.Clusters && r.Quotas == "" && r.GroupVersion == ""
 }
@@ -126,7 +127,7 @@ type analyser struct {
 	pkg ast.Ref // the package of the module
 	// rules are the names of the module's own rules.
 	rules   map[string]bool
-	dynamic bool // whether a reference whose resource type is known only at evaluation is accepted, and no error
+	dynamic bool // whether spec.replicate lists types, so that a type may be known only at evaluation; otherwise that is an error
 	// reads are the reads so far, by the read without its position.
 	reads map[Read]Read
 	keyed map[string]KeyedRead // the references by constant keys, by their texts

@@ -74,7 +74,8 @@ var (
 	capabilitiesV1 = sync.OnceValue(func() *ast.Capabilities { return restricted(ast.RegoV1) })
 )
 
-// Of returns the version and the capabilities of the language that OPA's parser and compiler use for a policy.
+// Of returns OPA's version of Rego for v, which is v1 unless v is RegoV0, and the capabilities of that version: the builtin functions that
+// policies may call, and no network access.
 func Of(v placementv1.RegoVersion) (ast.RegoVersion, *ast.Capabilities) {
 	if v == placementv1.RegoV0 {
 		return ast.RegoV0, capabilitiesV0()

@@ -48,7 +48,7 @@ const (
 // readiness do not count. Only policies with rules read it.
 const InputTolerated = "\x00tolerated"
 
-// quotaResources maps the names below data.berth at which policies read quotas to the resource types of these.
+// quotaResources has the resource types of quotas, such as ScopedQuotas, by the name below data.berth at which policies read these quotas.
 var quotaResources = map[string]schema.GroupVersionResource{
 	Quotas:        placementv1.GroupVersion.WithResource("scopedquotas"),
 	ClusterQuotas: placementv1.GroupVersion.WithResource("clusterscopedquotas"),
@@ -72,7 +72,7 @@ func QuotasOf(resource schema.GroupVersionResource) (name string, ok bool) {
 	return "", false
 }
 
-// Part returns the reference's part with the index i. The result is false if the part is missing or is not a constant string.
+// Part returns the string at index i of a reference. It returns "" and false if the reference is shorter, or has no constant string there.
 func Part(ref ast.Ref, i int) (string, bool) {
 	if i >= len(ref) {
 		return "", false

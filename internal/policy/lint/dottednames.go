@@ -63,7 +63,8 @@ func NameInBrackets(parsed *ast.Module, row, col int, variable ast.Var) (meant a
 	return meant
 }
 
-// unbracketed is a reference whose last name lacks the brackets that it needs.
+// unbracketed is a reference whose last name lacks the brackets that it needs, so that Rego parses it as a division or a subtraction: in
+// labels.a/b, the reference labels.a is divided by the variable b.
 type unbracketed struct {
 	// ref is the reference before the first operator.
 	ref ast.Ref

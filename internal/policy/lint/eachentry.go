@@ -82,8 +82,8 @@ func (c eachEntry) exclusive(entries []*ast.Term) bool {
 	return false
 }
 
-// entries returns the members of a collection: of a constant, or of the document in static to which it refers. It returns nil if these are
-// unknown, or if a set has more than maxMembers.
+// entries returns the members of an array or a set, or the values of an object: of a constant, or of the document or part of one in static
+// to which the collection refers. It returns nil if static lacks that, for other values, and for a set of more than maxMembers members.
 func entries(collection *ast.Term, static ast.Object) []*ast.Term {
 	if ref, ok := collection.Value.(ast.Ref); ok {
 		if static == nil || len(ref) < 2 || !ref.IsGround() {
@@ -185,7 +185,8 @@ func (n *names) iteration(expr *ast.Expr, v ast.Var) *ast.Term {
 	return nil
 }
 
-// wildcardOf returns the collection of `collection[_]`, if known knows it; nil for other collections and terms.
+// wildcardOf returns the collection xs of a term xs[_], if it is a constant or a document in spec.data, such as data.regions for
+// data.regions[_]; nil for other collections, and for other terms, such as xs[i] and xs[_].name.
 func (n *names) wildcardOf(term *ast.Term) *ast.Term {
 	ref, ok := term.Value.(ast.Ref)
 	if !ok || len(ref) < 2 {
@@ -201,7 +202,8 @@ func (n *names) wildcardOf(term *ast.Term) *ast.Term {
 	return n.known(ast.NewTerm(ref[:last]))
 }
 
-// known returns the collection if it is constant or refers to a document that spec.data may contain; otherwise nil.
+// known returns what a collection, or a name for one, denotes, if that is a constant, such as {"a", "b"}, or a document in spec.data or a
+// part of it, such as data.regions; otherwise nil, such as for input and for the documents in data that Berth fills.
 func (n *names) known(collection *ast.Term) *ast.Term {
 	collection = n.resolve(collection)
 	if ast.IsConstant(collection.Value) {
@@ -283,7 +285,8 @@ func mentions(node any, term *ast.Term) (found bool) {
 // globWildcards are the special characters in patterns of glob.match.
 const globWildcards = `*?[]{}!\`
 
-// globEnds returns the prefix and the suffix of every text that matches a glob.
+// globEnds returns the prefix and the suffix of every text that matches a glob: what is before its first special character, and what is
+// after its last one. For a glob without special characters, both are the whole glob.
 func globEnds(pattern string) (start, end string) {
 	first := strings.IndexAny(pattern, globWildcards)
 	if first < 0 {
@@ -295,8 +298,9 @@ func globEnds(pattern string) (start, end string) {
 // regexSyntax are the special characters in regular expressions: before the first one, an expression matches literally.
 const regexSyntax = `\.+*?()|[]{}^$`
 
-// regexStart returns the prefix of every text that matches a regular expression. It returns "" if the expression may
-// match in the middle of a text.
+// regexStart returns a prefix of every text that matches a regular expression: what is between ^ and the next special character, without a
+// character that *, ?, or { makes optional. It returns "" if the expression does not begin with ^, or has a |. It does not check whether
+// the expression is valid.
 func regexStart(pattern string) string {
 	rest, anchored := strings.CutPrefix(pattern, "^")
 	// An alternative may lack the anchor.

@@ -48,8 +48,9 @@ func isLegacyInput(ref ast.Ref) bool {
 	return ok && name == "resource" && ref.HasPrefix(ast.InputRootRef)
 }
 
-// checkNegation warns about expressions under `not` that use a field of the input or of data as a key. If the key is undefined, the
-// expression is now true, while OPA before 0.5 failed. If an expression before it in the body requires the key, there is no warning.
+// checkNegation warns about expressions under `not` that use a field of the input or of data as a key, except a field in alwaysDefined. If
+// the key is undefined, the expression is now true, while OPA before 0.5 failed. If an expression before it in the body requires the key,
+// there is no warning.
 func (r *Report) checkNegation(body ast.Body) {
 	var needed []ast.Ref
 	for _, expr := range body {

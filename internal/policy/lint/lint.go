@@ -57,8 +57,9 @@ type Report struct {
 	eachEntry []eachEntry
 }
 
-// Check examines a policy's Rego. The parameter parsed is the module before compilation, compiled the same module after it, and graph that
-// of the compiler. The parameter v0 reports whether the Rego is in version 0.
+// Check examines a policy's Rego, and returns the findings of all checks, in no order of positions. The parameter parsed is the module
+// before compilation, compiled the same module after it, and graph that of the compiler. The parameter v0 reports whether the Rego is in
+// version 0.
 func Check(parsed, compiled *ast.Module, graph *ast.Graph, v0 bool) *Report {
 	r := &Report{}
 	used := usedByContract(graph, compiled)
@@ -93,7 +94,7 @@ func moduleOf(compiler *ast.Compiler) *ast.Module {
 
 var withoutRules = ast.MustParseModule("package empty")
 
-// warnAt adds a finding on the part at a location to Warnings.
+// warnAt adds a finding on the part at a location, which must not be nil, to Warnings.
 func (r *Report) warnAt(at *ast.Location, message string) {
 	r.Warnings = append(r.Warnings, Finding{Position: PositionOf(at), Message: message})
 }

@@ -61,19 +61,22 @@ type comparison struct {
 	subject string
 	// operator is the operator with the term on the left: eq, neq, lt, lte, gt, gte, or internal.member_2.
 	operator string
-	// values has the constant, or the members of the collection for internal.member_2.
+	// values has the constant or, for internal.member_2, the members of the constant set or array.
 	values []*ast.Term
 	expr   *ast.Expr // the expression itself
 }
 
-// mirrored maps each comparison operator to the operator with the same meaning after the operands are swapped.
+// mirrored maps the name of each comparison operator to that of the operator with the same meaning after the operands are swapped, such as
+// that of < to that of >. Both = and == are mapped to =.
 var mirrored = map[string]string{
 	ast.Equality.Name: ast.Equality.Name, ast.Equal.Name: ast.Equality.Name, ast.NotEqual.Name: ast.NotEqual.Name,
 	ast.LessThan.Name: ast.GreaterThan.Name, ast.LessThanEq.Name: ast.GreaterThanEq.Name,
 	ast.GreaterThan.Name: ast.LessThan.Name, ast.GreaterThanEq.Name: ast.LessThanEq.Name,
 }
 
-// comparison converts an expression to a comparison with a constant. The result ok is false for other expressions.
+// comparison converts an expression, such as x == 1, 1 < x, or x in {1, 2}, to a comparison of a term with a constant, or with the members
+// of a constant set or array on the right of `in`. The result ok is false for other expressions, for those with `not` or `with`, for a
+// collection that is empty or has more than maxMembers members, and for a term that may have several values in one solution, such as xs[_].
 func (n *names) comparison(expr *ast.Expr) (c comparison, ok bool) {
 	if expr.Negated || len(expr.With) > 0 || !expr.IsCall() || len(expr.Operands()) != 2 {
 		return c, false
@@ -287,12 +290,13 @@ func inPattern(c funcCall, expression, text *ast.Term) string {
 		glob, string(glob[:len(glob)-2]), brief(c.operands[1]), string(glob[:len(glob)-1]))
 }
 
-// maxCompared is the maximum length, in bytes, of the constants that are checked. No name is longer.
+// maxCompared is the maximum length, in bytes, of the constants that checkComparisons examines, for example for wildcards and letters of
+// the wrong case. No name of an object is longer.
 const maxCompared = 253
 
 // compared returns the constant strings with which an operator compares its other operand: constant, or its members for `in`. It returns
-// none for an operator that compares no strings, and leaves out those of more than maxCompared bytes. The result whole reports whether it
-// compares all of the operand; other operators search the operand, as startswith does.
+// none for operators other than =, ==, !=, `in`, startswith, endswith, and contains, and leaves out strings of more than maxCompared bytes.
+// The result whole reports whether the operator compares all of the operand, as the first four do; the others search the operand.
 func compared(operator string, constant *ast.Term) (values []string, whole bool) {
 	terms := []*ast.Term{constant}
 	switch operator {
@@ -340,7 +344,7 @@ func inOneCase(c funcCall, subject, constant *ast.Term) string {
 	return ""
 }
 
-// brief returns a term's text, cut after maxSource bytes, for messages.
+// brief returns the text of a term, for messages. Of a text of more than maxSource bytes, it returns the beginning and "...".
 func brief(term *ast.Term) string {
 	text := term.String()
 	if len(text) > maxSource {
@@ -387,8 +391,8 @@ func withoutWildcard(ref ast.Ref, pattern string) string {
 // maxFewBytes is the number below which a constant that is compared with a size in bytes is probably in another unit, such as GiB.
 const maxFewBytes = 1024
 
-// inBytes returns a warning if a size in bytes is compared with a number that is probably in another unit; otherwise
-// "".
+// inBytes returns a warning if a size in bytes, such as a result of units.parse_bytes, is compared with a positive number below
+// maxFewBytes, which is probably in another unit; otherwise "".
 func (n *names) inBytes(c funcCall, subject, constant *ast.Term) string {
 	if _, ordered := mirrored[c.operator]; !ordered || !n.isBytes(subject) {
 		return ""

@@ -96,8 +96,8 @@ func valueKeys(clause *ast.Rule) map[ast.Var]*ast.Expr {
 	return out
 }
 
-// iteration is a variable that ranges over the keys of a collection: the names of clusters, or those of replicated objects or their
-// namespaces.
+// iteration is a variable that ranges over the keys of a collection: the names of clusters, the names of replicated cluster-scoped objects,
+// or the namespaces of replicated namespaced objects.
 type iteration struct {
 	key ast.Var // the variable
 	// source is the expression of the body that builds the value from the key, and so is no condition on the key; nil if the head does.
@@ -106,7 +106,8 @@ type iteration struct {
 	tied map[ast.Var]bool
 }
 
-// collection returns the reference to the clusters or the replicated objects over whose keys the variable ranges; nil for other variables.
+// collection returns the reference over whose keys the variable ranges in a body: data.clusters, or a replicated type, such as
+// data.kubernetes.pods, whose keys are namespaces. It returns nil if the variable is no such key.
 func (it *iteration) collection(body ast.Body) ast.Ref {
 	var out ast.Ref
 	for _, expr := range body {
@@ -120,8 +121,9 @@ func (it *iteration) collection(body ast.Body) ast.Ref {
 	return out
 }
 
-// keyAt returns the index in a reference of the first key below data.clusters or below a replicated type, such as 2 in data.clusters[name].
-// It returns 0 for other references, and for those without a key.
+// keyAt returns the index in a reference of the first key below data.clusters or below a replicated type: 2 in data.clusters[name], 3 in
+// data.kubernetes.pods[namespace][name], and 4 in data.resources["v1"].pods[namespace][name]. It returns 0 for other references, and for
+// those without a key.
 func keyAt(ref ast.Ref) int {
 	if !ref.HasPrefix(ast.DefaultRootRef) {
 		return 0
@@ -184,8 +186,8 @@ func hasOneMember(body ast.Body, collection ast.Ref) bool {
 	return false
 }
 
-// boundsCount reports whether a comparison requires that a count is at most one. It adds variables that equal a count
-// to counts.
+// boundsCount reports whether a comparison requires that the number of members of a collection is at most one, as n == 1, n <= 1, or n < 2.
+// counts are the variables that hold this number. If the comparison equates one of them with another variable, it adds that to counts.
 func boundsCount(expr *ast.Expr, operands []*ast.Term, counts map[ast.Var]bool) bool {
 	is := func(b *ast.Builtin) bool { return expr.Operator().Equal(b.Ref()) }
 	equal := expr.IsEquality() || is(ast.Equal)
@@ -272,7 +274,8 @@ var (
 	commonLabels = []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone"}
 )
 
-// isCommon reports whether a term is a whole member, or a part of a cluster that other clusters share, such as its region.
+// isCommon reports whether a term is a whole member of the collection, or a part of a cluster that other clusters share: one of
+// commonFields, such as its region, or of commonLabels. It returns false for other parts of clusters, and for parts of replicated objects.
 func (it *iteration) isCommon(term *ast.Term, collection ast.Ref) bool {
 	ref, ok := term.Value.(ast.Ref)
 	if !ok {

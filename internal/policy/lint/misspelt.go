@@ -29,7 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// foreignRules maps rule names that other tools evaluate, such as deny, to the contract rules to use instead, as text for a question.
+// foreignRules maps rule names that other tools evaluate, such as deny, to the contract rules to use instead, as the end of the question
+// "Did you mean errors?". It lacks the question mark, unless a sentence follows the question.
 var foreignRules = map[string]string{
 	"deny": language.RuleErrors, "denied": language.RuleErrors, "denies": language.RuleErrors, "violation": language.RuleErrors,
 	"violations": language.RuleErrors, "reject": language.RuleErrors,
@@ -64,8 +65,8 @@ func (r *Report) checkUnused(module *ast.Module, used map[string]bool) {
 	}
 }
 
-// suggestRule returns the contract rule that a name probably stands for, as the end of a question with a question mark, such as "errors?";
-// "" if there is none.
+// suggestRule returns what the author of a rule with a name probably meant, as the end of a question: a contract rule, such as "errors?"
+// for deny or error, or a member of the rule scheduling, such as "scheduling.nodeSelector?" for nodeSelector; "" if there is none.
 func suggestRule(name string) string {
 	// Authors mistake members of the rule scheduling for rules.
 	if _, member := podscheduling.Types[name]; member {
@@ -83,7 +84,8 @@ func suggestRule(name string) string {
 	return meant + "?"
 }
 
-// usedByContract returns the names of the contract rules and of the rules that they use, directly or indirectly.
+// usedByContract returns the names of those contract rules that a policy has, and of its rules and functions that these use, directly or
+// indirectly. It is empty for a policy without contract rules.
 func usedByContract(graph *ast.Graph, module *ast.Module) map[string]bool {
 	out := map[string]bool{}
 	visited := map[any]bool{}

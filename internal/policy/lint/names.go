@@ -24,7 +24,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// names holds the names that a rule can use, in the parsed (uncompiled) module.
+// names holds the names that a rule can use, in the parsed (uncompiled) module, and the term that each of them denotes, if it is
+// known without evaluation: those of the module's rules and imports, and the rule's own variables.
 type names struct {
 	// module has the names of rules and imports. Each is mapped to its value if that does not depend on a body;
 	// otherwise to nil.
@@ -38,8 +39,9 @@ type names struct {
 	subjects map[*ast.Term]string
 }
 
-// moduleNames returns the names of a module's rules and imports, each mapped to its value, or to nil if that depends on a body or there are
-// several.
+// moduleNames returns the names of a module's rules, and of its imports from data and input. A rule is mapped to its value, as it is
+// written, such as input.kind, and an import to its path. A name is mapped to nil if it is that of a function, if its value depends on a
+// body, or if there are several of it.
 func moduleNames(parsed *ast.Module) map[ast.Var]*ast.Term {
 	out := map[ast.Var]*ast.Term{}
 	add := func(name ast.Var, value *ast.Term) {
@@ -64,7 +66,8 @@ func moduleNames(parsed *ast.Module) map[ast.Var]*ast.Term {
 	return out
 }
 
-// namesOf returns the names that a rule and its else clauses use. The parameter module is a result of moduleNames.
+// namesOf returns the names that a rule and its else clauses can use: those in module, a result of moduleNames, and the variables that the
+// arguments and bodies of the rule declare.
 func namesOf(rule *ast.Rule, module map[ast.Var]*ast.Term) *names {
 	n := &names{module: module, local: map[ast.Var]*ast.Term{}, iterated: map[ast.Var]*ast.Term{}, subjects: map[*ast.Term]string{}}
 	for _, arg := range rule.Head.Args {
@@ -158,7 +161,7 @@ func (n *names) resolve(term *ast.Term) *ast.Term {
 	return term
 }
 
-// maxNameSteps limits how many names that denote other names are followed.
+// maxNameSteps limits how many names that denote other names are followed. The name that is reached then counts as not known.
 const maxNameSteps = 8
 
 // funcCall is a call of a function, either a whole expression or a part of one.

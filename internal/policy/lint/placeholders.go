@@ -80,7 +80,7 @@ func walkValues(rule *ast.Rule, check func(text *ast.Term, value string)) {
 	}).Walk(rule)
 }
 
-// givesValue reports whether an expression is `x := value` or `x = value`.
+// givesValue reports whether an expression, without `not`, is an assignment (:=) or a unification (=) with a variable on one of its sides.
 func givesValue(expr *ast.Expr) bool {
 	if expr.Negated || !expr.IsAssignment() && !expr.IsEquality() {
 		return false

@@ -62,7 +62,7 @@ func findUnequalEntries(rule *ast.Rule, n *names, clauses []eachEntry) []eachEnt
 	return out
 }
 
-// isUnequal reports whether an expression is true if two terms differ: a != b, or not a == b.
+// isUnequal reports whether an expression is true if two terms differ: a != b, not a == b, or not a = b.
 func isUnequal(expr *ast.Expr) bool {
 	if !expr.IsCall() || len(expr.Operands()) != 2 {
 		return false

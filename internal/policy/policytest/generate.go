@@ -297,7 +297,7 @@ func (g *Generator) comprehension() string {
 	})
 }
 
-// body generates n statements.
+// body generates n statements, each as one text, which may have several expressions.
 func (g *Generator) body(n int) []string {
 	var out []string
 	for range n {
@@ -643,7 +643,7 @@ func (g *Generator) document(depth int) any {
 	}
 }
 
-// Object generates an object of at most some depth, whose members have few distinct names.
+// Object generates an object of at most some depth, whose members have few distinct names. It may be empty, but not nil.
 func (g *Generator) Object(depth int) map[string]any {
 	out := map[string]any{}
 	var last any
@@ -661,6 +661,7 @@ func (g *Generator) Object(depth int) map[string]any {
 }
 
 // Change returns a copy of a document in which one or a few places are generated again, so that it nearly always differs from the document.
+// The copy shares the parts that are unchanged with the document.
 func (g *Generator) Change(document any) any {
 	if g.Pick(6) == 0 {
 		return g.document(2)

@@ -31,7 +31,7 @@ func SpecOf(version placementv1.RegoVersion, text string) placementv1.PlacementP
 	return placementv1.PlacementPolicySpec{RegoVersion: version, Rego: text}
 }
 
-// WithData returns the spec with spec.data set.
+// WithData returns the spec with spec.data set to data, which is JSON.
 func WithData(spec placementv1.PlacementPolicySpec, data string) placementv1.PlacementPolicySpec {
 	spec.Data = &apiextensionsv1.JSON{Raw: []byte(data)}
 	return spec

@@ -74,7 +74,7 @@ type Generator struct {
 	nodes []string
 	// ports are the host ports of running pods, in the form "node-1 8080". A running pod gets none that another one has on its node.
 	ports map[string]bool
-	made  int // The number of generated names.
+	made  int // The number of generated names of pods, each of which ends with its number. Nodes are numbered in each world alone.
 }
 
 // New returns a generator. With different prefixes, worlds have no nodes or pods of the same name.

@@ -35,7 +35,7 @@ const (
 	versionLabel = "version"
 )
 
-// Pod generates a pod to evaluate on the world.
+// Pod generates a pod to evaluate on the nodes of the last generated world. It is not bound to a node.
 func (g *Generator) Pod() *corev1.Pod {
 	// If all pods were picky, cheap predicates would reject most of them before the other predicates run.
 	picky := g.chance(60)
@@ -245,8 +245,8 @@ func (g *Generator) resources() corev1.ResourceRequirements {
 	return r
 }
 
-// podResources returns requests for the whole pod: the sum of its containers' requests for CPU and memory, with the CPU in more and 64Mi
-// added.
+// podResources returns requests for the whole pod: the sum of the requests of its containers and init containers for CPU and memory, with
+// the CPU in more and 64Mi added.
 func podResources(spec *corev1.PodSpec, more string) *corev1.ResourceRequirements {
 	sum := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(more), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
