@@ -155,7 +155,7 @@ func waitingIn(policy *placementv1.PlacementPolicy) (out []awaited) {
 		return out
 	}
 	lines := []string{fmt.Sprintf("Plan %s of PlacementPolicy %s: %s, because %s", plan.Digest, policy.Name, toRemediate(int(plan.Moves), policy),
-		cmp.Or(plan.Message, "they differ from what the policy decides"))}
+		cmp.Or(plan.Message, "they differ from what the policy decides (status.plan names no change that caused this)"))}
 	for _, cause := range plan.Causes {
 		lines = append(lines, "  Cause: "+cause)
 	}
@@ -178,8 +178,10 @@ func notWaiting(policy *placementv1.PlacementPolicy) string {
 		return "its rollout: " + cmp.Or(r.Message, string(r.State))
 	case policy.Spec.Remediation.Mode != placementv1.RemediationApproved:
 		return fmt.Sprintf("spec.remediation.mode is %s", policy.Spec.WithDefaults().Remediation.Mode)
+	case policy.Spec.WithDefaults().Mode != placementv1.ModeEnforce:
+		return fmt.Sprintf("spec.mode is %s, and Berth patches existing objects only in mode Enforce", policy.Spec.Mode)
 	default:
-		return "no existing object has to be patched for the policy"
+		return "the policy's status.plan has no object left to patch"
 	}
 }
 

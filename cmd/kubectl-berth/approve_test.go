@@ -63,6 +63,25 @@ func TestWhatWaitsForApproval(t *testing.T) {
 	}
 }
 
+// TestNothingToApprove checks why a policy in remediation mode Approved waits for nothing, if only its mode keeps its plan from being carried
+// out, and if it has no plan.
+func TestNothingToApprove(t *testing.T) {
+	proposed := &placementv1.RemediationPlan{Digest: "d1", State: placementv1.PlanProposed, Moves: 2}
+	for mode, tc := range map[placementv1.Mode]struct {
+		plan *placementv1.RemediationPlan
+		want string
+	}{
+		placementv1.ModeDryRun:  {proposed, "spec.mode is DryRun, and Berth patches existing objects only in mode Enforce"},
+		placementv1.ModeEnforce: {nil, "the policy's status.plan has no object left to patch"},
+	} {
+		p := &placementv1.PlacementPolicy{}
+		p.Spec.Mode, p.Spec.Remediation.Mode, p.Status.Plan = mode, placementv1.RemediationApproved, tc.plan
+		if got := notWaiting(p); got != tc.want {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
+	}
+}
+
 // TestApproveEmptyID checks that an empty ID, as of a script's variable that is not set, approves nothing.
 func TestApproveEmptyID(t *testing.T) {
 	if _, _, err := command(t, "approve", "data-residency", "--id=", "--yes"); err == nil || !strings.Contains(err.Error(), "--id is empty") {

@@ -94,7 +94,8 @@ func newCleanup(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Clean up the objects of all namespaces, and those that are in none.")
 	f.BoolVar(&o.dryRun, "dry-run", false, "Print the objects and their changes, which the API server checks, and change nothing.")
 	f.BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
-	f.BoolVar(&o.force, "force", false, "Run although Berth's webhook for placements is registered. Objects that a policy still matches fail.")
+	f.BoolVar(&o.force, "force", false, "Run although Berth's webhook for placements is registered. "+
+		"An object that the webhook places again is reported as an error, and the others are cleaned up.")
 	f.BoolVar(&o.unverified, "unverified", false,
 		"Restore values from records without verifying their signatures, if the key was deleted. A user who may write an object may have "+
 			"forged its record: look at --dry-run first.")
@@ -195,7 +196,8 @@ const maxPasses = 3
 func (o *cleanupOptions) checkWebhooks(ctx context.Context, c *clients) error {
 	list, err := c.typed.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{LabelSelector: managed})
 	if err != nil {
-		o.warn("it is not known whether Berth still places objects, because its webhook configurations can't be listed: %v", err)
+		o.warn("cannot check whether Berth's webhook for placements is still registered: %v; the command goes on, and reports an error for each object "+
+			"that the webhook places again", err)
 		return nil
 	}
 	if len(list.Items) == 0 {
@@ -431,7 +433,8 @@ func (o *cleanupOptions) reportRest(ctx context.Context, c *clients) {
 		return
 	}
 	p := newPrinter(o.Out)
-	p.line("This command does not uninstall Berth. Uninstall it the way it was installed. After that, and not before, delete what is left:")
+	p.line("This command does not uninstall Berth. Uninstall it the way it was installed. After that, and not before, delete what is left " +
+		"of these objects, which exist now:")
 	for _, line := range lines {
 		p.line("  %s", line)
 	}

@@ -123,19 +123,20 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 	if err != nil {
 		return err
 	}
+	none := "no policy that is enforced for the object has spec.delivery, so nothing is delivered"
 	for _, controller := range delivery.ControllersOf(placed) {
 		of, err := s.MatchingController(ctx, controller)
 		if err != nil {
 			return err
 		}
 		before := len(policies)
-		if policies = delivery.WithoutDeliverersOf(controller.GroupKind, of, policies); before > 0 && len(policies) == 0 {
-			return skip(fmt.Sprintf("%s %s, which controls the object, is delivered in its place", controller.Kind, controller.Name))
+		if policies = delivery.WithoutDeliverersOf(controller.GroupKind, of, policies); len(policies) < before {
+			none = fmt.Sprintf("%s %s, which controls the object, is delivered in its place", controller.Kind, controller.Name)
 		}
 	}
 	routes, names := delivery.RoutesOf(policies, placed.GroupVersionKind().GroupKind())
 	if len(routes) == 0 {
-		return skip("no policy that is enforced for the object has spec.delivery, so nothing is delivered")
+		return skip(none)
 	}
 	var delivered []delivery.Delivered
 	for _, route := range routes {
@@ -151,7 +152,7 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 		delivered = append(delivered, rendered...)
 	}
 	if len(delivered) == 0 {
-		return skip("no cluster is decided for the object, so nothing is delivered")
+		return skip("the decided list of clusters is empty, so nothing is delivered, and what was delivered before is withdrawn")
 	}
 	return o.print(fmt.Sprintf("%s: clusters %s; policies %s%s", subjectOf(placed), cmp.Or(strings.Join(decision.Clusters, ", "), "none"),
 		strings.Join(names, ", "), clustersWait(s, object, outcome.Verdicts)), delivered)
@@ -163,7 +164,7 @@ func withoutClusters(waits string) string {
 	if waits != "" {
 		return "nothing is delivered yet" + waits
 	}
-	return "no policy decides the object's clusters, so nothing is delivered"
+	return "no policy in mode Enforce decides the object's clusters, so nothing is delivered"
 }
 
 // clustersWait says what an existing object waits for before it gets the clusters that policies decide, for appending to a message, such as

@@ -85,7 +85,7 @@ func (o *doctorOptions) run(ctx context.Context) error {
 		return err
 	}
 	if err := r.readClock(ctx, config, o.clock); err != nil {
-		return fmt.Errorf("asking the API server for its time: %w", err)
+		return fmt.Errorf("nothing is checked, because the API server of the kubeconfig can't be reached: %w", err)
 	}
 	r.readInstallation(ctx)
 	r.readObjects(ctx)

@@ -121,13 +121,13 @@ func printExplanation(p *printer, e *explain.Explanation) {
 		printPolicy(p, policy)
 	}
 	printKeys(p, e)
-	printCandidates(p, "Clusters", e.Clusters)
+	printCandidates(p, "Clusters", e.Clusters, e.Denied)
 	if e.Delivery != "" {
 		p.line("")
 		p.line("%s", p.style(bold, "Delivery"))
 		p.line("  %s", e.Delivery)
 	}
-	printCandidates(p, "Nodes", e.Nodes)
+	printCandidates(p, "Nodes", e.Nodes, e.Denied)
 	if len(e.Mismatches) > 0 {
 		p.line("")
 		p.line("%s", p.style(bold, "Policies that do not match"))
@@ -241,7 +241,9 @@ func printDecision(p *printer, d *explain.Decision) {
 	}
 }
 
-func printCandidates(p *printer, title string, c *explain.Candidates) {
+// printCandidates prints the listed clusters or nodes, and why those that are not chosen are not. denied reports whether policies deny the
+// object. It prints nothing for nil.
+func printCandidates(p *printer, title string, c *explain.Candidates, denied bool) {
 	if c == nil {
 		return
 	}
@@ -253,7 +255,7 @@ func printCandidates(p *printer, title string, c *explain.Candidates) {
 			name = p.style(green, candidate.Name+" is chosen")
 		}
 		p.line("  %s%s", name, rankOf(candidate))
-		printPresence(p, candidate)
+		printPresence(p, candidate, denied)
 		printPreferences(p, candidate)
 		for i := range candidate.Reasons {
 			printReason(p, "    ", &candidate.Reasons[i])
@@ -262,10 +264,13 @@ func printCandidates(p *printer, title string, c *explain.Candidates) {
 }
 
 // printPresence prints whether the object has yet to come to a chosen cluster, or to leave one that is not chosen, and what it waits for.
-func printPresence(p *printer, c explain.Candidate) {
+// An object that policies deny stays where it is.
+func printPresence(p *printer, c explain.Candidate, denied bool) {
 	switch {
 	case c.Current && !c.Chosen && c.Waits != "":
 		p.line("    the object stays in it for now: %s", c.Waits)
+	case c.Current && !c.Chosen && denied:
+		p.line("    the object is in it now, and stays in it while policies deny the object")
 	case c.Current && !c.Chosen:
 		p.line("    the object is in it now, and has to leave it")
 	case c.Chosen && c.Waits != "":

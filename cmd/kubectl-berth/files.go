@@ -61,7 +61,7 @@ func withFile(builder *resource.Builder, path string, limit int64) (*resource.Bu
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the path %q cannot be accessed: %w", path, err)
+		return nil, fmt.Errorf("cannot read the file %q (if it is a symbolic link, check the file that it names): %w", path, err)
 	case info.Size() > limit:
 		return nil, fmt.Errorf("%s: %w", path, input.TooLarge(limit))
 	case info.Mode().IsRegular():

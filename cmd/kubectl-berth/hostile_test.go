@@ -532,7 +532,7 @@ func TestLargeInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"plan p --from bomb.json.gz":          "--from: bomb.json.gz: the file has more than 64 MiB when it is decompressed, which is too much for a file of 1 MiB: if you trust it, decompress it with gunzip, and name that file",
+		"plan p --from bomb.json.gz":          "--from: bomb.json.gz: the file has more than 64 MiB when it is decompressed, which is so much for a file of 1 MiB that it may have been made to fill the memory: if you trust it, decompress it with gunzip, and name that file by --from",
 		"plan p --from large.yaml":            "--from: large.yaml: it has more than 256 MiB: split it into several files",
 		"check -f .":                          "large.yaml: it has more than 256 MiB: split it into several files",
 		"check -f large.yaml":                 "large.yaml: it has more than 256 MiB: split it into several files",

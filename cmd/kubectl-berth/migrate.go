@@ -123,7 +123,8 @@ func (o *migrateOptions) run() error {
 		if len(o.files.Filenames) > 0 {
 			return errors.New("no ConfigMap found in the files of -f")
 		}
-		return errors.New("no ConfigMap found: name the namespace by -n or -A, and the labels by --selector")
+		return errors.New("no ConfigMap found that --selector or --data-selector selects: name the namespace of OPA by -n, read all namespaces by -A, " +
+			"or name other labels by --selector")
 	}
 	result := migration.Convert(configMaps, options)
 	if err := o.report(result); err != nil {

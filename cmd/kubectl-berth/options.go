@@ -38,6 +38,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/certs"
 	"github.com/berth-dev/berth/internal/configuration"
 	"github.com/berth-dev/berth/internal/input"
@@ -229,11 +230,15 @@ func readSnapshot(path string) (*simulation.Snapshot, error) {
 }
 
 // uncompressedUpTo returns a reader of a decompressed snapshot that fails after more bytes than are plausible for the compressed size in
-// bytes.
+// bytes, or than any snapshot may have.
 func uncompressedUpTo(reader io.Reader, compressed int64) io.Reader {
-	limit := min(max(compressed*maxRatio, minSnapshot), maxSnapshot)
-	return input.Limit(reader, limit, fmt.Errorf("the file has more than %s when it is decompressed, which is too much for a file of %s: if you "+
-		"trust it, decompress it with gunzip, and name that file",
+	limit := max(compressed*maxRatio, minSnapshot)
+	if limit >= maxSnapshot {
+		return input.Limit(reader, maxSnapshot, fmt.Errorf("the file has more than %s when it is decompressed, which is too much for one snapshot: leave out "+
+			"--from to read the cluster itself", input.Size(maxSnapshot)))
+	}
+	return input.Limit(reader, limit, fmt.Errorf("the file has more than %s when it is decompressed, which is so much for a file of %s that it may have "+
+		"been made to fill the memory: if you trust it, decompress it with gunzip, and name that file by --from",
 		input.Size(limit), input.Size(compressed)))
 }
 
@@ -251,7 +256,8 @@ func (f *simulationFlags) keyring(ctx context.Context, config *rest.Config) (*pl
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the key that verifies records: %w", err)
+		return nil, fmt.Errorf("reading the Secret %s/%s, whose key verifies the annotation %s of objects: %w",
+			f.berthNamespace, certs.KeySecretName, placementv1.RequestedAnnotation, err)
 	}
 	return certs.KeyringOf(secret)
 }

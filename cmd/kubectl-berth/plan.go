@@ -74,10 +74,20 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	for _, text := range plan.Errors {
 		p.line("error: PlacementPolicy %s can't decide objects: %s", policy, text)
 	}
-	if len(plan.Moves) == 0 {
+	decided := s.Policy(policy)
+	switch {
+	case len(plan.Moves) == 0 && len(plan.Errors) > 0:
+		p.line("So this command can't tell which objects have to be patched for PlacementPolicy %s. In the cluster, an earlier version of the policy, "+
+			"or its remote engine, may decide them.", policy)
+	case len(plan.Moves) == 0 && !decided.RemediatesExisting():
+		p.line("Berth patches no existing object for PlacementPolicy %s, because its spec.remediation.mode is %s.", policy, decided.Remediation)
+	case len(plan.Moves) == 0:
 		p.line("No object has to be patched for PlacementPolicy %s.", policy)
-	} else {
-		p.line("Plan %s of PlacementPolicy %s: %s", plan.Digest, policy, toRemediate(len(plan.Moves), s.Policy(policy).Object))
+	default:
+		p.line("Plan %s of PlacementPolicy %s: %s", plan.Digest, policy, toRemediate(len(plan.Moves), decided.Object))
+		if decided.Mode != placementv1.ModeEnforce {
+			p.line("Berth carries out none of it while spec.mode of PlacementPolicy %s is %s", policy, decided.Mode)
+		}
 		for _, cause := range plan.Causes {
 			p.line("Cause: %s", cause)
 		}
@@ -89,9 +99,9 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 			p.line("%s %s", wait, plan.Waits)
 		}
 	}
-	if begun := s.Policy(policy).Object.Status.Plan; begun != nil && begun.Digest != plan.Digest &&
+	if begun := decided.Object.Status.Plan; begun != nil && begun.Digest != plan.Digest &&
 		begun.State == placementv1.PlanInProgress && ptr.Deref(begun.Done, 0) > 0 {
-		p.line("The digest in status.plan is %s: it is that of all %d objects of the plan, of which %d no longer have to be patched",
+		p.line("Berth carries out the plan in status.plan. Its digest is %s, because it includes all %d objects, of which %d no longer have to be patched.",
 			begun.Digest, begun.Moves, *begun.Done)
 	}
 	if o.output == "wide" && len(plan.Moves) > 0 {
@@ -100,27 +110,29 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	if o.output == "" {
 		printMoves(p, plan.Moves)
 	}
-	printLeftAlone(p, plan)
+	printNotPlanned(p, plan)
 	return p.err
 }
 
-// printLeftAlone writes how many objects violate the policy but are not in the plan, on a line for each of three kinds: those that the
-// policy denies, those that it can't decide, and those that no patch or eviction can change. A kind without objects gets no line.
-func printLeftAlone(p *printer, plan *whatif.Plan) {
+// printNotPlanned writes how many objects violate the policy but are not in the plan, on a line for each of three kinds: those that the
+// policy denies, those that it can't decide, and those that Berth can't change. A kind without objects gets no line.
+func printNotPlanned(p *printer, plan *whatif.Plan) {
+	command := "kubectl berth violations " + plan.Policy
 	for _, left := range []struct {
 		objects      int
 		one, several string
 	}{
 		{plan.Denied, "the policy denies it", "the policy denies them"},
 		{plan.Undecided, "the policy can't decide it", "the policy can't decide them"},
-		{plan.LeftAlone, "it differs, and no patch or eviction can change it", "they differ, and no patch or eviction can change them"},
+		{plan.LeftAlone, "it differs only in values that Berth can't change (" + command + " says why)",
+			"they differ only in values that Berth can't change (" + command + " says why)"},
 	} {
 		switch left.objects {
 		case 0:
 		case 1:
-			p.line("1 object is left alone: %s", left.one)
+			p.line("1 object is not in the plan: %s", left.one)
 		default:
-			p.line("%s are left alone: %s", objects(left.objects), left.several)
+			p.line("%s are not in the plan: %s", objects(left.objects), left.several)
 		}
 	}
 }

@@ -119,9 +119,12 @@ func (o *quotasOptions) run(ctx context.Context) error {
 }
 
 func printQuotas(p *printer, n *namespaceQuotas) {
-	if len(n.Amounts) == 0 {
+	switch {
+	case len(n.Amounts)+len(n.Missing) == 0:
+		p.line("No ScopedQuota or ClusterScopedQuota limits namespace %s.", n.Namespace)
+	case len(n.Amounts) == 0:
 		p.line("No quota that you may read limits namespace %s.", n.Namespace)
-	} else {
+	default:
 		var rows [][]string
 		const unknown = "unknown"
 		for _, a := range n.Amounts {
@@ -212,8 +215,8 @@ func (n *namespaceQuotas) readShared(ctx context.Context, client dynamic.Interfa
 		}
 	}
 	if undecided > 0 {
-		n.Missing = append(n.Missing, fmt.Sprintf("You may not get namespace %s, so it is not known whether %d ClusterScopedQuotas select it by its labels: ask "+
-			"for the right to get it.", n.Namespace, undecided))
+		n.Missing = append(n.Missing, fmt.Sprintf("You may not get namespace %s, so its labels are unknown. ClusterScopedQuotas that may select it by them, "+
+			"and are missing: %d. Ask for the right to get the namespace.", n.Namespace, undecided))
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func TestQuotasOfANamespace(t *testing.T) {
 		},
 		"NoLabelsOfTheUnused": {
 			forbidden: "namespaces", objects: []runtime.Object{shared("team", "web", shop), shared("unused", "web"), shared("bank", "bank")},
-			want: []limitedAmount{team}, missing: "You may not get namespace shop, so it is not known whether 2 ClusterScopedQuotas select it",
+			want: []limitedAmount{team}, missing: "You may not get namespace shop, so its labels are unknown. ClusterScopedQuotas that may select it by them, and are missing: 2.",
 		},
 		"Unused":     {objects: []runtime.Object{shared("unused", "web", cart)}, want: []limitedAmount{unused}},
 		"NotCounted": {objects: []runtime.Object{scoped("shop", "fresh", -1)}, want: []limitedAmount{fresh}},

@@ -106,7 +106,8 @@ func (o *renderOptions) run(ctx context.Context) error {
 		case len(mistakes) > 0:
 			wrong++
 		case o.digest && !module.rendered:
-			errOut.line("PlacementPolicy %s: the policy has spec.rego, so its status has no digest of the module", obj.GetName())
+			errOut.line("PlacementPolicy %s: no digest is printed, because Berth sets status.moduleDigest only of policies with spec.rules: compare "+
+				"spec.rego instead", obj.GetName())
 		case o.digest:
 			out.line("%s  %s", rules.Digest(module.text), obj.GetName())
 		default:

@@ -517,6 +517,13 @@ Clusters: 2 of 4 chosen
 			{Name: "leaving", Current: true, Waits: waits, Reasons: []explain.Reason{reason}}, {Name: "left", Current: true, Reasons: []explain.Reason{byDefault}},
 		}}},
 		`Deployment shop/web
+No policy matches the object.
+
+Clusters: 0 of 1 chosen
+  home
+    the object is in it now, and stays in it while policies deny the object
+`: {Exists: true, Denied: true, Clusters: &explain.Candidates{Total: 1, Listed: []explain.Candidate{{Name: "home", Current: true}}}},
+		`Deployment shop/web
 The namespace shop does not exist, so that the API server refuses the object.
 No policy matches the object.
 
@@ -537,10 +544,14 @@ Values
 	}
 }
 
-// TestLeftAlone checks what plan says of one object that it leaves alone.
-func TestLeftAlone(t *testing.T) {
+// TestNotPlanned checks what plan says of one object that it does not have, and of a policy that can't decide objects.
+func TestNotPlanned(t *testing.T) {
 	stdout, _, err := command(t, "plan", "region", "--from=policy.yaml,clusters.yaml,nobody.yaml")
-	if err != nil || !strings.Contains(stdout, "\n1 object is left alone: the policy denies it\n") {
+	if err != nil || !strings.Contains(stdout, "\n1 object is not in the plan: the policy denies it\n") {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
+	stdout, _, err = command(t, "plan", "region", "--from=broken.yaml,clusters.yaml,web.yaml")
+	if err != nil || !strings.Contains(stdout, "\nSo this command can't tell which objects have to be patched for PlacementPolicy region.") {
 		t.Errorf("output %s, error %v", stdout, err)
 	}
 }
@@ -585,6 +596,10 @@ func TestWhatifOfWaitingObjects(t *testing.T) {
 	}
 	atOnce := instead(clusters("x", "y"), "y", "for an approval")
 	atOnce.Pending, atOnce.Waits = false, ""
+	held := clusters("x", "y")
+	held.Waits = ""
+	freed := instead(held, "y", "")
+	freed.Pending = false
 	one := func(name string, transition whatif.Transition, values ...whatif.Value) whatif.Object {
 		return whatif.Object{Resource: "deployments.apps", Namespace: "shop", Name: name, Transition: transition, Values: values}
 	}
@@ -594,24 +609,31 @@ func TestWhatifOfWaitingObjects(t *testing.T) {
 	p := newPrinter(&out)
 	printReport(p, &whatif.Report{
 		Objects: []whatif.Object{
-			one("now", whatif.Moved, atOnce), one("new", whatif.Pending, clusters("x", "y")),
+			one("now", whatif.Moved, atOnce), one("freed", whatif.Moved, freed),
+			one("new", whatif.Pending, clusters("x", "y")), one("held", whatif.Pending, held),
 			one("elsewhere", whatif.Replanned, instead(clusters("x", "y"), "z", "for an approval")),
 			one("longer", whatif.Replanned, instead(clusters("x", "y"), "y", "for a window")),
 			one("both", whatif.Replanned, instead(clusters("x", "y"), "z", "for a window")), kept,
 		},
-		Totals:     map[whatif.Transition]int{whatif.Moved: 1, whatif.Pending: 1, whatif.Replanned: 3, whatif.Kept: 1},
-		Namespaces: map[string]map[whatif.Transition]int{"shop": {whatif.Moved: 1, whatif.Pending: 1, whatif.Replanned: 3, whatif.Kept: 1}},
+		Totals:     map[whatif.Transition]int{whatif.Moved: 2, whatif.Pending: 2, whatif.Replanned: 3, whatif.Kept: 1},
+		Namespaces: map[string]map[whatif.Transition]int{"shop": {whatif.Moved: 2, whatif.Pending: 2, whatif.Replanned: 3, whatif.Kept: 1}},
 		Waiting:    2, Unchanged: 7,
 	})
-	want := `Moved: 1 object
+	want := `Moved: 2 objects
   deployments.apps shop/now
     annotation a/clusters: x -> y (pci)
       without the change, it waits for an approval
+  deployments.apps shop/freed
+    annotation a/clusters: x -> y (pci)
+      without the change, it waits for its next update, because a policy would deny a patch by Berth
 
-Pending: 1 object
+Pending: 2 objects
   deployments.apps shop/new
     annotation a/clusters: x -> y (pci)
       it waits for an approval
+  deployments.apps shop/held
+    annotation a/clusters: x -> y (pci)
+      it waits for its next update, because a policy would deny a patch by Berth
 
 Replanned: 3 objects
   deployments.apps shop/elsewhere
@@ -631,7 +653,7 @@ Kept: 1 object
   deployments.apps shop/kept
     annotation a/clusters: stays x, and no longer waits to become y (pci)
 
-namespace shop: 1 moved, 1 pending, 3 replanned, 1 kept
+namespace shop: 2 moved, 2 pending, 3 replanned, 1 kept
 2 more objects already wait for new values, which the changes do not affect
 7 objects unchanged
 `
@@ -750,9 +772,9 @@ schedulerName: berth
 	}{
 		"without delivery":  {[]string{"-f", "web.yaml", from}, "Deployment shop/web: no policy that is enforced for the object has spec.delivery, so nothing is delivered\n", ""},
 		"no policy matches": {[]string{"-f", "clusters.yaml", delivering}, "ClusterProfile fleet/eu-1: no policy matches the object, so nothing is delivered\nClusterProfile fleet/us-1: no policy matches the object, so nothing is delivered\n", ""},
-		"no clusters":       {[]string{"-f", "web.yaml", "--from=labels.yaml,web.yaml"}, "Deployment shop/web: no policy decides the object's clusters, so nothing is delivered\n", ""},
-		"own clusters":      {[]string{"-f", "own.yaml", "--from=labels.yaml,own.yaml"}, "Deployment shop/own: no policy decides the object's clusters, so nothing is delivered\n", ""},
-		"none is left":      {[]string{"-f", "web.yaml", "--from=fleet.yaml,web.yaml"}, "Deployment shop/web: no cluster is decided for the object, so nothing is delivered\n", ""},
+		"no clusters":       {[]string{"-f", "web.yaml", "--from=labels.yaml,web.yaml"}, "Deployment shop/web: no policy in mode Enforce decides the object's clusters, so nothing is delivered\n", ""},
+		"own clusters":      {[]string{"-f", "own.yaml", "--from=labels.yaml,own.yaml"}, "Deployment shop/own: no policy in mode Enforce decides the object's clusters, so nothing is delivered\n", ""},
+		"none is left":      {[]string{"-f", "web.yaml", "--from=fleet.yaml,web.yaml"}, "Deployment shop/web: the decided list of clusters is empty, so nothing is delivered, and what was delivered before is withdrawn\n", ""},
 		"denied":            {[]string{"-f", "nobody.yaml", delivering}, "", "Deployment shop/nobody: PlacementPolicy region denies the object: no owner"},
 		"not possible":      {[]string{"-f", "role.yaml", "--from=roles.yaml,clusters.yaml"}, "", "ClusterRole wide: SIG Multicluster: ClusterRole wide is cluster-scoped"},
 		"nothing is named":  {nil, "", "name either an object"},
@@ -776,7 +798,7 @@ schedulerName: berth
 		}
 	}
 	explained, _, err := command(t, "explain", "-f", "own.yaml", "--from=labels.yaml,own.yaml")
-	if err != nil || !strings.Contains(explained, "Delivery\n  no policy decides the object's clusters, so Berth does not deliver the object") {
+	if err != nil || !strings.Contains(explained, "Delivery\n  no policy in mode Enforce decides the object's clusters, so Berth does not deliver the object") {
 		t.Errorf("explanation %s, error %v", explained, err)
 	}
 	if stdout, _, err := render("-f", "nobody.yaml", "-f", "web.yaml", delivering); err == nil || stdout != want {
@@ -986,7 +1008,7 @@ func TestRender(t *testing.T) {
 	digest := "sha256:" + hex.EncodeToString(sum[:]) + "  eu\n"
 	rego := "package wrong\n\ncluster := {\"a\"}\n"
 	const (
-		notRendered = "PlacementPolicy wrong: the policy has spec.rego, so its status has no digest of the module\n"
+		notRendered = "PlacementPolicy wrong: no digest is printed, because Berth sets status.moduleDigest only of policies with spec.rules: compare spec.rego instead\n"
 		neither     = "PlacementPolicy neither: the policy has neither spec.rules nor spec.rego, so there is no module to print\n"
 	)
 	failures := func(policy string, mistakes []string) string {
@@ -1094,12 +1116,12 @@ func TestWaitingHasOneName(t *testing.T) {
 func TestMoving(t *testing.T) {
 	const from = "--from=moving.yaml,clusters.yaml,web.yaml,nobody.yaml"
 	stdout, _, err := command(t, "plan", "moving", from)
-	if want := "\nThe digest in status.plan is 0123456789abcdef0123456789abcdef: it is that of all 3 objects of the plan, of which 2 no longer have to be patched\n"; err != nil || !strings.Contains(stdout, want) {
+	if want := "\nBerth carries out the plan in status.plan. Its digest is 0123456789abcdef0123456789abcdef, because it includes all 3 objects, of which 2 no longer have to be patched.\n"; err != nil || !strings.Contains(stdout, want) {
 		t.Errorf("output %s, error %v, want %s", stdout, err, want)
 	}
 	for object, want := range map[string]string{
 		"deploy/web":    "\n  Berth moved the object to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy moving reports that the object runs in its new clusters; without such a report, the move fails at 2026-01-01T12:10:00Z\n",
-		"deploy/nobody": "\n  the API server refused the last patch of the object: denied\\n::error::forged\n",
+		"deploy/nobody": "\n  the API server refused the last patch or eviction of the object, which counts as failed until one succeeds: denied\\n::error::forged\n",
 	} {
 		if stdout, _, err = command(t, "explain", object, "-n", "shop", from); err != nil || !strings.Contains(stdout, want) {
 			t.Errorf("output %s, error %v, want %s", stdout, err, want)
@@ -1199,7 +1221,7 @@ func TestBadInput(t *testing.T) {
 		"explain deployment/none -n shop":               `deployments.apps "none" is not in --from: name its namespace by -n, or explain a manifest of it by kubectl berth explain -f`,
 		"explain deploymnet/web":                        "the type \"deploymnet\" is not known (did you mean deployments?)",
 		"explain web":                                   `"web" does not name an object: write TYPE/NAME, for example deployment/web`,
-		"explain deploy/web -n shop --why-not moon":     "--why-not: no inventory has a cluster \"moon\"; there are eu-1, us-1",
+		"explain deploy/web -n shop --why-not moon":     "--why-not: no inventory that policies read has a cluster \"moon\"; there are eu-1, us-1",
 		"explain deploy/web -n shop -o xml":             `--output: "xml" is none of json, yaml`,
 		"explain deploy/web -n shop --config none.yaml": "--config: open none.yaml: no such file or directory",
 		"whatif":                                        "name a change: -f policy.yaml, --delete TYPE/NAME, or --set TYPE/NAME:PATH=VALUE",

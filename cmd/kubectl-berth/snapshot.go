@@ -113,7 +113,7 @@ func (o *snapshotOptions) run(ctx context.Context) error {
 // encodeSnapshot writes a snapshot as one JSON document.
 func encodeSnapshot(out io.Writer, s *simulation.Snapshot) error {
 	if err := json.NewEncoder(out).Encode(s); err != nil {
-		return fmt.Errorf("writing the snapshot: %w", err)
+		return fmt.Errorf("the snapshot is incomplete and can't be read: %w", err)
 	}
 	return nil
 }

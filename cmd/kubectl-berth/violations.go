@@ -153,4 +153,7 @@ func printViolation(p *printer, v whatif.Violation) {
 	for _, message := range v.Messages {
 		p.line("  %s", message)
 	}
+	if v.Note != "" {
+		p.line("  %s", v.Note)
+	}
 }

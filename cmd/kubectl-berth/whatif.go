@@ -65,7 +65,7 @@ const whatifExample = `  # A new version of a policy
 // set), the output format, and how many objects may move.
 type whatifOptions struct {
 	simulationFlags
-	files       resource.FilenameOptions // objects that are created or replaced
+	files       resource.FilenameOptions // objects that are applied
 	deleted     []string                 // objects that are deleted, as TYPE/[NAMESPACE/]NAME; each must exist
 	assignments []string                 // fields that are set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE
 	output      string
@@ -88,7 +88,7 @@ func newWhatif(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 	}
 	o.addFlags(cmd.Flags())
 	f := cmd.Flags()
-	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that are created or replaced.")
+	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with manifests of objects that are applied, as kubectl apply does.")
 	f.BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
 	f.StringArrayVar(&o.deleted, "delete", nil, "An object that is deleted, as TYPE/[NAMESPACE/]NAME, for example policy/pci. Without the "+
 		"namespace, the name must be unique.")
@@ -231,13 +231,10 @@ func printReport(p *printer, r *whatif.Report) {
 func printObject(p *printer, o whatif.Object) {
 	p.line("  %s %s", o.Resource, qualifiedName(o.Namespace, o.Name))
 	for j, v := range o.Values {
-		when := ""
-		if v.Pending && v.Waits == "" {
-			when = " at its next update"
-		}
-		p.line("    %s: %s -> %s%s (%s)", keyName(v.Field, v.Key), plainText(v.From), plainText(v.To), when, v.Policy)
-		if v.Waits != "" && (j == len(o.Values)-1 || o.Values[j+1].Waits != v.Waits) {
-			p.line("      it waits %s", v.Waits)
+		p.line("    %s: %s -> %s (%s)", keyName(v.Field, v.Key), plainText(v.From), plainText(v.To), v.Policy)
+		wait := waitOf(v.Pending, v.Waits)
+		if wait != "" && (j == len(o.Values)-1 || waitOf(o.Values[j+1].Pending, o.Values[j+1].Waits) != wait) {
+			p.line("      it waits %s", wait)
 		}
 		printPlanned(p, v)
 	}
@@ -247,6 +244,17 @@ func printObject(p *printer, o whatif.Object) {
 	for _, v := range o.Dropped {
 		p.line("    %s: stays %s, and no longer waits to become %s (%s)", keyName(v.Field, v.Key), plainText(v.From), plainText(v.To), v.Policy)
 	}
+}
+
+// untilUpdate follows "it waits" for a value that remediation may not set, because a policy would deny the patch.
+const untilUpdate = "for its next update, because a policy would deny a patch by Berth"
+
+// waitOf returns what an object waits for before it gets a value with these fields of a whatif.Value; "" for nothing.
+func waitOf(pending bool, waits string) string {
+	if pending && waits == "" {
+		return untilUpdate
+	}
+	return waits
 }
 
 // printPlanned prints one line if an object waits for a change of the same value also without the simulated changes (v.Planned is set):
@@ -259,10 +267,15 @@ func printPlanned(p *printer, v whatif.Value) {
 	if plainText(v.Planned.To) != plainText(v.To) {
 		differs = append(differs, "to become "+plainText(v.Planned.To))
 	}
-	if v.Planned.Waits != v.Waits && v.Planned.Waits != "" {
-		differs = append(differs, v.Planned.Waits)
+	if planned := waitOf(v.Planned.Pending, v.Planned.Waits); planned != waitOf(v.Pending, v.Waits) && planned != "" {
+		differs = append(differs, planned)
 	}
-	p.line("      without the change, it waits %s", cmp.Or(strings.Join(differs, ", "), "for its next patch"))
+	// The value and the texts are equal only if a policy would deny a patch in one of the two cases.
+	otherwise := "for a patch by Berth"
+	if v.Planned.Pending {
+		otherwise = untilUpdate
+	}
+	p.line("      without the change, it waits %s", cmp.Or(strings.Join(differs, ", "), otherwise))
 }
 
 // printRules prints how many objects the rules of each policy with several rules decide after the changes, and before them if that differs.

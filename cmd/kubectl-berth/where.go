@@ -77,7 +77,7 @@ type whereOptions struct {
 func newWhere(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &whereOptions{listOptions: listOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}}
 	cmd := o.addTo(&cobra.Command{
-		Use:     "where [PLACE | TYPE/NAME ...]",
+		Use:     "where [PLACE | TYPE/NAME [TYPE/NAME ...]]",
 		Short:   "Show which workloads are in which clusters, and why",
 		Long:    whereLong,
 		Example: whereExample,
@@ -226,7 +226,7 @@ func (o *whereOptions) showPlaces(table *fleet.Table, out io.Writer) error {
 	p := newPrinter(out)
 	switch {
 	case len(table.Places) == 0 && table.By == fleet.ByNode:
-		p.line("No policy matches Pods, so Berth reads no nodes.")
+		p.line("There is no node to show: this command reads nodes only if a policy matches Pods.")
 		return p.err
 	case len(table.Places) == 0:
 		p.line("There is no %s: no inventory has one, and no object names one.", table.By)
@@ -358,7 +358,11 @@ func (o *whereOptions) showMembers(place fleet.Place, members []fleet.Member, ou
 	}
 	p := newPrinter(out)
 	if len(members) == 0 {
-		p.line("No workload is in %s.", place.Name)
+		workload := "workload"
+		if namespace := *o.flags.Namespace; namespace != "" {
+			workload += " of namespace " + namespace
+		}
+		p.line("No %s is in %s.", workload, place.Name)
 		return p.err
 	}
 	columns := []column[fleet.Member]{

@@ -50,7 +50,7 @@ deployments.apps   shop        own    Violating   region     PlacementPolicy reg
 		"eu-1": `RESOURCE           NAMESPACE   NAME   STATE               POLICIES   REASON
 deployments.apps   shop        web    Waiting, arriving   region     PlacementPolicy region decides other values, and Berth has not patched the object yet
 `,
-		"eu-1 -n other": "No workload is in eu-1.\n",
+		"eu-1 -n other": "No workload of namespace other is in eu-1.\n",
 		"deployment/web -n shop": `Deployment shop/web: Waiting
   PlacementPolicy region decides other values, and Berth has not patched the object yet
 

@@ -299,7 +299,7 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 	n.undecided = !placed || invalid != nil || !c.Decider.Decided(object, object.GetNamespace())
 	for _, p := range matching {
 		if s := c.Registry.Get(p.Name); s != nil && s.Broken {
-			c.leave(p, kind, "the policy does not compile", n)
+			c.leave(p, kind, "the policy has no version that can decide (see its Ready condition)", n)
 		}
 	}
 	if matching, read, err = c.deliverersOf(ctx, object, slices.Compact(matching), n); err != nil || !read {
@@ -499,7 +499,8 @@ func (c *Controller) resolve(system delivery.System, decision *delivery.Decision
 			// It is not known which clusters are gone.
 			unread = true
 		case watched && state.Settled():
-			n.fail(placementv1.ReasonDeliveryFailed, "Berth can't read %s, to which the delivered object has to refer: %v", resource.GroupResource(), state.Err)
+			n.fail(placementv1.ReasonDeliveryFailed, "Berth can't read %s, to which the delivered object has to refer: %v; if a permission is missing, grant "+
+				"get, list and watch by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true", resource.GroupResource(), state.Err)
 			n.unreadable = true
 			return false
 		default:
@@ -735,7 +736,8 @@ func (c *Controller) converge(ctx context.Context, object *unstructured.Unstruct
 		}
 		err := c.client(id.GroupVersionResource, id.namespace).Delete(ctx, id.name, metav1.DeleteOptions{Preconditions: sameUID(existing[id])})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			errs = append(errs, fmt.Errorf("deleting %s %s: %w", id.GroupResource(), id.name, err))
+			errs = append(errs, fmt.Errorf("deleting %s %s, which the placed object does not need any more: %w", existing[id].GetKind(),
+				qualified(existing[id]), err))
 		}
 	}
 	return errors.Join(errs...)
@@ -815,7 +817,7 @@ func (c *Controller) find(ctx context.Context, id name, want *wanted, subject st
 		return nil, false, refused(err, subject, want.system, n)
 	case !deliveredFor(found, owner):
 		c.foreign.block(id, owner)
-		n.fail(placementv1.ReasonForeignObject, "%s exists and was written by %s: Berth does not change it; delete that object, or rename the "+
+		n.fail(placementv1.ReasonForeignObject, "%s exists and was last written by %s: Berth does not change it; delete that object, or rename the "+
 			"placed object", subject, managerOf(found))
 		return nil, false, nil
 	}
@@ -1024,9 +1026,10 @@ func isRefusal(err error) bool {
 func refused(err error, subject string, system delivery.System, n *need) error {
 	switch {
 	case apierrors.IsForbidden(err):
-		n.fail(placementv1.ReasonForbidden, "%s: %v%s", subject, err, advice(system))
+		n.fail(placementv1.ReasonForbidden, "%s: %v%s, unless an admission webhook or a quota denied the request", subject, err, advice(system))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		n.fail(placementv1.ReasonDeliveryFailed, "the API server refused %s: %v", subject, err)
+		n.fail(placementv1.ReasonDeliveryFailed, "the API server refused %s: %v; what was delivered before stays, and Berth tries again each minute",
+			subject, err)
 	default:
 		return fmt.Errorf("%s: %w", subject, err)
 	}

@@ -244,7 +244,7 @@ func TestConverge(t *testing.T) {
 		},
 		"of another client": {
 			inServer: []*unstructured.Unstructured{rival(karmadaPolicy("a"))}, wanted: []wanted{wantedPolicy(karmadaPolicy("a"))},
-			reason: placementv1.ReasonForeignObject, message: "PropagationPolicy default/web-1 exists and was written by rival",
+			reason: placementv1.ReasonForeignObject, message: "PropagationPolicy default/web-1 exists and was last written by rival",
 		},
 		"of which another client removed the label": {
 			known: []*unstructured.Unstructured{unlabeled(stored(karmadaPolicy("a")))}, wanted: []wanted{wantedPolicy(karmadaPolicy("a"))}, requests: []string{"apply propagationpolicies web-1"},
@@ -617,7 +617,7 @@ func TestNothingIsDeletedWhileTheNeedIsUnknown(t *testing.T) {
 		undecided, kept     bool
 		message             string
 	}{
-		"a policy that does not compile":  {clusters: `["a"]`, broken: true, kept: true, message: "whether PlacementPolicy deliver delivers the object, because the policy does not compile"},
+		"a policy that does not compile":  {clusters: `["a"]`, broken: true, kept: true, message: "whether PlacementPolicy deliver delivers the object, because the policy has no version that can decide (see its Ready condition)"},
 		"a condition that fails":          {clusters: `["a"]`, condition: "object.spec.missing == 1", kept: true, message: "the policy's match conditions can't be evaluated for the object"},
 		"an annotation that is no list":   {clusters: `a`, undecided: true, kept: true},
 		"clusters of the developer":       {clusters: `["b"]`, undecided: true, kept: true},

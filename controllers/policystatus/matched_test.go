@@ -109,8 +109,8 @@ func TestFirstVersionWaitsForAType(t *testing.T) {
 	f := sound()
 	f.State.Err, f.State.Broken, f.State.Binding = &policy.NotServedError{Missing: []analysis.Read{{Plural: "carts"}}}, true, nil
 	for message, reached := range map[string]int{
-		"data.kubernetes.carts; no version decides in any stage until the type is installed or the policy corrected":                 0,
-		"data.kubernetes.carts; a request for what the policy matches is denied until the type is installed or the policy corrected": 1,
+		"data.kubernetes.carts; no version decides in any stage, so the policy changes and denies nothing until the type is installed or the policy corrected": 0,
+		"data.kubernetes.carts; a request for what the policy matches is denied until the type is installed or the policy corrected":                           1,
 	} {
 		f.State.Staged = &placement.StagedVersions{}
 		f.State.Staged.InForce.Reached = reached

@@ -51,7 +51,8 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 	}
 	switch undecidedBefore, undecidedNow := number(before.Undecided), number(after.Undecided); {
 	case undecidedBefore == 0 && undecidedNow > 0:
-		out = append(out, Notification{events.PolicyUndecided, fmt.Sprintf("%d objects can't be decided; the Ready condition names one and says why", undecidedNow)})
+		out = append(out, Notification{events.PolicyUndecided, fmt.Sprintf("%d objects can't be decided; the Ready condition names one and says why, or, if it "+
+			"is False for another reason, the Compliant condition does", undecidedNow)})
 	case undecidedBefore > 0 && undecidedNow == 0 && after.Undecided != nil:
 		out = append(out, Notification{events.PolicyDecided, "all existing objects can be decided"})
 	}
@@ -68,10 +69,10 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 		unapproved(before, after), undelivered(before, after))
 }
 
-// notReady returns the message of the condition Ready, without the error of a remote engine that refuses a push, which may name objects.
+// notReady returns the message of the condition Ready, without the error of a push to a remote engine that fails, which may name objects.
 func notReady(ready metav1.Condition) string {
 	if ready.Reason == placementv1.ReasonPushFailed {
-		return "the engine refuses what Berth pushes; see the Replicated condition"
+		return "Berth can't push what the policy needs to the engine; see the Replicated condition"
 	}
 	return ready.Message
 }

@@ -40,12 +40,12 @@ func (f Facts) unreachable(old placementv1.PlacementPolicyStatus, data *metav1.C
 	switch {
 	case data.Reason == placementv1.ReasonPushFailed:
 		// An Event has this message, and the error may name objects.
-		besides = "the engine refuses what Berth pushes; "
+		besides = "Berth can't push what the policy needs to the engine; "
 	case data.Status != metav1.ConditionTrue && data.Reason != placementv1.ReasonReplicating:
 		besides = data.Message + "; "
 	}
 	message := besides + fmt.Sprintf("since %s, %s; a request for what the policy matches is %s: ", f.Health.Since.UTC().Format(time.RFC3339), what,
-		undecided(f.State.Policy.FailurePolicy))
+		undecided(f.State.Policy))
 	if before := meta.FindStatusCondition(old.Conditions, placementv1.ConditionReplicated); before != nil && before.Reason == reason &&
 		strings.HasPrefix(before.Message, message) {
 		// Keep the first error of an outage. Later ones differ only in port numbers or in the number of attempts,

@@ -114,6 +114,14 @@ func TestComputeRemote(t *testing.T) {
 			want:    map[string]string{"Ready": "False Unauthorized", "Replicated": "False Unauthorized"},
 			message: map[string]string{"Replicated": "a request for what the policy matches is admitted without the policy's decision"},
 		},
+		"UnauthorizedAndOnlyWarned": {
+			change: func(f *policystatus.Facts) {
+				health(refused)(f)
+				f.State.Policy.Mode = placementv1.ModeWarn
+			},
+			want:    map[string]string{"Ready": "False Unauthorized", "Replicated": "False Unauthorized", "Enforced": "False WarnMode"},
+			message: map[string]string{"Replicated": "a request for what the policy matches is admitted without the policy's decision"},
+		},
 		"NoSecret": {
 			change:  health(failing(engine.FaultCredentials, "reading Secret berth-system/opa: not found")),
 			want:    map[string]string{"Ready": "False CredentialsUnusable", "Replicated": "False CredentialsUnusable"},
@@ -177,7 +185,7 @@ func TestComputeRemote(t *testing.T) {
 				f.PushErr = errors.New("PUT /v1/policies/x: status 400: rego_parse_error")
 			},
 			want:    map[string]string{"Ready": "False PushFailed", "Replicated": "False PushFailed"},
-			message: map[string]string{"Replicated": "the engine refuses what Berth pushes: PUT /v1/policies/x: status 400: rego_parse_error"},
+			message: map[string]string{"Replicated": "Berth can't push what the policy needs to the engine: PUT /v1/policies/x: status 400: rego_parse_error"},
 		},
 		"MayNotReadWhatIsToBePushed": {
 			change: func(f *policystatus.Facts) {
@@ -199,7 +207,7 @@ func TestComputeRemote(t *testing.T) {
 				health(failing(engine.FaultNetwork, "connection refused"))(f)
 			},
 			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
-			message: map[string]string{"Replicated": "the engine refuses what Berth pushes; since 2026-11-21T06:00:00Z, the engine gives no answer"},
+			message: map[string]string{"Replicated": "Berth can't push what the policy needs to the engine; since 2026-11-21T06:00:00Z, the engine gives no answer"},
 		},
 		"DownAndMayNotRead": {
 			change: func(f *policystatus.Facts) {

@@ -18,11 +18,13 @@ package policystatus
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/internal/status"
 )
@@ -39,8 +41,11 @@ func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 	case s == nil && !f.RolloutPending:
 		return nil
 	case f.State.Err != nil && s != nil:
-		return status.False(placementv1.ReasonRollingOut, "the newest version can't decide, so it is not rolled out further; see the Compiled and "+
-			"Replicated conditions; "+whereDecided(s))
+		why := "the rollout does not go on, because a version of the policy can't be loaded: see the Compiled condition; "
+		if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); waits {
+			why = "the rollout does not go on, because the newest version reads a type that the API server does not serve: see the Replicated condition; "
+		}
+		return status.False(placementv1.ReasonRollingOut, why+whereDecided(s))
 	case f.RolloutPending:
 		return status.False(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as "+
 			"a ControllerRevision first; if Berth can't, remove spec.rollout to put the newest version in force everywhere")

@@ -59,7 +59,7 @@ func TestWaitsFor(t *testing.T) {
 		t.Errorf("got %q, want %q", got.WaitsFor, want)
 	}
 	want := []placementv1.WaitingObjects{
-		{Reason: placementv1.WaitingForBudget, Objects: 1, Message: "for its turn within spec.remediation.budget of PlacementPolicy p, or for an update that changes what the policy reads or writes"},
+		{Reason: placementv1.WaitingForBudget, Objects: 1, Message: "for its turn within the manager's flags --remediation-max-* and spec.remediation.budget of PlacementPolicy p, or for an update that changes what the policy reads or writes"},
 		{Reason: placementv1.WaitingForWindow, Objects: 2, Message: "for a window of PlacementPolicy other, none of which ever opens, or for an update that changes what the policy reads or writes"},
 	}
 	if diff := cmp.Diff(want, got.Waiting); diff != "" {

@@ -176,17 +176,17 @@ func (f Facts) compiles() *metav1.Condition {
 		}
 		return status.True(placementv1.ReasonCompiled, message)
 	}
-	reason, consequence := placementv1.ReasonLastGoodInForce, fmt.Sprintf("generation %d stays in force", f.State.Policy.Generation)
+	reason := placementv1.ReasonLastGoodInForce
 	if f.State.Broken {
-		reason, consequence = placementv1.ReasonCompileFailed, "a request for what the policy matches is "+undecided(f.State.Policy.FailurePolicy)
+		reason = placementv1.ReasonCompileFailed
 	}
-	return status.False(reason, consequence+": "+f.State.Err.Error())
+	return status.False(reason, f.meanwhile()+": "+f.State.Err.Error())
 }
 
-// undecided returns what happens to requests that a policy with a failurePolicy can't decide: "denied" or "admitted without the
-// policy's decision".
-func undecided(p placementv1.FailurePolicy) string {
-	if p == placementv1.FailurePolicyIgnore {
+// undecided returns what happens to requests that a policy can't decide: "admitted without the policy's decision" if its failurePolicy is
+// Ignore, or its mode Warn or DryRun, and otherwise "denied".
+func undecided(p *placement.Policy) string {
+	if p.FailurePolicy == placementv1.FailurePolicyIgnore || p.Mode == placementv1.ModeWarn || p.Mode == placementv1.ModeDryRun {
 		return "admitted without the policy's decision"
 	}
 	return "denied"
@@ -244,7 +244,7 @@ func (s *setter) stalled(f Facts) *metav1.Condition {
 // it keeps the engine's first error from old. It is Unknown if no version of the policy compiles. old is the policy's status until now.
 func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Condition {
 	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); f.State.Binding == nil && !waits {
-		return status.Unknown(placementv1.ReasonCompileFailed, "the policy does not compile, so what it reads is not known")
+		return status.Unknown(placementv1.ReasonCompileFailed, "no version of the policy can be loaded, so what it reads is not known; see the Compiled condition")
 	}
 	data := f.data()
 	complete := data.Status == metav1.ConditionTrue
@@ -270,8 +270,8 @@ func (f Facts) data() *metav1.Condition {
 	}
 	if missing := f.State.Binding.Missing; len(missing) > 0 {
 		return status.False(placementv1.ReasonNotServed,
-			fmt.Sprintf("the API server does not serve %s%s; what the policy matches is not decided until the type is %s", f.names(missing),
-				f.unresponsive(), f.available()))
+			fmt.Sprintf("the API server does not serve %s%s; the policy can't decide, and a request for what it matches is %s until the type is %s",
+				f.names(missing), f.unresponsive(), undecided(f.State.Policy), f.available()))
 	}
 	reads, remote := f.reads(), f.State.Binding.Remote
 	switch {
@@ -290,13 +290,14 @@ func (f Facts) data() *metav1.Condition {
 		}
 	}
 	if f.PushErr != nil {
-		return status.False(placementv1.ReasonPushFailed, "the engine refuses what Berth pushes: "+f.PushErr.Error())
+		return status.False(placementv1.ReasonPushFailed, "Berth can't push what the policy needs to the engine: "+f.PushErr.Error())
 	}
 	if remote != nil && len(waiting) == 0 && !f.Settled {
 		waiting = []string{"the engine to receive everything that Berth pushes"}
 	}
 	if len(waiting) > 0 {
-		return status.False(placementv1.ReasonReplicating, "waiting for "+strings.Join(waiting, ", "))
+		return status.False(placementv1.ReasonReplicating, fmt.Sprintf("waiting for %s; until then, a request for what the policy matches is %s",
+			strings.Join(waiting, ", "), undecided(f.State.Policy)))
 	}
 	if f.Stale != nil {
 		return status.False(placementv1.ReasonStale, f.Stale.Error())
@@ -308,18 +309,18 @@ func (f Facts) data() *metav1.Condition {
 	return status.True(placementv1.ReasonReplicated, message)
 }
 
-// meanwhile says what decides while the newest version reads a type that is not served, for completing a message with "until": the
-// generation in force, or no version in any stage, or, without a good version, whether requests are denied or admitted by
-// spec.failurePolicy.
+// meanwhile says what decides while a version does not compile, or reads a type that is not served, for completing a message with ": " or
+// "until": the generation in force, or no version in any stage, or, without a good version, whether requests are denied or admitted, as
+// undecided says.
 func (f Facts) meanwhile() string {
 	staged := f.State.Staged
 	switch {
 	case !f.State.Broken:
 		return fmt.Sprintf("generation %d stays in force", f.State.Policy.Generation)
 	case staged != nil && staged.InForce.Reached == 0 && !staged.InForce.Complete:
-		return "no version decides in any stage"
+		return "no version decides in any stage, so the policy changes and denies nothing"
 	default:
-		return fmt.Sprintf("a request for what the policy matches is %s", undecided(f.State.Policy.FailurePolicy))
+		return "a request for what the policy matches is " + undecided(f.State.Policy)
 	}
 }
 
@@ -729,13 +730,14 @@ func (f Facts) waitingText(unapproved int) string {
 		out += fmt.Sprintf("; %d of them wait %s", w.Closed, f.wait(placementv1.WaitingForWindow))
 	}
 	if w.Paced > 0 {
-		out += fmt.Sprintf("; %d of them wait because spec.remediation.budget bounds how many are patched a minute or moved at the same time", w.Paced)
+		out += fmt.Sprintf("; %d of them wait because spec.remediation.budget of a policy that decides them, or a flag of the manager, bounds how many "+
+			"are patched a minute or moved at the same time", w.Paced)
 		if group := policy.Budget.Group; group != "" {
 			out += fmt.Sprintf(", counting the objects and bounds of all policies of spec.remediation.budget.group %s", group)
 		}
 		if n := w.Late; n > 0 {
-			out += fmt.Sprintf("; %d objects that did not run in their new clusters in time still count as being moved in their namespaces, until "+
-				"they run there or are deleted: see status.moving and status.failures", n)
+			out += fmt.Sprintf("; %d objects that did not run in their new clusters in time still count as being moved in their namespaces, against "+
+				"maxConcurrent and perNamespace of the other objects there, until they run or are deleted: see status.moving and status.failures", n)
 		}
 	}
 	if w.Settling > 0 {
@@ -875,7 +877,7 @@ func (s *setter) ready(f Facts) *metav1.Condition {
 		message := fmt.Sprintf("%d objects could not be decided, and are being decided again", *n)
 		if f.Report.Failed > 0 {
 			message = fmt.Sprintf("%d of %d objects can't be decided, such as %s; a request for such an object is %s",
-				*n, f.Report.Matched, f.Report.FailedMessage, undecided(f.State.Policy.FailurePolicy))
+				*n, f.Report.Matched, f.Report.FailedMessage, undecided(f.State.Policy))
 		}
 		return status.False(placementv1.ReasonObjectsUndecided, message)
 	}

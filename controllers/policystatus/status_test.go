@@ -687,7 +687,7 @@ func TestBudgetInStatus(t *testing.T) {
 	for condition, parts := range map[string][]string{
 		placementv1.ConditionPaused: {"12 objects failed, so Berth patches no more objects of this policy (spec.remediation.budget.pauseAfterFailures), such as deployments.apps shop/0: denied",
 			"kubectl annotate plpol p --overwrite placement.berth.dev/resume-after-failures=7-abc"},
-		placementv1.ConditionCompliant: {"; 1 of them wait because spec.remediation.budget bounds how many are patched a minute or moved at the same time",
+		placementv1.ConditionCompliant: {"; 1 of them wait because spec.remediation.budget of a policy that decides them, or a flag of the manager, bounds how many are patched a minute or moved at the same time",
 			"; 2 of them wait because 5 objects are unavailable, and spec.remediation.budget.maxUnavailable allows 4: the first is deployments.apps shop/slow", "; 3 of them wait because patches or rollouts of too many objects failed"},
 	} {
 		c := meta.FindStatusCondition(got.Conditions, condition)
@@ -704,7 +704,7 @@ func TestBudgetInStatus(t *testing.T) {
 	facts.State.Policy.Budget.Group, facts.Waiting.Late, facts.Waiting.UnavailableFor = "moves", 2, "other"
 	told := meta.FindStatusCondition(policystatus.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionCompliant).Message
 	if part := "moved at the same time, counting the objects and bounds of all policies of spec.remediation.budget.group moves; 2 objects that did not run in their new clusters in time still " +
-		"count as being moved in their namespaces, until they run there or are deleted: see status.moving and status.failures; 2 of them wait because 5 objects are unavailable, and " +
+		"count as being moved in their namespaces, against maxConcurrent and perNamespace of the other objects there, until they run or are deleted: see status.moving and status.failures; 2 of them wait because 5 objects are unavailable, and " +
 		"spec.remediation.budget.maxUnavailable of policy other, which also decides them, allows 4: the first is"; !strings.Contains(told, part) {
 		t.Errorf("%q does not say %q", told, part)
 	}
@@ -931,12 +931,12 @@ func TestChanges(t *testing.T) {
 		"Updated":         {well, pending, nil},
 		"CreatedBroken":   {none, broken, []policystatus.Notification{{Kind: events.PolicyNotReady, Message: "LastGoodInForce: generation 4 stays in force: bad"}}},
 		"BrokenStill":     {broken, broken, nil},
-		"NotPushed":       {well, computed(func(f *policystatus.Facts) { f.PushErr = errors.New("PUT /v1/data/kubernetes/pods/a/b: status 500") }), []policystatus.Notification{{Kind: events.PolicyNotReady, Message: "PushFailed: the engine refuses what Berth pushes; see the Replicated condition"}}},
-		"BrokenOtherwise": {broken, unserved, []policystatus.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts; what the policy matches is not decided until the type is installed"}}},
+		"NotPushed":       {well, computed(func(f *policystatus.Facts) { f.PushErr = errors.New("PUT /v1/data/kubernetes/pods/a/b: status 500") }), []policystatus.Notification{{Kind: events.PolicyNotReady, Message: "PushFailed: Berth can't push what the policy needs to the engine; see the Replicated condition"}}},
+		"BrokenOtherwise": {broken, unserved, []policystatus.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts; the policy can't decide, and a request for what it matches is denied until the type is installed"}}},
 		"BrokenServer": {broken, unresponsive, []policystatus.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts, " +
-			"and the extension API server of shop.example.com/v1 does not respond: see the APIService; what the policy matches is not decided until the type is served again"}}},
+			"and the extension API server of shop.example.com/v1 does not respond: see the APIService; the policy can't decide, and a request for what it matches is denied until the type is served again"}}},
 		"Corrected":              {broken, well, []policystatus.Notification{ready}},
-		"Undecided":              {well, undecided, []policystatus.Notification{{Kind: events.PolicyUndecided, Message: "2 objects can't be decided; the Ready condition names one and says why"}}},
+		"Undecided":              {well, undecided, []policystatus.Notification{{Kind: events.PolicyUndecided, Message: "2 objects can't be decided; the Ready condition names one and says why, or, if it is False for another reason, the Compliant condition does"}}},
 		"FewerUndecided":         {undecided, fewer, nil},
 		"Decided":                {fewer, well, []policystatus.Notification{ready, {Kind: events.PolicyDecided, Message: "all existing objects can be decided"}}},
 		"NotLookedAt":            {undecided, off, []policystatus.Notification{ready}},

@@ -669,7 +669,7 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected sets.Set
 	was, is := before.QuotaStatus(), q.QuotaStatus()
 	if known && !now.explains(earlier, c.Clock.Now()) && sameReservations(was.Reservations, is.Reservations) && !equality.Semantic.DeepEqual(was.Used, is.Used) {
 		ctrllog.FromContext(ctx).Info("Corrected status.used of a quota, which differed from the counted usage for an unknown reason",
-			"was", was.Used, "is", is.Used)
+			"quota", key.String(), "was", was.Used, "is", is.Used)
 		c.Metrics.QuotaDrift(metrics.QuotaKey(key))
 	}
 	return next, nil

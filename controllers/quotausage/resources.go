@@ -67,7 +67,8 @@ func (c *Controller) absentResources(ctx context.Context, names []string, has fu
 	if c.Nodes == nil || len(names) == 0 {
 		return nil
 	}
-	nodes := c.resources.get(ctx, c.Clock, "the resources of nodes", func(ctx context.Context) (nodeResources, error) {
+	const what = "the extended resources of nodes, so that the condition Matched may not name those that no node has"
+	nodes := c.resources.get(ctx, c.Clock, what, func(ctx context.Context) (nodeResources, error) {
 		found, known, err := c.Nodes.ExtendedResources(ctx)
 		return nodeResources{found, known}, err
 	})
@@ -85,5 +86,6 @@ func (c *Controller) beyondCapacity(ctx context.Context, spec *placementv1.Quota
 	if c.Capacity == nil || len(quota.LargeRequests(spec)) == 0 {
 		return nil
 	}
-	return c.Evaluators.BeyondCapacity(spec, c.capacity.get(ctx, c.Clock, "the resources of clusters and nodes", c.Capacity.All))
+	const what = "the CPU and memory of clusters and nodes, so that the condition Matched may not name amounts that are far above them"
+	return c.Evaluators.BeyondCapacity(spec, c.capacity.get(ctx, c.Clock, what, c.Capacity.All))
 }

@@ -140,6 +140,6 @@ func (s *sink) Drop(r schema.GroupVersionResource) {
 // report logs the error of an object that the meter can't measure; nothing for nil.
 func (*sink) report(err error) {
 	if err != nil {
-		ctrllog.Log.WithName("quota").Error(err, "Quotas do not count an object")
+		ctrllog.Log.WithName("quota").Error(err, "Quotas do not count an object, or count an earlier version of it")
 	}
 }

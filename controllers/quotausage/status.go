@@ -128,7 +128,8 @@ func (f quotaFacts) usage() *metav1.Condition {
 	for _, missing := range f.Recount.Missing {
 		if err := f.Types[missing].Err; err != nil {
 			return status.False(status.ReasonOf(err), status.Explain(missing, err)+
-				"; until these objects can be counted, requests that the quota counts fail and have to be tried again")
+				"; until these objects can be counted, status.used keeps what was counted for this spec, and a quota in mode Enforce denies "+
+				"requests for names without an amount there with status 429")
 		}
 	}
 	if len(f.Recount.Missing) > 0 {
@@ -173,9 +174,11 @@ func (f quotaFacts) reach() *metav1.Condition {
 		return status.False(placementv1.ReasonPartlyServed,
 			"nothing is counted of "+status.FirstNames(f.meant(r.Unserved))+" until the API server serves it in namespaces; the other names in spec.hard are counted")
 	case r.NoNamespaces:
-		return status.False(placementv1.ReasonNoNamespaces, "spec.namespaceSelector selects none of the namespaces that there are")
+		return status.False(placementv1.ReasonNoNamespaces, "spec.namespaceSelector selects none of the namespaces that there are, or only kube-system "+
+			"or Berth's own, where nothing is counted")
 	case len(r.UnknownClasses) > 0:
-		return status.False(placementv1.ReasonUnknownClass, "no pod has these priority classes, which do not exist: "+status.FirstNames(r.UnknownClasses))
+		return status.False(placementv1.ReasonUnknownClass,
+			"no new pod can have these priority classes, which do not exist: "+status.FirstNames(r.UnknownClasses))
 	case len(r.UnknownStorageClasses) > 0:
 		return status.False(placementv1.ReasonUnknownClass,
 			"no volume is provisioned of these storage classes, which do not exist: "+status.FirstNames(r.UnknownStorageClasses))
@@ -240,9 +243,11 @@ func (f quotaFacts) ready(c *status.Conditions) *metav1.Condition {
 	case matched != nil && matched.Reason == placementv1.ReasonPartlyServed:
 		return status.False(matched.Reason, matched.Message)
 	case f.Webhook.Generation != f.Quota.GetGeneration():
-		return status.False(placementv1.ReasonWebhookPending, "the webhook configuration does not have the quota's rules yet")
+		return status.False(placementv1.ReasonWebhookPending, "the webhook configuration does not have the rules for the quota's newest spec yet; "+
+			"until it has, the API server may admit requests without the quota")
 	case f.Webhook.Rejected != "":
-		return status.False(placementv1.ReasonWebhookRejected, "the API server refused the quota's rules: "+f.Webhook.Rejected)
+		return status.False(placementv1.ReasonWebhookRejected,
+			"the API server refused the webhook for the quota, without which the quota denies nothing: "+f.Webhook.Rejected)
 	case mode == placementv1.ModeWarn:
 		return status.True(placementv1.ReasonWarnMode, "the quota counts and warns, and denies nothing")
 	case mode == placementv1.ModeDryRun:
@@ -326,9 +331,11 @@ func (t limitedType) ready(name string, hook status.WebhookState, generation int
 	case t.Impossible != "":
 		return status.False(placementv1.ReasonNothingMatched, "the LimitedResource can't limit anything: "+t.Impossible)
 	case hook.Generation != generation:
-		return status.False(placementv1.ReasonWebhookPending, "the webhook configuration does not include the LimitedResource yet")
+		return status.False(placementv1.ReasonWebhookPending, "the webhook configuration does not have the rules for the newest spec of the LimitedResource "+
+			"yet; until it has, the API server may admit requests without it")
 	case hook.Rejected != "":
-		return status.False(placementv1.ReasonWebhookRejected, "the API server refused the webhook for the LimitedResource: "+hook.Rejected)
+		return status.False(placementv1.ReasonWebhookRejected,
+			"the API server refused the webhook for the LimitedResource, without which it denies nothing: "+hook.Rejected)
 	default:
 		return status.True(placementv1.ReasonInForce, "requests that the LimitedResource matches are denied where no quota covers them")
 	}

@@ -126,7 +126,7 @@ func TestSumsOfObjectsWithoutANamespace(t *testing.T) {
 		l.emit(&scope{key: keyOf(deployments, o), object: o}, events.RemediationFailed, due, "", "no")
 	}
 	l.emitSums(t.Context(), true)
-	want := []string{`p PlacementRemediationFailed: PlacementPolicy "p": 2 more patches failed, possibly for other reasons than those in the Events on the first objects`}
+	want := []string{`p PlacementRemediationFailed: PlacementPolicy "p": 2 more patches or evictions failed, possibly for other reasons than those in the Events on the first objects`}
 	if diff := cmp.Diff(want, recorder.lines); diff != "" {
 		t.Errorf("events on policies (-want +got):\n%s", diff)
 	}

@@ -65,7 +65,8 @@ func (c *Controller) lead(ctx context.Context) {
 			return false, nil
 		}
 		if left, err = c.restore(ctx); err != nil {
-			ctrllog.FromContext(ctx).Info("Reading the pauses and approved plans that an earlier leader stored failed; trying again", "reason", err.Error())
+			ctrllog.FromContext(ctx).Info("Reading the pauses and approved plans that an earlier leader stored failed; Berth patches no existing object "+
+				"until it succeeds; trying again", "reason", err.Error())
 		}
 		return err == nil, nil
 	})

@@ -215,10 +215,10 @@ func (c *Controller) record(ctx context.Context, s *scope) bool {
 // reverts them, it tells the ledger the client's name. It emits an Event when it finds out that patches do not last.
 func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 	judged := c.Scheduler.Judge(c.Clock.Now(), s.key, s.object, s.outcome.Verdicts, decisions.DataOf(s.decisions))
+	s.retryWithin(judged.Again)
 	if judged.Stability == attempts.Settling {
 		return judged.TooOften
 	}
-	s.retryWithin(judged.Again)
 	if !judged.Began {
 		return true
 	}
@@ -282,8 +282,8 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 		c.emit(s, made, s.due, causeNote(reasons), movedNote(s.due.String(), reasons))
 		c.logMove(ctx, s, outcome, began, reasons)
 		if result.Unsettled {
-			c.emit(s, events.RemediationStopped, s.due, "",
-				s.due.Policies()+": the decision keeps changing after Berth's patch, so Berth does not patch this object for a while")
+			c.emit(s, events.RemediationStopped, s.due, "", s.due.Policies()+": Berth patched the object too often within a minute, because the decision "+
+				"keeps changing after its patch; it patches the object again after that minute")
 		}
 		if result.Age > 0 {
 			c.emit(s, events.RemediationStopped, s.due, "", fmt.Sprintf("%s: the Pod's controller keeps creating Pods that violate the decision; "+
@@ -310,7 +310,8 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 			log = log.V(1)
 		}
 		// The failure is not an error of Berth, which would be logged with a stack trace.
-		log.Info("Patching failed; it is tried again later", "object", s.key.String(), "policies", s.due.Policies(), "reason", err.Error())
+		log.Info("Patching failed; it is tried again later", "object", s.key.String(), "policies", s.due.Policies(), "reason", err.Error(),
+			"countsForPauseAfterFailures", patch.Ending == remediation.Refused)
 	}
 }
 
@@ -360,8 +361,8 @@ func (c *Controller) schedule(ctx context.Context) {
 		c.changed(next.Changed)
 		for _, name := range next.Paused {
 			waiting := c.Scheduler.Waiting(c.Clock.Now(), name)
-			ctrllog.FromContext(ctx).Info("Remediation is paused: patches or rollouts of too many objects failed", "policy", name,
-				"where", waiting.PausedIn.String(), "objects", len(waiting.Failures))
+			ctrllog.FromContext(ctx).Info("Remediation is paused: patches or rollouts of too many objects failed, counted over all namespaces",
+				"policy", name, "where", waiting.PausedIn.String(), "objects", len(waiting.Failures))
 			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, waiting.PauseMessage(name, false))
 			c.Changed(name)
 		}

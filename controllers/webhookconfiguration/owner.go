@@ -90,7 +90,8 @@ func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerRef
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRoleList"))
 		if err := live.List(ctx, list, client.MatchingLabels(o.Labels)); err != nil && !apierrors.IsForbidden(err) {
-			return nil, fmt.Errorf("listing the owners of the webhook configurations: %w", err)
+			return nil, fmt.Errorf("listing the ClusterRoles that own the webhook configurations, without which Berth updates existing configurations, "+
+				"but creates none: %w", err)
 		}
 		roles = list.Items
 	}
@@ -100,9 +101,11 @@ func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerRef
 		err := live.Get(ctx, client.ObjectKey{Name: o.Name}, &role)
 		switch {
 		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
-			ctrllog.FromContext(ctx).V(1).Info("The webhook configurations have no owner", "clusterRole", o.Name, "reason", err.Error())
+			ctrllog.FromContext(ctx).V(1).Info("The ClusterRole that owns the webhook configurations is missing, or can't be read; Berth updates existing "+
+				"configurations, but creates none", "clusterRole", o.Name, "reason", err.Error())
 		case err != nil:
-			return nil, fmt.Errorf("reading the owner of the webhook configurations: %w", err)
+			return nil, fmt.Errorf("reading the ClusterRole that owns the webhook configurations, without which Berth updates existing configurations, "+
+				"but creates none: %w", err)
 		default:
 			roles = append(roles, role)
 		}
@@ -185,12 +188,14 @@ func (a *Adopter) Start(ctx context.Context) error {
 		found, err := a.adopt(ctx)
 		switch {
 		case err != nil:
-			log.Error(err, "Making the ClusterRoles of this version owners of the webhook configurations failed; trying again")
+			log.Error(err, "Making the ClusterRoles of this version owners of the webhook configurations failed; this replica is not Ready until it "+
+				"succeeds; trying again each second")
 			return false, nil
 		case !found && tries < ownerTries:
 			return false, nil
 		case !found:
-			log.Info("No ClusterRole has the labels of the ClusterServiceVersion that --owner-cluster-service-version names", "labels", a.owners.Labels)
+			log.Info("No ClusterRole has the labels of the ClusterServiceVersion that --owner-cluster-service-version names, or Berth may not list "+
+				"ClusterRoles; the webhook configurations keep their owners", "labels", a.owners.Labels)
 		}
 		return true, nil
 	})

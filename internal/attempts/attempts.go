@@ -75,8 +75,8 @@ type Judgment struct {
 	TooOften bool
 	// Began reports whether patches do not last, and this call of Judge found another one that did not.
 	Began bool
-	// Again is the time until Judge must be called again if patches do not last, because the first of the counted patches that did not is then
-	// an hour old and no longer counts; 0 if patches last.
+	// Again is the time until Judge must be called again: if patches do not last, until the first of the counted patches that did not is an
+	// hour old and no longer counts; if there were too many within a minute, until there are fewer; otherwise 0.
 	Again time.Duration
 }
 
@@ -154,7 +154,7 @@ func (a *Attempts[K]) Patched(now time.Time, key K, obj *unstructured.Unstructur
 
 // recent returns the times of the patches within patchWindow, and drops earlier ones.
 func (h *history) recent(now time.Time) []time.Time {
-	for len(h.times) > 0 && now.Sub(h.times[0]) > patchWindow {
+	for len(h.times) > 0 && now.Sub(h.times[0]) >= patchWindow {
 		h.times = h.times[1:]
 	}
 	return h.times
@@ -185,7 +185,10 @@ func (a *Attempts[K]) Judge(now time.Time, key K, obj *unstructured.Unstructured
 	if h == nil {
 		return out
 	}
-	settling := Judgment{TooOften: len(h.recent(now)) >= maxPatches && len(required) > 0}
+	var settling Judgment
+	if recent := h.recent(now); len(recent) >= maxPatches && len(required) > 0 {
+		settling.TooOften, settling.Again = true, patchWindow-now.Sub(recent[len(recent)-maxPatches])
+	}
 	if h.object != hashOf(obj.GetUID()) {
 		return settling
 	}

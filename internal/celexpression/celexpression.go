@@ -145,7 +145,7 @@ func (p *Program) withoutValues(err error) error {
 	if !strings.Contains(p.expression, key) {
 		err = errNoSuchKey
 	}
-	return fmt.Errorf("%w: test with has() whether the object has the field", err)
+	return fmt.Errorf("%w: test with has() whether the object has the field, and with in whether a map such as labels has the key", err)
 }
 
 // newProgram compiles an expression, as one that an object has already, to a program with the API server's limit on the cost of an

@@ -81,7 +81,7 @@ func (r *rotation) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	}
 	fresh, err := renew(secret.Data, r.hosts, now)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("renewing the webhook's certificate: %w", err)
+		return reconcile.Result{}, fmt.Errorf("renewing the webhook's certificate for the hosts %q: %w", r.hosts, err)
 	}
 	ctrllog.FromContext(ctx).Info("Renewing the webhook's certificate", "authorityToo", string(fresh[caName]) != string(secret.Data[caName]))
 	if missing {

@@ -173,7 +173,7 @@ func (s *Source) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	}
 	present, err := s.options.Bundles(ctx)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading the webhook configurations: %w", err)
+		return reconcile.Result{}, fmt.Errorf("reading the webhook configurations, whose CA bundles decide which certificate this replica serves: %w", err)
 	}
 	return reconcile.Result{RequeueAfter: sooner(next, s.judge(ctx, present))}, nil
 }
@@ -255,7 +255,8 @@ func (s *Source) judge(ctx context.Context, present [][]byte) time.Duration {
 			log.Info("Serving a new certificate", "notAfter", s.newest.certificate.Leaf.NotAfter)
 			s.serving.Store(s.newest)
 		} else {
-			log.V(1).Info("Waiting for the API server to trust a new certificate's authority before serving it", "configured", trusted)
+			log.V(1).Info("Still serving the old certificate, until all webhook configurations have contained the new authority for some seconds",
+				"contained", trusted)
 			next = settle
 			if trusted {
 				next -= now.Sub(s.trustedSince)

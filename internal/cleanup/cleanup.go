@@ -238,7 +238,7 @@ func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.UndoResult,
 		return nil, nil, nil
 	}
 	if out, err = c.undo(ctx, t, obj); err != nil {
-		return nil, nil, fmt.Errorf("nothing of the object is undone: %w; correct the object, or remove its annotation %s to keep it as it is, "+
+		return nil, nil, fmt.Errorf("nothing of the object is undone: %w; remove the cause, or remove the object's annotation %s to keep it as it is, "+
 			"and run the command again", err, placementv1.RequestedAnnotation)
 	}
 	if !out.Trusted && !c.DropUntrusted {

@@ -197,7 +197,7 @@ func (l layout) write(obj map[string]any, want Names, as written) error {
 		terms = slices.Repeat(terms, len(l.slots))
 	}
 	if len(terms) != len(l.slots) {
-		return fmt.Errorf("the object has %d terms, and the clusters that were decided or kept are for %d terms", len(l.slots), len(terms))
+		return fmt.Errorf("the object has %d terms, but the clusters to write are for %d terms", len(l.slots), len(terms))
 	}
 	for i, s := range l.slots {
 		if terms[i] != nil {

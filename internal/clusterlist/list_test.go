@@ -388,7 +388,7 @@ func TestForeignShapes(t *testing.T) {
 		"Terms":         {"fleet", fleet("PickAll", "a"), terms + " must be a list"},
 		"Expressions":   {"fleet", fleet("PickAll", "[{labelSelector: {matchExpressions: a}}]"), terms + "[0].labelSelector.matchExpressions must be a list"},
 		"Expression":    {"fleet", fleet("PickAll", "[{labelSelector: {matchExpressions: [a]}}]"), terms + "[0].labelSelector.matchExpressions[0] must be an object"},
-		"NoValues":      {"fleet", fleet("PickAll", "[{labelSelector: {matchExpressions: ["+named("[]")+"]}}]"), terms + "[0].labelSelector.matchExpressions[0].values must be a list with the name of a cluster"},
+		"NoValues":      {"fleet", fleet("PickAll", "[{labelSelector: {matchExpressions: ["+named("[]")+"]}}]"), terms + "[0].labelSelector.matchExpressions[0].values must be a list with at least one name of a cluster"},
 		"Decisions":     {"decision", `{decisions: a}`, "decisions must be a list"},
 		"Reference":     {"decision", `{decisions: [{clusterProfileRef: a}]}`, "decisions[0].clusterProfileRef.name must be the name of a cluster"},
 		"Declared":      {"declared", `{spec: {target: {clusters: {}}}}`, "spec.target.clusters must be a list"},

@@ -74,7 +74,7 @@ func (r *references) read(obj map[string]any) (Names, written, error) {
 // of entries, and otherwise makes a new one. It returns an error only if want has several terms.
 func (r *references) write(obj map[string]any, want Names, entries []any) error {
 	if want.Several {
-		return fmt.Errorf("the object has no terms, and the clusters that were decided or kept are for %d terms", len(want.Terms))
+		return fmt.Errorf("a PlacementDecision has one list of clusters, but there are %d lists to write", len(want.Terms))
 	}
 	names := want.Terms[0]
 	// What represents a cluster may not be known any more since the names were read.

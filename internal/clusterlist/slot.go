@@ -50,7 +50,7 @@ func (s slot) names(obj map[string]any) ([]string, error) {
 		below := slot{path: append(slices.Clone(s.path), i, "values")}
 		values, ok := expression["values"].([]any)
 		if !ok || len(values) == 0 {
-			return nil, fmt.Errorf("%s must be a list with the name of a cluster", text(below.path))
+			return nil, fmt.Errorf("%s must be a list with at least one name of a cluster", text(below.path))
 		}
 		return below.texts(values)
 	}

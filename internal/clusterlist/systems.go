@@ -111,7 +111,7 @@ func kubefleetLayout(obj map[string]any) (layout, error) {
 func (l layout) addTerm(obj map[string]any, want Names) error {
 	switch {
 	case want.Several:
-		return fmt.Errorf("the object has no terms, and the clusters that were decided or kept are for %d terms", len(want.Terms))
+		return fmt.Errorf("the object has no cluster selector terms, but the clusters to write are for %d terms", len(want.Terms))
 	case want.Terms[0] == nil:
 		return nil
 	}

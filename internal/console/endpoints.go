@@ -101,7 +101,7 @@ func post[Request, Response any](name string, serve func(*http.Request, Request)
 	handler := answering(func(r *http.Request) (out Response, err error) {
 		var body Request
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-			return out, problem{http.StatusBadRequest, "the request is no JSON: " + err.Error()}
+			return out, problem{http.StatusBadRequest, "the request can't be decoded as JSON: " + err.Error()}
 		}
 		return serve(r, body)
 	})

@@ -86,7 +86,8 @@ func (c *Console) quotas(r *http.Request) (*quotasView, error) {
 	}
 	out := &quotasView{Quotas: []quotaView{}, Notes: []string{}}
 	if !s.Live {
-		out.Notes = append(out.Notes, "Only the quotas in "+s.Source+" are known. A snapshot has those that policies read.")
+		out.Notes = append(out.Notes, "Only the quotas in "+s.Source+" are known. A snapshot has only those that policies read or match: "+
+			"to see all, open the console on the cluster.")
 	}
 	for plural, newQuota := range map[string]func() placementv1.Quota{
 		"scopedquotas":        func() placementv1.Quota { return &placementv1.ScopedQuota{} },

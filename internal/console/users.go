@@ -201,7 +201,7 @@ type access struct {
 // The errors of requests that are not served.
 var (
 	errRejected = problem{http.StatusUnauthorized, "The API server does not accept the token: it may have expired."}
-	errBusy     = problem{http.StatusServiceUnavailable, "Too many users have the console open. Try again in some minutes."}
+	errBusy     = problem{http.StatusServiceUnavailable, "The console has too many users, or gets too many new tokens at once. Try again in some minutes."}
 	errMany     = problem{http.StatusTooManyRequests, "Too many requests with this token are under way. Close other pages of the console."}
 )
 

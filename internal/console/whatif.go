@@ -151,7 +151,7 @@ const maxAssignments = 1000
 // terminal may obey or hide such a character.
 func checkPrintable(text string) error {
 	if i := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
-		return fmt.Errorf("%q has a character that can't be printed, so it can't be part of a command: write it as a manifest", text)
+		return fmt.Errorf("%q has a character that can't be printed, so no change is tried: remove the character, or write the change as a manifest", text)
 	}
 	return nil
 }

@@ -64,8 +64,9 @@ func TestRunOfWorkload(t *testing.T) {
 		clusters []string
 		want     Run
 	}{
-		"New":       {`{}`, []string{"eu-1"}, missing("MultiKueue has not chosen a cluster for the Workload yet")},
-		"Nominated": {`{nominatedClusterNames: [eu-1]}`, []string{"eu-1"}, missing("MultiKueue has not chosen a cluster for the Workload yet")},
+		"New": {`{}`, []string{"eu-1"}, missing("Kueue has not reserved quota for the Workload yet")},
+		"Nominated": {`{nominatedClusterNames: [eu-1], conditions: [{type: QuotaReserved, status: "True"}]}`, []string{"eu-1"},
+			missing("MultiKueue has not chosen a cluster for the Workload yet")},
 		"Withdrawn": {`{admissionChecks: [{name: mk, state: Retry}]}`, []string{"eu-1"}, Run{
 			State: NotRunning, Remains: true, Message: "Kueue has not withdrawn the Workload yet from the clusters that were nominated before",
 		}},

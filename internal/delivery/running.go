@@ -469,7 +469,7 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 		case slices.Contains(chosen, name):
 			out.Clusters[name] = olderReplicas(o, members)
 		default:
-			out.Clusters[name] = "Karmada is removing the object from this cluster"
+			out.Clusters[name] = "Karmada has not chosen this cluster, and is removing the object from it"
 		}
 		out.Absent = slices.DeleteFunc(out.Absent, func(chosen string) bool { return chosen == name })
 	}

@@ -32,6 +32,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/waiting"
@@ -223,7 +224,7 @@ func (i *Installation) checkCertificate() []Finding {
 	}
 	block, _ := pem.Decode(i.Certificate)
 	if block == nil {
-		return []Finding{{Error, ObjectCertificate, "has no certificate: the webhooks can't be called; look at the logs of the leader", ""}}
+		return []Finding{{Error, ObjectCertificate, "has no certificate, or does not exist: the webhooks can't be called; look at the logs of the leader", ""}}
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
@@ -319,10 +320,10 @@ func (i *Installation) checkObjects() []Finding {
 // waits returns at most two messages for a policy: that its plan waits for an approval, with the command that approves it, and what its
 // rollout waits for, or why it is paused.
 func waits(o Object) (out []string) {
-	if p := o.Plan; p != nil && p.State == placementv1.PlanWaitingForApproval {
-		wait := waiting.Wait{Reason: placementv1.WaitingForApproval, Policy: o.Name}
-		text := fmt.Sprintf("%d objects wait %s", p.Moves, wait)
-		if p.Moves == 1 {
+	if p := o.Plan; p != nil && p.State == placementv1.PlanWaitingForApproval && p.Moves > ptr.Deref(p.Done, 0) {
+		wait, left := waiting.Wait{Reason: placementv1.WaitingForApproval, Policy: o.Name}, p.Moves-ptr.Deref(p.Done, 0)
+		text := fmt.Sprintf("%d objects wait %s", left, wait)
+		if left == 1 {
 			text = fmt.Sprintf("1 object waits %s", wait)
 		}
 		out = append(out, text)
@@ -357,7 +358,8 @@ func (i *Installation) checkRights() []Finding {
 	var out []Finding
 	for _, d := range i.Denied {
 		out = append(out, Finding{Error, "PlacementPolicy " + d.Policy,
-			fmt.Sprintf("reads %s, which Berth may not %s: grant the right to Berth's ServiceAccount", d.Resource, d.Verb), "forbidden"})
+			fmt.Sprintf("reads %s, which Berth may not %s, and can't decide without these objects: grant get, list, and watch by a ClusterRole "+
+				"labelled placement.berth.dev/aggregate-to-manager=true", d.Resource, d.Verb), "forbidden"})
 	}
 	return out
 }

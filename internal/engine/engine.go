@@ -81,7 +81,7 @@ func (e *LimitError) Error() string {
 	if e.Function != "" {
 		what = e.Function + ": " + what
 	}
-	return fmt.Sprintf("%s has %d %s or more, but the limit is %d", what, e.Size, e.Unit, e.Limit)
+	return fmt.Sprintf("%s has at least %d %s, but the limit is %d", what, e.Size, e.Unit, e.Limit)
 }
 
 // InputError is the error for an object that is not evaluated because the fields that the policy reads are larger, as JSON, than

@@ -107,8 +107,8 @@ var (
 var sumTexts = map[Kind]string{
 	Remediated:         "%d more objects were patched",
 	Evicted:            "%d more Pods were evicted",
-	RemediationFailed:  "%d more patches failed, possibly for other reasons than those in the Events on the first objects",
-	RemediationStopped: "%d more objects are not patched for now, possibly for other reasons than those in the Events on the first objects",
+	RemediationFailed:  "%d more patches or evictions failed, possibly for other reasons than those in the Events on the first objects",
+	RemediationStopped: "%d more objects are not patched or evicted for now, possibly for other reasons than those in the Events on the first objects",
 }
 
 // onObjects are the reasons of Events on objects that policies match. An Event that sums up such Events has the same reason as these.

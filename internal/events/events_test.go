@@ -122,7 +122,7 @@ func TestEvents(t *testing.T) {
 			emitted{
 				corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Namespace: "shop", Name: "shop"},
 				"Warning", "PlacementRemediationFailed", "Sum",
-				`PlacementPolicy "p": 3 more patches failed, possibly for other reasons than those in the Events on the first objects`,
+				`PlacementPolicy "p": 3 more patches or evictions failed, possibly for other reasons than those in the Events on the first objects`,
 			},
 		},
 		"NameToBeMade": {

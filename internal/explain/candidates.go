@@ -198,12 +198,12 @@ func (e *explainer) clustersKey() *Key {
 }
 
 // unknownCluster returns the error for a name in --why-not that is none of names, the clusters that policies read. It lists some of names
-// or, if there are none, says that no policy reads clusters.
+// or, if there are none, says why.
 func unknownCluster(name string, names []string) error {
 	if len(names) == 0 {
-		return fmt.Errorf("--why-not: no policy reads clusters, so no cluster is chosen, and %q is not known", name)
+		return fmt.Errorf("--why-not: cluster %q is not known: no policy reads an inventory, or the inventories that policies read have no clusters", name)
 	}
-	return fmt.Errorf("--why-not: no inventory has a cluster %q; there are %s", name, shortList(names))
+	return fmt.Errorf("--why-not: no inventory that policies read has a cluster %q; there are %s", name, shortList(names))
 }
 
 // maxNames is the maximum number of names that a message lists.
@@ -287,8 +287,8 @@ func (e *explainer) kept() string {
 	if len(e.outcome.ClusterNames(e.object.Content)) == 0 {
 		out = "the object has no clusters yet"
 	}
-	if k := e.clustersKey(); k != nil && k.Waits != "" {
-		out += ": " + k.Waits
+	if k := e.clustersKey(); k != nil && cmp.Or(k.Kept, k.Waits) != "" {
+		out += ": " + cmp.Or(k.Kept, k.Waits)
 	}
 	return out
 }

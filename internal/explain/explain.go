@@ -234,7 +234,7 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		}
 	}
 	if s.Undelivered(o, outcome) {
-		out.Delivery = "no policy decides the object's clusters, so Berth does not deliver the object; what was delivered before stays"
+		out.Delivery = "no policy in mode Enforce decides the object's clusters, so Berth does not deliver the object; what was delivered before stays"
 	}
 	e := &explainer{
 		simulation: s, options: options, object: o, requested: requested.Unstructured, outcome: outcome,
@@ -327,7 +327,7 @@ func movesOf(policy string, status placementv1.PlacementPolicyStatus, o simulati
 			switch {
 			case f.Object != own:
 			case f.Reason == placementv1.PatchRefused:
-				out = append(out, "the API server refused the last patch of the object: "+f.Message)
+				out = append(out, "the API server refused the last patch or eviction of the object, which counts as failed until one succeeds: "+f.Message)
 			default:
 				out = append(out, "Berth patched the object as policies decided, and it counts as failed until it runs: "+f.Message)
 			}
@@ -341,7 +341,7 @@ func movesOf(policy string, status placementv1.PlacementPolicyStatus, o simulati
 			out = append(out, fmt.Sprintf("%s: it waits %s", text, waiting.Wait{Reason: waiting.Running, Policy: policy, Until: m.Deadline.Time}))
 		case len(out) == 0:
 			// The failure was released.
-			out = append(out, text+", where the object did not run in time")
+			out = append(out, text+", where the object did not run in time; it counts as being moved until it runs there or is deleted")
 		}
 	}
 	return out

@@ -664,7 +664,7 @@ func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster s
 		case r.Expression == rules.NotTerminating:
 			r.Expression, r.Values, r.Message = "", nil, "chooses no cluster that is being deleted"
 		case strings.HasPrefix(r.Expression, "some name, cluster in "):
-			r.Expression, r.Values, r.Message = "", nil, "no inventory that the policy reads has the cluster"
+			r.Expression, r.Values, r.Message = "", nil, "no inventory that the policy reads has the cluster, which another policy reads or names"
 		default:
 			s.describeRequirement(rule, &r)
 		}

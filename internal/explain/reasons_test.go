@@ -704,8 +704,8 @@ spec:
 		t.Errorf("reasons of an object that no policy matches (-want +got):\n%s", diff)
 	}
 	for world, want := range map[string]string{
-		world: "--why-not: no inventory has a cluster \"moon\"; there are bare, eu-1, eu-2, us-1",
-		policyOf("p", "package p\n\nlabels.a := \"b\""): "--why-not: no policy reads clusters, so no cluster is chosen, and \"moon\" is not known",
+		world: "--why-not: no inventory that policies read has a cluster \"moon\"; there are bare, eu-1, eu-2, us-1",
+		policyOf("p", "package p\n\nlabels.a := \"b\""): "--why-not: cluster \"moon\" is not known: no policy reads an inventory, or the inventories that policies read have no clusters",
 	} {
 		s, o := simulate(t, world, web, false)
 		if _, err := explain.Explain(t.Context(), s, o, explain.Options{WhyNot: "moon"}); err == nil || err.Error() != want {
@@ -928,9 +928,9 @@ func TestWaits(t *testing.T) {
 		"NewOnly":   {remediation: `{mode: NewOnly}`, want: "it waits for an update that changes what PlacementPolicy p writes (spec.remediation.mode of PlacementPolicy p is NewOnly)"},
 		"Off":       {remediation: `{mode: "Off"}`, want: "it waits for its next update (spec.remediation.mode of PlacementPolicy p is Off)"},
 		"Window":    {remediation: `{windows: [{start: "0 3 1 1 *", duration: 1h}]}`, want: "it waits for a window of PlacementPolicy p, the next of which opens at 2027-01-01T03:00:00Z, or for an update that changes what the policy reads or writes"},
-		"Budget":    {remediation: `{budget: {maxPerMinute: 1}}`, want: "it waits for its turn within spec.remediation.budget of PlacementPolicy p, or for an update that changes what the policy reads or writes"},
+		"Budget":    {remediation: `{budget: {maxPerMinute: 1}}`, want: "it waits for its turn within the manager's flags --remediation-max-* and spec.remediation.budget of PlacementPolicy p, or for an update that changes what the policy reads or writes"},
 		"Group": {
-			remediation: `{budget: {group: moves}}`, want: "it waits for its turn within spec.remediation.budget of PlacementPolicy p, which the policies of the group moves share, or for an update that changes what the policy reads or writes",
+			remediation: `{budget: {group: moves}}`, want: "it waits for its turn within the manager's flags --remediation-max-* and spec.remediation.budget of PlacementPolicy p, which the policies of the group moves share, or for an update that changes what the policy reads or writes",
 		},
 		"Terminating": {
 			remediation: `{budget: {maxPerMinute: 1}}`, terminating: true,
@@ -1009,8 +1009,8 @@ func TestMoves(t *testing.T) {
 		"failed": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}], failures: {objects: 1, sample: [{` + object + `, reason: RolloutFailed, message: too late}]}}`, true,
 			[]string{"Berth patched the object as policies decided, and it counts as failed until it runs: too late"}},
 		"failed, and was released": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}]}`, true,
-			[]string{"Berth moved the object to other clusters at 2026-01-01T12:00:00Z, where the object did not run in time"}},
-		"refused":         {`{failures: {objects: 1, sample: [{` + object + `, reason: PatchRefused, message: denied}]}}`, true, []string{"the API server refused the last patch of the object: denied"}},
+			[]string{"Berth moved the object to other clusters at 2026-01-01T12:00:00Z, where the object did not run in time; it counts as being moved until it runs there or is deleted"}},
+		"refused":         {`{failures: {objects: 1, sample: [{` + object + `, reason: PatchRefused, message: denied}]}}`, true, []string{"the API server refused the last patch or eviction of the object, which counts as failed until one succeeds: denied"}},
 		"of another":      {`{failures: {objects: 1, sample: [{object: deployments.apps shop/other, reason: PatchRefused, message: denied}]}}`, true, nil},
 		"of another type": {`{failures: {objects: 1, sample: [{object: statefulsets.apps shop/web, reason: PatchRefused, message: denied}]}}`, true, nil},
 		"created anew":    {`{failures: {objects: 1, sample: [{` + object + `, reason: PatchRefused, message: denied}]}}`, false, nil},

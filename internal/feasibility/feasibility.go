@@ -109,13 +109,13 @@ func notEvicted(pod *unstructured.Unstructured) string {
 	case Finished(pod):
 		return "the Pod has finished"
 	case Gated(pod):
-		return "the Pod has scheduling gates"
+		return "the Pod has scheduling gates; Berth may evict it once it is bound to a node"
 	case node == "":
-		return "the Pod is not bound to a node yet"
+		return "the Pod is not bound to a node yet; Berth may evict it once it is"
 	case static || owner != nil && owner.Kind == "Node":
 		return "the Pod is a static Pod"
 	case owner == nil:
-		return "no controller will create another Pod"
+		return "no controller will create another Pod; delete the Pod and create it again"
 	case !slices.Contains(recreating, schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()):
 		return fmt.Sprintf("the Pod's %s might create no other Pod, or only one on the same node", owner.Kind)
 	}

@@ -55,8 +55,8 @@ func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Mod
 func findingsOfUnready(spec placementv1.PlacementPolicySpec) []Finding {
 	limit := spec.Clusters.LeaveUnreadyAfter
 	if limit != nil && spec.Remediation.Mode == placementv1.RemediationNewOnly {
-		return []Finding{advice("spec.clusters.leaveUnreadyAfter has no effect with remediation.mode: NewOnly, which leaves existing objects where they are, and " +
-			"new ones are never placed in a cluster that is not ready. Set another mode, such as Automatic, or remove leaveUnreadyAfter")}
+		return []Finding{advice("spec.clusters.leaveUnreadyAfter has no effect with remediation.mode: NewOnly: Berth then moves no " +
+			"existing object, and leaveUnreadyAfter does not apply to new ones. Set another mode, such as Automatic, or remove leaveUnreadyAfter")}
 	}
 	if limit == nil || limit.Duration == 0 || len(spec.Rules) == 0 {
 		return nil
@@ -75,7 +75,8 @@ func findingsOfUnready(spec placementv1.PlacementPolicySpec) []Finding {
 		first = cmp.Or(first, specPath.Child("rules").Index(i).Child("require").Index(j).String())
 	}
 	return []Finding{advice("spec.clusters.leaveUnreadyAfter has no effect: %s makes objects leave a cluster as soon as it is not ready. Remove this "+
-		"requirement, or leaveUnreadyAfter. Without the requirement, the taints of such a cluster still keep new objects away", first)}
+		"requirement, or leaveUnreadyAfter. Without the requirement, new objects stay away only from clusters that Karmada or Open Cluster Management "+
+		"taints as not ready", first)}
 }
 
 // givesClusters reports whether a policy can give clusters: by rules, by the Rego rule clusters, or by a remote engine, whatever that does.
@@ -177,6 +178,6 @@ func noticesOfUnready(spec placementv1.PlacementPolicySpec, module *policy.Modul
 	}
 	slices.Sort(names)
 	return []Finding{notice("existing objects stay in clusters that their fleet manager marks as not ready, now %s, and new ones are not "+
-		"placed there: set spec.clusters.leaveUnreadyAfter to the time "+
-		"after which existing ones move", strings.Join(names[:min(len(names), maxListed)], ", "))}
+		"placed there, unless a rule requires field ready or tolerates the taint. To move existing ones after a time, set "+
+		"spec.clusters.leaveUnreadyAfter, such as 10m", strings.Join(names[:min(len(names), maxListed)], ", "))}
 }

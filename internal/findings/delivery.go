@@ -100,8 +100,8 @@ func (f *Finder) findingsOfForeignClusters(ctx context.Context, spec *placementv
 		if own == "" || sources.Len() == 0 || sources.Has(own) || !systems.IsSuperset(sources) {
 			continue
 		}
-		out = append(out, advice("%s: no known cluster is one of %s: all are %s. Deliver to the system of these clusters, or correct the "+
-			"clusters", path.Child(system.Name), system.Title, strings.Join(sets.List(sources), ", ")))
+		out = append(out, advice("%s: no cluster in the files belongs to %s, so that it runs the objects nowhere: all are %s. Deliver to the system "+
+			"of these clusters, or correct the files", path.Child(system.Name), system.Title, strings.Join(sets.List(sources), ", ")))
 	}
 	return out
 }

@@ -133,7 +133,7 @@ func findingsOfGeneratedNames(spec placementv1.PlacementPolicySpec, m *match.Mat
 		for _, key := range slices.Sorted(maps.Keys(rule.Set.Labels)) {
 			if value := strings.ReplaceAll(string(rule.Set.Labels[key]), "{{", ""); strings.HasSuffix(value, "{name}") {
 				out = append(out, advice("spec.rules[%d].set.labels[%s]: pods of controllers get their names after admission. Until then, {name} is a prefix that "+
-					`ends with "-", as no label may, so that they are denied. Set an annotation, or match their workloads in place of pods`, i, key))
+					`ends with "-", as no label may, so that they can't be decided. Set an annotation, or match their workloads in place of pods`, i, key))
 			}
 		}
 	}

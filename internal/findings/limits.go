@@ -134,7 +134,7 @@ func (d demand) deniedText(class string, denied []string, allowed bool) string {
 	switch {
 	case d.name != "":
 		why = fmt.Sprintf("there with %s in spec.hard covers the priority class", d.name)
-		mend = "Create such a quota for the priority class, or set a class that one covers"
+		mend = "Create such a quota there, without scopes or with the priority class in scopeSelector, or set a class that one covers"
 	case allowed:
 		mend = "Create a quota there whose scopeSelector has the priority class, or set the class only in namespaces that have such a quota"
 	}

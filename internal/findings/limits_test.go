@@ -93,7 +93,8 @@ func TestLimits(t *testing.T) {
 		"Claims":    {gold, placementv1.LimitedResourceSpec{Resource: "persistentvolumeclaims", MatchScopes: of.MatchScopes}, nil, ""},
 		// The quota of the namespace is for another class.
 		"Name": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods")}, "LimitedResource expensive denies each pod of priority class gold in namespace pay, " +
-			"because no enforced quota there with pods in spec.hard covers the priority class. Create such a quota for the priority class, or set a class that one covers"},
+			"because no enforced quota there with pods in spec.hard covers the priority class. Create such a quota there, without scopes or with the priority class in " +
+			"scopeSelector, or set a class that one covers"},
 		"OneOfTwoNames": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "count/pods"), hardIn("pay", "gold", "pods")}, "there with count/pods in spec.hard covers the priority class"},
 		"NameOfClass":   {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods"), hardIn("pay", "gold", "pods")}, ""},
 		"NameOfAll":     {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods"), hardIn("pay", "", "pods")}, ""},

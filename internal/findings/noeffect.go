@@ -44,8 +44,8 @@ func findingsOfPredicates(module *policy.Module, judging []string) []Finding {
 	var out []Finding
 	for i, name := range module.Predicates {
 		if !slices.Contains(judging, name) {
-			out = append(out, mistake("spec.predicates.names[%d]: %s has no effect: it evaluates nodes, and the policy evaluates clusters alone. "+
-				"Predicates of clusters are %s", i, name, strings.Join(judging, ", ")))
+			out = append(out, mistake("spec.predicates.names[%d]: %s has no effect: it evaluates only nodes, and the policy evaluates predicates "+
+				"only on clusters. Remove it; the predicates that evaluate clusters are %s", i, name, strings.Join(judging, ", ")))
 		}
 	}
 	return out
@@ -60,7 +60,7 @@ func findingsOfUnused(module *policy.Module) []Finding {
 	var out []Finding
 	for i, f := range module.Unused {
 		if i == maxUnused {
-			return append(out, advice("spec.rego: %d more rules have no effect", len(module.Unused)-i))
+			return append(out, advice("spec.rego: %d more rules have no effect: remove the unused rules that are named, to see these", len(module.Unused)-i))
 		}
 		out = append(out, Finding{Position: f.Position, Message: f.Message, Level: Advice})
 	}
@@ -93,8 +93,8 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 		}
 	}
 	if b := r.BlastRadius; b != nil && b.Percent == maxPercent && b.MinObjects != (*placementv1.BlastRadius)(nil).WithDefaults().MinObjects {
-		out = append(out, advice("spec.remediation.blastRadius.minObjects has no effect: with percent: 100, remediation never pauses. "+
-			"Lower percent, or remove minObjects"))
+		out = append(out, advice("spec.remediation.blastRadius.minObjects has no effect: with percent: 100, the blast radius never pauses "+
+			"remediation. Lower percent, or remove minObjects"))
 	}
 	return slices.Concat(out, findingsOfStageFailures(spec), findingsOfWindows(r.Windows))
 }
@@ -218,7 +218,7 @@ func findingsOfVolatile(spec placementv1.PlacementPolicySpec) []Finding {
 		if c.Score != "" {
 			changes = "scores change with each report"
 		}
-		out = append(out, advice("%s: %s, so that an existing object moves whenever another cluster is a little better. "+
+		out = append(out, advice("%s: %s, so that the placement of an existing object changes whenever another cluster is a little better. "+
 			"Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly; a rule with weights needs the latter", c.Field, changes))
 	}
 	return out
@@ -269,8 +269,8 @@ func findingsOfNeededKeys(m *match.Matcher, module *policy.Module) []Finding {
 		if k.Field == "labels" && m.RequiresLabel(k.Key) {
 			continue
 		}
-		found := advice("clusters is the empty set for an object without this %s, which is then denied. To leave it undecided, select such objects in "+
-			"spec.match.objectSelector, or write clusters := {...} if ...; to deny it, say why in errors", documents[k.Field])
+		found := advice("clusters is the empty set for an object without %s, which is then denied unless spec.clusters.onEmpty is Clear. To leave it "+
+			"undecided, match only objects that have it, or write clusters := {...} if ...; to deny it, say why in errors", documents[k.Field]+" "+k.Key)
 		found.Position = k.Position
 		out = append(out, found)
 	}

@@ -72,8 +72,9 @@ func findingsOfMinObjects(spec placementv1.PlacementPolicySpec) []Finding {
 		b.MinObjects <= placementv1.DefaultBlastRadiusMinObjects {
 		return nil
 	}
-	return []Finding{ofFew(b.MinObjects, "spec.remediation.blastRadius.minObjects: remediation never pauses while the policy matches fewer than %d objects: "+
-		"one change may leave all of them denied or without clusters. Set a smaller number, or percent: 100 to disable the guard", b.MinObjects)}
+	return []Finding{ofFew(b.MinObjects, "spec.remediation.blastRadius.minObjects: the blast radius never pauses remediation while the policy matches "+
+		"fewer than %d objects: one change may leave all of them denied or without clusters. Set a smaller number, or percent: 100 to disable the guard",
+		b.MinObjects)}
 }
 
 // findingsOfFailures finds numbers in pauseAfterFailures of the budget, and of stages that another stage follows, that stop nothing while

@@ -57,7 +57,7 @@ func remediates(t *testing.T, text string) placementv1.PlacementPolicySpec {
 // TestNumbers checks which numbers of objects bound nothing, and for how many objects they do.
 func TestNumbers(t *testing.T) {
 	const (
-		never   = "spec.remediation.blastRadius.minObjects: remediation never pauses while the policy matches fewer than %d objects: one change may leave all of them denied or without clusters. Set a smaller number, or percent: 100 to disable the guard"
+		never   = "spec.remediation.blastRadius.minObjects: the blast radius never pauses remediation while the policy matches fewer than %d objects: one change may leave all of them denied or without clusters. Set a smaller number, or percent: 100 to disable the guard"
 		patches = "spec.remediation.budget.pauseAfterFailures: failures never stop patches while the policy matches fewer than 100 objects. Set a smaller number, or Never"
 		stage   = "spec.rollout.stages[0].pauseAfterFailures: failures never stop the rollout while the policy matches fewer than 1000 objects. Set a smaller number, or Never"
 	)

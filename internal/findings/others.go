@@ -84,7 +84,7 @@ func findingsOfRequirements(spec placementv1.PlacementPolicySpec, requiring []so
 				names, always = append(names, their.rule), always && their.always
 			}
 		}
-		who, which := "policy "+other+", which matches the same objects", "the objects"
+		who, which := "policy "+other, "objects that both policies match"
 		switch {
 		case len(names) == 0:
 			continue

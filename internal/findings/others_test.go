@@ -74,7 +74,7 @@ func TestPoliciesThatLeaveNoCluster(t *testing.T) {
 		rules []string // Those of the policy.
 		want  string
 	}{
-		"Contradiction": {of("b", "prod", us), []string{eu}, with + "policy b, which matches the same objects: the objects are denied, because an object gets the " +
+		"Contradiction": {of("b", "prod", us), []string{eu}, with + "policy b: objects that both policies match are denied, because an object gets the " +
 			"clusters that all policies allow. Change one of the policies, or what it matches"},
 		"OtherObjects":   {of("b", "test", us), []string{eu}, ""},
 		"OtherKind":      {jobs, []string{eu}, ""},

@@ -172,8 +172,8 @@ func TestForeignClusters(t *testing.T) {
 		clusters sourced
 		want     string
 	}{
-		"Foreign": {"kubeFleet: {}", sourced{karmada, karmada}, "spec.delivery.kubeFleet: no known cluster is one of KubeFleet: all are clusters.cluster.karmada.io. " +
-			"Deliver to the system of these clusters, or correct the clusters"},
+		"Foreign": {"kubeFleet: {}", sourced{karmada, karmada}, "spec.delivery.kubeFleet: no cluster in the files belongs to KubeFleet, so that it runs the objects nowhere: all are " +
+			"clusters.cluster.karmada.io. Deliver to the system of these clusters, or correct the files"},
 		"Own":      {"karmada: {}", sourced{karmada}, ""},
 		"Some":     {"kubeFleet: {}", sourced{karmada, fleet}, ""},
 		"Profiles": {"kubeFleet: {}", sourced{karmada, profiles}, ""},
@@ -199,7 +199,7 @@ func TestLastSoak(t *testing.T) {
 		want   string
 	}{
 		"Last":     {"{name: canary, percent: 10}, {name: rest, percent: 100, soak: 24h}", `spec.rollout.stages[1].soak: no namespace waits for this soak: it begins when the objects of stage "rest" are moved, and no stage follows. To wait before stage "rest", set soak of stage "canary"`},
-		"Only":     {"{name: rest, namespaceSelector: {}, soak: 24h}", `set a stage before "rest", with a soak`},
+		"Only":     {"{name: rest, namespaceSelector: {}, soak: 24h}", `To wait before stage "rest", add a stage before it that has a soak`},
 		"Both":     {"{name: canary, percent: 10, soak: 1h}, {name: rest, percent: 100, soak: 24h}", ""},
 		"Approval": {"{name: canary, percent: 10}, {name: rest, percent: 100, soak: 24h, approval: true}", ""},
 		"Rest":     {"{name: canary, percent: 10}, {name: half, percent: 50, soak: 24h}", ""},

@@ -98,16 +98,16 @@ func (f *Finder) findingsOfLastSoak(stages []placementv1.RolloutStage, m *match.
 	if !soaks(last) || last.Approval || !rollout.SelectsAll(last) || m.MayMatchOutsideNamespaces(f.Catalog.Served()) {
 		return nil
 	}
-	instead := fmt.Sprintf("a stage before %q, with a soak", last.Name)
+	instead := "add a stage before it that has a soak"
 	if n > 1 {
 		before := stages[n-2]
 		if soaks(before) {
 			return nil
 		}
-		instead = fmt.Sprintf("soak of stage %q", before.Name)
+		instead = fmt.Sprintf("set soak of stage %q", before.Name)
 	}
 	return []Finding{advice("%s: no namespace waits for this soak: it begins when the objects of stage %q are moved, and no stage follows. To wait before "+
-		"stage %q, set %s", path.Index(n-1).Child("soak"), last.Name, last.Name, instead)}
+		"stage %q, %s", path.Index(n-1).Child("soak"), last.Name, last.Name, instead)}
 }
 
 // soaks reports whether the next stage waits for a time after the stage.
@@ -127,7 +127,7 @@ func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.Rollou
 	}
 	namespaces, err := f.Namespaces.All(ctx)
 	if err != nil {
-		return []Finding{notice("%s: can't tell whether the stages select any namespace: %v", path, err)}
+		return []Finding{notice("%s: cannot check that the stages select namespaces: %v", path, err)}
 	}
 	counts, rest := f.countStages(ctx, namespaces, list, stages, m)
 	if counts == nil {
@@ -136,9 +136,14 @@ func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.Rollou
 	known := absent.LabelsOf("namespace", namespaces)
 	var out []Finding
 	if text := rollout.DescribeRest(rest.count, rest.example(), m.MayMatchOutsideNamespaces(f.Catalog.Served())); rest.count > 0 {
-		last, how := list[len(list)-1], "without soak and approval"
-		if last.Approval {
-			how = "after another approval, and without soak"
+		last, how := list[len(list)-1], "at once, without an approval"
+		switch {
+		case last.Approval && soaks(last):
+			how = "after its soak and another approval"
+		case last.Approval:
+			how = "after another approval"
+		case soaks(last):
+			how = "after its soak, without an approval"
 		}
 		out = append(out, advice("%s: %s follow after the last stage %q, %s. To have them in a stage, add {name: rest, percent: 100}", path, text, last.Name, how))
 	}

@@ -464,7 +464,7 @@ func (p population) compareScore(k key, known []string) []Finding {
 	}
 	switch {
 	case len(known) == 0:
-		text += "; there is no AddOnPlacementScore in the namespaces of the clusters"
+		text += "; no AddOnPlacementScore in the namespaces of the clusters has a valid score"
 	case len(known) <= maxListed:
 		text += "; there are " + absent.Quoted(known, ", ")
 	default:
@@ -543,9 +543,9 @@ func unknownCluster(name string, names []string) string {
 	}
 	text := suggestion(name, names)
 	if text == "" && len(names) <= maxListed {
-		text = ", but " + strings.Join(names, ", ")
+		text = "; there are " + absent.Quoted(names, ", ")
 	}
-	return fmt.Sprintf("the inventories have no cluster %q%s", name, text)
+	return fmt.Sprintf("the policy gives objects the cluster %q, which no inventory has%s", name, text)
 }
 
 // suggestion returns a question that suggests a known name in place of an unknown one, for example `; did you mean

@@ -62,8 +62,8 @@ func findingsOfWindows(list []placementv1.RemediationWindow) []Finding {
 func findingOfOpen(list []placementv1.RemediationWindow, windows window.Windows, path string) Finding {
 	for i, w := range windows {
 		if (window.Windows{w}).NeverClose() {
-			return advice("%s[%d]: the window never closes: it opens again before its duration of %s ends. "+
-				`Let it open once in that time, as "0 22 * * *" does at 22:00 each day`, path, i, list[i].Duration.Duration)
+			return advice("%s[%d]: the window never closes: it opens again by the end of its duration of %s. "+
+				`Set a shorter duration, or a start that comes less often: "0 22 * * *" comes once a day, at 22:00`, path, i, list[i].Duration.Duration)
 		}
 	}
 	return advice("%s: the windows have no effect together: one of them is always open, and Berth patches while any is. Remove one, or all", path)

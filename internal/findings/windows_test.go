@@ -46,7 +46,7 @@ func TestWindows(t *testing.T) {
 			`spec.remediation.windows[0].start: "* 22 * * *" opens the window again in each minute of the hour, so that it ends 1h0m0s after the last minute. To open it once, write "0 22 * * *"`}},
 		"OneHour": {[]placementv1.RemediationWindow{windowOf("* 22 * * *", time.Minute)}, nil},
 		"Always": {[]placementv1.RemediationWindow{windowOf("0 22 * * *", time.Hour), windowOf("* * * * *", time.Hour)}, []string{
-			`spec.remediation.windows[1]: the window never closes: it opens again before its duration of 1h0m0s ends. Let it open once in that time, as "0 22 * * *" does at 22:00 each day`}},
+			`spec.remediation.windows[1]: the window never closes: it opens again by the end of its duration of 1h0m0s. Set a shorter duration, or a start that comes less often: "0 22 * * *" comes once a day, at 22:00`}},
 		"Nightly": {[]placementv1.RemediationWindow{windowOf("0 22 * * *", time.Hour)}, nil},
 		"WeekOfMonth": {[]placementv1.RemediationWindow{windowOf("0 22 8-14 * 6", time.Hour)}, []string{
 			`spec.remediation.windows[0].start: "0 22 8-14 * 6" opens the window on each day of month 8-14, and also on each day of week 6: cron requires one of the two, not both. Write * for one of them`}},

@@ -188,11 +188,11 @@ func TestStates(t *testing.T) {
 		"as-decided": {fleet.Running, "", "eu-1 eu-2", "eu-1 eu-2"},
 		"by-choice":  {fleet.Running, "", "eu-2", "eu-2"},
 		"denied":     {fleet.Violating, "PlacementPolicy region denies the object: no region", "eu-1", "eu-1"},
-		"late":       {fleet.Violating, "Berth moved the object at 2026-01-01T12:00:00Z, and it did not run in its clusters in time", "eu-1 eu-2", "eu-1 eu-2"},
+		"late":       {fleet.Violating, "Berth moved the object at 2026-01-01T12:00:00Z, and it did not run in its clusters in time: see there why", "eu-1 eu-2", "eu-1 eu-2"},
 		"leaving":    {fleet.Waiting, "PlacementPolicy region decides other values, and Berth has not patched the object yet", "eu-1 eu-2 us-1", "eu-1 eu-2"},
 		"moving":     {fleet.Moving, "Berth moved the object at 2026-01-01T12:00:00Z; the move fails at 2026-01-01T12:10:00Z if the object does not run by then", "eu-1 eu-2", "eu-1 eu-2"},
 		"new":        {fleet.Waiting, "PlacementPolicy region decides other values, and Berth has not patched the object yet", "", "eu-1 eu-2"},
-		"refused":    {fleet.Violating, "the API server refused the last patch of the object: no", "eu-1 eu-2", "eu-1 eu-2"},
+		"refused":    {fleet.Violating, "the API server refused the last patch or eviction of the object, which counts as failed until one succeeds: no", "eu-1 eu-2", "eu-1 eu-2"},
 		"manual": {fleet.Violating, `tier: annotation placement.berth.dev/clusters is ["eu-1","us-1"], should be ["us-1"]; ` +
 			"it waits for an update that changes what PlacementPolicy tier reads or writes (spec.remediation.mode of PlacementPolicy tier is Manual)", "eu-1 us-1", "us-1"},
 	}
@@ -208,7 +208,7 @@ func TestStates(t *testing.T) {
 
 // TestWaiting checks the reasons why objects wait.
 func TestWaiting(t *testing.T) {
-	const turn = "for its turn within spec.remediation.budget of PlacementPolicy p, or for an update that changes what the policy reads or writes"
+	const turn = "for its turn within the manager's flags --remediation-max-* and spec.remediation.budget of PlacementPolicy p, or for an update that changes what the policy reads or writes"
 	for status, want := range map[string]string{
 		`waiting: [{reason: Window, objects: 1, message: for a window}]`:        "it waits for a window",
 		`waiting: [{reason: Budget, objects: 1}, {reason: Window, objects: 1}]`: "it waits " + turn,
@@ -494,7 +494,7 @@ spec:
 		note              string
 	}{
 		{schema.GroupResource{Group: "apps", Resource: "statefulsets"}, 1, 3, "you may not list statefulsets.apps, so they are missing: ask for the right to list them"},
-		{schema.GroupResource{Group: "cluster.karmada.io", Resource: "clusters"}, 2, 0, "you may not list clusters.cluster.karmada.io, so what they say of clusters is missing: ask for the right to list them"},
+		{schema.GroupResource{Group: "cluster.karmada.io", Resource: "clusters"}, 2, 0, "you may not list clusters.cluster.karmada.io, so clusters without objects, and the regions, zones, and capacities that these give clusters, are missing: ask for the right to list them"},
 	} {
 		f := newFleet(t, forbidding{all, test.resource})
 		if len(f.Objects) != test.objects || len(f.Clusters) != test.clusters {

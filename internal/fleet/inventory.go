@@ -99,8 +99,8 @@ func (b *builder) clusters(ctx context.Context) ([]Site, error) {
 	for _, inventory := range inventories.Served(served) {
 		objects, err := b.simulation.Cluster().List(ctx, inventory, nil)
 		if apierrors.IsForbidden(err) {
-			b.notes = append(b.notes, fmt.Sprintf("you may not list %s, so what they say of clusters is missing: ask for the right to list them",
-				inventory.GroupResource()))
+			b.notes = append(b.notes, fmt.Sprintf("you may not list %s, so clusters without objects, and the regions, zones, and capacities that "+
+				"these give clusters, are missing: ask for the right to list them", inventory.GroupResource()))
 			continue
 		}
 		if err != nil {

@@ -158,7 +158,7 @@ func (b *builder) whyUnchanged(o simulation.Object, v *placement.Verdict, c plac
 	case v.Policy.Mode != placementv1.ModeEnforce:
 		return fmt.Sprintf("%s; the mode of PlacementPolicy %s is %s, so that the policy changes nothing", text, v.Policy.Name, v.Policy.Mode)
 	case blocked && v.Policy.PatchesExisting():
-		return text + "; another policy denies the patch"
+		return text + "; Berth does not patch the object, because another policy denies it or can't decide it: see kubectl berth explain"
 	}
 	if why := explain.Waits(b.simulation, o, v); why != "" {
 		text += "; " + why
@@ -210,7 +210,7 @@ func reportsOf(policies []*simulation.Policy) map[string]map[placementv1.ObjectR
 		reports := map[placementv1.ObjectReference]finding{}
 		for _, m := range p.Object.Status.Moving {
 			since := m.Since.UTC().Format(time.RFC3339)
-			found := finding{state: Violating, reason: fmt.Sprintf("Berth moved the object at %s, and it did not run in its clusters in time", since)}
+			found := finding{state: Violating, reason: fmt.Sprintf("Berth moved the object at %s, and it did not run in its clusters in time: see there why", since)}
 			if m.Deadline != nil {
 				found = finding{state: Moving, reason: fmt.Sprintf("Berth moved the object at %s; the move fails at %s if the object does not run by then", since,
 					m.Deadline.UTC().Format(time.RFC3339))}
@@ -220,7 +220,7 @@ func reportsOf(policies []*simulation.Policy) map[string]map[placementv1.ObjectR
 		for _, f := range ptr.Deref(p.Object.Status.Failures, placementv1.MoveFailures{}).Sample {
 			text := "Berth patched the object as policies decided, and it counts as failed until it runs: " + f.Message
 			if f.Reason == placementv1.PatchRefused {
-				text = "the API server refused the last patch of the object: " + f.Message
+				text = "the API server refused the last patch or eviction of the object, which counts as failed until one succeeds: " + f.Message
 			}
 			reports[f.Object] = finding{state: Violating, reason: text}
 		}

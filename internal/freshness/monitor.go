@@ -112,7 +112,8 @@ func (m *Monitor) Start(ctx context.Context) error {
 		if failing != (err != nil) && ctx.Err() == nil {
 			failing = err != nil
 			if failing {
-				log.Info("The API server did not confirm that this replica has the newest policies", "error", err.Error(), "bound", m.options.Bound)
+				log.Info("The API server did not confirm that this replica has the newest policies. Once its last confirmation is older than the bound "+
+					"(--policy-max-staleness), this replica is not Ready, and its webhooks return an error", "error", err.Error(), "bound", m.options.Bound)
 			} else {
 				log.Info("The API server confirmed again that this replica has the newest policies")
 			}
@@ -242,7 +243,8 @@ func behind(live []metav1.PartialObjectMetadata, before, now map[string]placemen
 		case has.UID != p.UID && has == was, has.UID == p.UID && has.Generation < p.Generation:
 			return fmt.Errorf("this replica has not loaded generation %d of PlacementPolicy %s yet", p.Generation, p.Name)
 		case has.UID == p.UID && has == was && has.Generation > p.Generation:
-			return fmt.Errorf("this replica has a version of PlacementPolicy %s that the API server does not have, as after a restore from a backup", p.Name)
+			return fmt.Errorf("this replica has a newer version of PlacementPolicy %s than the API server, as after a restore from a backup: "+
+				"try again, and restart the replica if that does not help", p.Name)
 		}
 	}
 	for name, was := range before {

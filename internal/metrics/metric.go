@@ -230,7 +230,7 @@ var (
 	}
 	violations = Metric{
 		Name: "berth_violations", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that differ from what a policy decides, or that it can't decide.",
+		Help:   "Existing objects that differ from what a policy decides, or that it denies or can't decide.",
 		Labels: []Label{ofPolicy},
 	}
 	policyRuleObjects = Metric{
@@ -251,12 +251,12 @@ var (
 	}
 	policyPlanMoves = Metric{
 		Name: "berth_policy_plan_moves", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that the newest plan of a policy moves; 0 if its mode moves none.",
+		Help:   "Existing objects that the newest plan of a policy moves; 0 without a plan, and if its mode or remediation mode lets Berth move none.",
 		Labels: []Label{ofPolicy},
 	}
 	policyPlanDone = Metric{
 		Name: "berth_policy_plan_done", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects of the newest plan of a policy that are moved already.",
+		Help:   "Existing objects of the newest plan of a policy that need no patch or eviction any more; their rollouts may go on.",
 		Labels: []Label{ofPolicy},
 	}
 	policyPaused = Metric{
@@ -276,7 +276,7 @@ var (
 	}
 	policyRolloutStages = Metric{
 		Name: "berth_policy_rollout_stages", Type: Gauge, Reporter: TheLeader,
-		Help:   "Stages of the rollout of a policy's newest version; 0 if it came into force without stages.",
+		Help:   "Stages of the rollout of a policy's newest version; 0 if it came into force without stages, or after a rollback.",
 		Labels: []Label{ofPolicy},
 	}
 	policyRolloutReached = Metric{
@@ -301,17 +301,17 @@ var (
 	}
 	quotaUsed = Metric{
 		Name: "berth_quota_used", Type: Gauge, Reporter: TheLeader,
-		Help:   "Usage of a quota, in the resource's own unit.",
+		Help:   "Usage of a quota: CPU in cores, memory and storage in bytes, other resources by number.",
 		Labels: append(slices.Clip(ofQuota), ofResource),
 	}
 	quotaHard = Metric{
 		Name: "berth_quota_hard", Type: Gauge, Reporter: TheLeader,
-		Help:   "Limit of a quota, in the resource's own unit.",
+		Help:   "Limit of a quota: CPU in cores, memory and storage in bytes, other resources by number.",
 		Labels: append(slices.Clip(ofQuota), ofResource),
 	}
 	quotaAdmissionDuration = Metric{
 		Name: "berth_quota_admission_duration_seconds", Type: Histogram, Reporter: EachReplica,
-		Help:    "Time to decide and charge a request that quotas count.",
+		Help:    "Time to answer a request that reached the webhooks for quotas, also if no quota counts it.",
 		Labels:  []Label{{Name: "answer", Values: []string{QuotaAllowed, QuotaDenied, QuotaPending, QuotaError}}},
 		buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
 	}

@@ -48,12 +48,12 @@ var (
 	}
 	remoteDuration = Metric{
 		Name: "berth_remote_request_duration_seconds", Type: Histogram, Reporter: EachReplica,
-		Help:   "Time of a request to a remote engine, whether it answered or not.",
+		Help:   "Time of each attempt of a request to a remote engine, also of one that failed.",
 		Labels: []Label{ofEndpoint}, buckets: prometheus.ExponentialBuckets(250e-6, 2, 16),
 	}
 	remoteCircuitOpen = Metric{
 		Name: "berth_remote_circuit_open", Type: Gauge, Reporter: EachReplica,
-		Help:   "Whether the circuit breaker of a remote engine is open because the engine kept failing: 1 or 0.",
+		Help:   "1 if the circuit breaker of a remote engine is open for all namespaces, because the engine kept failing; otherwise 0.",
 		Labels: []Label{ofEndpoint},
 	}
 	remotePushes = Metric{
@@ -63,12 +63,12 @@ var (
 	}
 	remoteLoads = Metric{
 		Name: "berth_remote_loads_total", Type: Counter, Reporter: TheLeader,
-		Help:   "Full loads of a remote engine: the first one, and those after it had lost data.",
+		Help:   "Full loads of a remote engine that began: the first one of each leader, and one each time it lost data or refused objects.",
 		Labels: []Label{ofEndpoint},
 	}
 	remotePending = Metric{
 		Name: "berth_remote_pending_changes", Type: Gauge, Reporter: TheLeader,
-		Help:   "Changes of objects that wait to be pushed to a remote engine.",
+		Help:   "Changes of objects that wait to be pushed to a remote engine, without what a full load still has to push.",
 		Labels: []Label{ofEndpoint},
 	}
 )

@@ -311,7 +311,7 @@ func (a *assembly) reference(m *module, parsed *ast.Module, ref ast.Ref, at *ast
 		end = len(m.text) - len(after)
 	}
 	if !known {
-		return nil, "", fmt.Errorf("%s:%d: to join the modules, %s has to be renamed, which is impossible in this form: write it as %s",
+		return nil, "", fmt.Errorf("%s:%d: the modules can't be joined, because the line refers to %s in a form that can't be renamed: write exactly %s",
 			m.source, at.Row, ref, referenceTo(path[:parts]))
 	}
 	return &edit{at.Offset, end, name}, "", nil

@@ -443,7 +443,7 @@ func (c *converter) settle() {
 	for _, m := range c.modules {
 		switch {
 		case m.refused != "" && m.converted:
-			c.addFinding(m.source, LeftOut, "the module is not converted to a policy of its own, but policies of packages that read it contain it: %s", m.refused)
+			c.addFinding(m.source, LeftOut, "only policies of packages that read the module contain it: its own package can't become a policy: %s", m.refused)
 		case m.refused != "":
 			c.addFinding(m.source, LeftOut, "%s", m.refused)
 		case m.converted:

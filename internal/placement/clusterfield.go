@@ -129,7 +129,8 @@ func (i *intent) setClusters() {
 	}
 	object, err := c.with(i.object.Object, requested)
 	if err != nil {
-		c.err = fmt.Errorf("the record of what was requested does not fit the object: %w", err)
+		c.err = fmt.Errorf("the clusters that the annotation %s records do not fit the object: %w; write the clusters that you request into that field",
+			placementv1.RequestedAnnotation, err)
 		return
 	}
 	i.object.Object = object

@@ -683,7 +683,7 @@ func (d *Decider) schedulable(r *Request, current *intent) error {
 	if _, known := d.Templates.Path(r.Resource.GroupResource()); !known {
 		err = &workload.UnknownKindError{GroupKind: r.Object.GroupVersionKind().GroupKind()}
 	} else if len(current.pods.path) == 0 {
-		err = errors.New("the analysis of the policy did not find this rule")
+		err = errors.New("the analysis of the policy did not find this rule: this is a bug of Berth")
 	} else if current.pods.err != nil {
 		return &ContractError{Rule: fieldScheduling, Message: current.pods.err.Error()}
 	}

@@ -400,7 +400,8 @@ func (a askedClusters) parse() (clusterlist.Names, error) {
 		if listed, ok := clusterlist.Parse(*a.text); ok {
 			return listed, nil
 		}
-		return none, fmt.Errorf("the record has no valid list of clusters for %s", a.subject())
+		return none, fmt.Errorf("annotation %s records no valid list of clusters for %s: write the clusters that you request into that field",
+			placementv1.RequestedAnnotation, a.subject())
 	}
 	names, err := parseClusterNames(*a.text)
 	return clusterlist.Names{Terms: [][]string{names}}, err

@@ -39,7 +39,7 @@ const (
 
 // ErrBusy is the error for a compilation that did not begin because too many are running, or continue after their deadline. It may succeed
 // later.
-var ErrBusy = errors.New("too many other policies are being compiled; try again")
+var ErrBusy = errors.New("too many other policies are being compiled")
 
 // BoundedCompiler compiles policies, and examines what they compile to, within a deadline, a limited number at once. Nothing can cancel
 // OPA's compiler. One policy must neither keep a replica from deciding by the others, nor keep those waiting who apply others. So a
@@ -137,7 +137,7 @@ type outcome[T any] struct {
 
 // unfinished returns the error of Unfinished for a policy whose compilation exceeded the deadline.
 func (c *BoundedCompiler) unfinished(name string, spec placementv1.PlacementPolicySpec) error {
-	return Unfinished(name, spec, fmt.Sprintf("the policy takes longer than %s to compile: "+
+	return Unfinished(name, spec, fmt.Sprintf("the policy takes longer than %s to compile or to type-check: "+
 		"use fewer and smaller values, comprehensions, and rules, or divide it between several policies, which can match the same objects", c.deadline))
 }
 

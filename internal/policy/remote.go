@@ -314,7 +314,8 @@ func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []
 	rules := 0
 	for file, module := range modules {
 		if rules += len(module.Rules); checkBounds(file, module, maxRules) != nil || rules > maxRules {
-			return []string{"the modules are too large for Berth to compile: only the remote engine can tell whether they compile"}, nil
+			return []string{"Berth does not check whether the modules compile: they have too many rules, or one is nested too deeply or has too long a " +
+				"rule body; the remote engine checks them when Berth pushes them"}, nil
 		}
 	}
 	capabilities := ast.CapabilitiesForThisVersion()

@@ -213,7 +213,8 @@ func TestRemoteModulesThatOthersMayKnow(t *testing.T) {
 		},
 		"TooManyRules": {
 			modules: []string{"main", "package p\n" + strings.Repeat("x contains 1\n", 300), "other", "package q\n" + strings.Repeat("x contains 1\n", 300)},
-			want:    []string{"the modules are too large for Berth to compile: only the remote engine can tell whether they compile"},
+			want: []string{"Berth does not check whether the modules compile: they have too many rules, or one is nested too deeply or has too long a " +
+				"rule body; the remote engine checks them when Berth pushes them"},
 		},
 	}
 	for name, tc := range tests {

@@ -68,7 +68,7 @@ func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
 			continue
 		}
 		if s.rule(rule); s.spent > maxTypeWork {
-			return ast.NewError(codeSize, rule.Location, "the types of the values here take more than %d steps to check: "+
+			return ast.NewError(codeSize, rule.Location, "the types of all rules together take more than %d steps to check: "+
 				"a value that holds another value twice takes twice as many; build large values in fewer steps, "+
 				"or keep tables in spec.data", maxTypeWork)
 		}

@@ -155,7 +155,7 @@ func TestWideTypes(t *testing.T) {
 // TestTypesAreRefused checks that the message has the position and a suggestion.
 func TestTypesAreRefused(t *testing.T) {
 	_, err := Compile("p", placementv1.PlacementPolicySpec{Rego: doublings["Arrays"].text(16)})
-	want := "p.rego:30:1: berth_size_error: the types of the values here take more than 5000000 steps to check: a value that holds another value twice takes twice as many"
+	want := "p.rego:30:1: berth_size_error: the types of all rules together take more than 5000000 steps to check: a value that holds another value twice takes twice as many"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want it to say %q", err, want)
 	}

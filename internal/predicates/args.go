@@ -137,7 +137,7 @@ func spread(path *field.Path, args *config.PodTopologySpreadArgs) error {
 	for i, c := range args.DefaultConstraints {
 		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
 			return field.Forbidden(path.Child("defaultConstraints").Index(i).Child("whenUnsatisfiable"),
-				"a default constraint needs the Services and the controllers of pods, which Berth does not watch; "+
+				"a default constraint with DoNotSchedule needs the Services and the controllers of pods, which Berth does not watch; "+
 					"set the constraint in the pods")
 		}
 	}

@@ -58,7 +58,7 @@ func TestArgumentsRefused(t *testing.T) {
 			[]PluginConfig{given("PodTopologySpread", `{"defaultingType": "List", "defaultConstraints":
 				[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]}`)},
 			`predicate PodTopologySpread: pluginConfig[0].args.defaultConstraints[0].whenUnsatisfiable: Forbidden: a default ` +
-				`constraint needs the Services and the controllers of pods, which Berth does not watch; set the constraint in the pods`},
+				`constraint with DoNotSchedule needs the Services and the controllers of pods, which Berth does not watch; set the constraint in the pods`},
 		"InvalidConstraints": {"They are validated first.",
 			[]PluginConfig{given("PodTopologySpread", `{"defaultConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]}`)},
 			`predicate PodTopologySpread: pluginConfig[0].args.defaultingType: Invalid value: "System": when .defaultConstraints are not empty`},

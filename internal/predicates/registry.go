@@ -157,7 +157,7 @@ func NewRegistry(others ...Predicate) (*Registry, error) {
 		case strings.ContainsFunc(p.Name, func(c rune) bool { return c == ',' || unicode.IsSpace(c) }):
 			return nil, fmt.Errorf("predicate %q: a name must not have commas, blanks, or line breaks", p.Name)
 		case r.lookup(p.Name) != nil:
-			return nil, fmt.Errorf("predicate %s is registered twice", p.Name)
+			return nil, fmt.Errorf("predicate %s: a built-in or another predicate has this name", p.Name)
 		case p.New == nil:
 			return nil, fmt.Errorf("predicate %s: New is required", p.Name)
 		case p.Candidates&(Nodes|Clusters) == 0:

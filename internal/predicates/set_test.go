@@ -47,7 +47,7 @@ func TestRegistry(t *testing.T) {
 	}, r.Default())
 	for reason, p := range map[string]Predicate{
 		"a predicate has no name: set Name in app.Predicate":                   {New: mine.New, Candidates: Nodes},
-		"predicate NodeName is registered twice":                               {Name: "NodeName", New: mine.New, Candidates: Nodes},
+		"predicate NodeName: a built-in or another predicate has this name":    {Name: "NodeName", New: mine.New, Candidates: Nodes},
 		"predicate Mine: New is required":                                      {Name: "Mine", Candidates: Nodes},
 		"predicate Mine: Candidates must be Nodes, Clusters, or both":          {Name: "Mine", New: mine.New},
 		`predicate "A,B": a name must not have commas, blanks, or line breaks`: {Name: "A,B", New: mine.New, Candidates: Nodes},

@@ -268,7 +268,7 @@ func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverag
 			"covered_resources": covered.resources, "covered_scopes": covered.scopes,
 		}))
 		if err != nil {
-			return nil, fmt.Errorf("limited resource %s: %w", limit.Object.Name, err)
+			return nil, fmt.Errorf("LimitedResource %s: %w", limit.Object.Name, err)
 		}
 		more := messages(answer[ruleUncoveredScopes])
 		switch {
@@ -306,7 +306,7 @@ func (l Limit) matchedScopes(ctx context.Context, scopes Scopes) ([]string, erro
 		"scopes": scopes.moduleInput(), "usage": map[string]any{}, "covered_resources": []any{}, "covered_scopes": []any{},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("limited resource %s: %w", l.Object.Name, err)
+		return nil, fmt.Errorf("LimitedResource %s: %w", l.Object.Name, err)
 	}
 	return messages(answer[ruleUncoveredScopes]), nil
 }

@@ -151,7 +151,8 @@ func (e *Evaluators) MisspeltDevices(spec *placementv1.QuotaSpec) []string {
 	var out []string
 	for name := range spec.Hard {
 		if meant := meantDevices(name); meant != "" && len(e.counted(name)) > 0 {
-			out = append(out, fmt.Sprintf("spec.hard[%s]: no device is counted under this name (did you mean %s?)", name, meant))
+			out = append(out, fmt.Sprintf("spec.hard[%s]: this name counts requests of pods for an extended resource, not devices of a DeviceClass "+
+				"(did you mean %s?)", name, meant))
 		}
 	}
 	slices.Sort(out)

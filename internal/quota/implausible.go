@@ -64,7 +64,7 @@ func (e *Evaluators) ImplausibleAmounts(spec *placementv1.QuotaSpec) []string {
 		case amount.Format == resource.BinarySI && strings.HasSuffix(amount.String(), "i") && helper.IsExtendedResourceName(bare):
 			why = fmt.Sprintf("is the number %s: a plain number is probably meant", decimal(amount))
 		case !whole(amount, resource.Scale(0)):
-			why = fmt.Sprintf("is the number %s, which no usage can reach exactly: objects take whole numbers only", decimal(amount))
+			why = fmt.Sprintf("is the number %s, but objects take whole numbers only: it limits like the next smaller one", decimal(amount))
 		}
 		if why == "" {
 			why = unreachable(spec, name, counted)

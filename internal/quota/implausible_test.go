@@ -74,7 +74,7 @@ func TestImplausible(t *testing.T) {
 		{`{hard: {requests.cpu: 512Mi}}`, "536870912 CPUs"},
 		{`{hard: {requests.cpu: "100000"}}`, ""},
 		{`{hard: {limits.cpu: 500M}}`, "500000000 CPUs"},
-		{`{hard: {pods: 500m}}`, "spec.hard[pods]: 500m is the number 0.5, which no usage can reach exactly: objects take whole numbers"},
+		{`{hard: {pods: 500m}}`, "spec.hard[pods]: 500m is the number 0.5, but objects take whole numbers only: it limits like the next smaller one"},
 		{`{hard: {requests.nvidia.com/gpu: 500m}}`, "whole numbers"},
 		{`{hard: {requests.nvidia.com/gpu: "0", pods: "0", services.loadbalancers: "0"}}`, ""},
 		{`{hard: {count/configmaps: 2k}}`, ""},

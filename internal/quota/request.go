@@ -124,7 +124,7 @@ func (e *Evaluators) NewRequest(chargeID string, r *admissionv1.AdmissionRequest
 // has no version, and both stay empty. It returns an error if there is no old object.
 func (r *Request) readOld(e *Evaluators, old runtime.Object) error {
 	if old == nil {
-		return fmt.Errorf("unable to get previous usage since prior version of object was not found")
+		return fmt.Errorf("quota can't be decided: the admission review of the update has no oldObject")
 	}
 	accessor, err := meta.Accessor(old)
 	if err != nil {

@@ -130,7 +130,7 @@ func (e *Evaluators) BeyondCapacity(spec *placementv1.QuotaSpec, capacity corev1
 		// The text is the same while the capacity changes with each node.
 		is, meant := amount.String(), "a smaller unit is probably meant"
 		if bare == corev1.ResourceCPU {
-			is, meant = fmt.Sprintf("%s is %s CPUs", amount.String(), decimal(amount)), fmt.Sprintf("a number of CPUs, or %sm, is probably meant", decimal(amount))
+			is, meant = fmt.Sprintf("%s is %s CPUs", amount.String(), decimal(amount)), fmt.Sprintf("a smaller number, or %sm, is probably meant", decimal(amount))
 		} else {
 			is += " is much memory"
 		}

@@ -92,7 +92,7 @@ func TestBeyondCapacity(t *testing.T) {
 	e := NewEvaluators(clock.RealClock{}, Devices{})
 	for _, test := range []struct{ spec, want string }{
 		{"{hard: {requests.cpu: 8000}}", "spec.hard[requests.cpu]: 8k is 8000 CPUs, more than four times what all clusters and nodes have together, so that it is never " +
-			"reached: a number of CPUs, or 8000m, is probably meant"},
+			"reached: a smaller number, or 8000m, is probably meant"},
 		{"{hard: {cpu: 8000}}", "spec.hard[cpu]: 8k is 8000 CPUs"},
 		{"{hard: {requests.memory: 32000Ti}}", "spec.hard[requests.memory]: 32000Ti is much memory, more than four times what all clusters and nodes have together"},
 		{"{hard: {requests.cpu: 6000, requests.memory: 28Ti}}", ""},

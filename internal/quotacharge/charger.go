@@ -35,13 +35,13 @@ import (
 )
 
 // errContended marks that a request was not decided in time, such as because of concurrent charges, so that the client retries.
-var errContended = errors.New("too many other requests are changing the quota")
+var errContended = errors.New("quotas could not be charged in time, such as because too many other requests change them")
 
 // errUnreachable marks an error of reading or writing quotas, such as one of the API server, so that the client retries.
 var errUnreachable = errors.New("quotas can't be read or charged now")
 
 // errModule marks that the module of a quota or LimitedResource does not compile. No spec that the schema admits leads to it.
-var errModule = errors.New("the quota can't be evaluated")
+var errModule = errors.New("an internal error of Berth: generated rules can't be evaluated")
 
 // Transient reports whether a request that failed with this error may succeed if the client tries it again: it was not decided in time, or
 // quotas could not be read or written.

@@ -98,8 +98,8 @@ func TestQualifyEvictions(t *testing.T) {
 			pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(corev1.SchemeGroupVersion, "ReplicationController") }, evicts: []string{"p"},
 		},
 		"Pending":     {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, evicts: []string{"p"}},
-		"Bare":        {pod: func(p *corev1.Pod) { p.OwnerReferences = nil }, reason: none + "no controller will create another Pod"},
-		"OnlyOwned":   {pod: func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, reason: none + "no controller will create another Pod"},
+		"Bare":        {pod: func(p *corev1.Pod) { p.OwnerReferences = nil }, reason: none + "no controller will create another Pod; delete the Pod and create it again"},
+		"OnlyOwned":   {pod: func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, reason: none + "no controller will create another Pod; delete the Pod and create it again"},
 		"DaemonSet":   {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(appsv1.SchemeGroupVersion, "DaemonSet") }, reason: none + "the Pod's DaemonSet might create no other Pod, or only one on the same node"},
 		"Job":         {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(batchv1.SchemeGroupVersion, "Job") }, reason: none + "the Pod's Job might create no other Pod, or only one on the same node"},
 		"AnotherKind": {pod: func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.com/v1" }, reason: none + "the Pod's ReplicaSet might create no other Pod, or only one on the same node"},
@@ -107,12 +107,12 @@ func TestQualifyEvictions(t *testing.T) {
 		"Mirror":      {pod: func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, reason: none + "the Pod is a static Pod"},
 		"Succeeded":   {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, reason: none + "the Pod has finished"},
 		"Failed":      {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, reason: none + "the Pod has finished"},
-		"Unbound":     {pod: func(p *corev1.Pod) { p.Spec.NodeName = "" }, reason: none + "the Pod is not bound to a node yet"},
+		"Unbound":     {pod: func(p *corev1.Pod) { p.Spec.NodeName = "" }, reason: none + "the Pod is not bound to a node yet; Berth may evict it once it is"},
 		"Gated": {
 			pod: func(p *corev1.Pod) {
 				p.Spec.NodeName, p.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
 			},
-			reason: none + "the Pod has scheduling gates",
+			reason: none + "the Pod has scheduling gates; Berth may evict it once it is bound to a node",
 		},
 		"Terminating":    {pod: func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(midnight)) }, reason: fixedPod},
 		"WithoutEvict":   {verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Policy.Evict = false })}, reason: fixedPod},

@@ -354,6 +354,14 @@ func TestObjectsThatDoNotSettle(t *testing.T) {
 	if settles(59*time.Second, k) {
 		t.Error("lets go within the window")
 	}
+	// It is known when to ask again: once one patch fewer counts than stop the others.
+	judged := b.Judge(start.Add(59*time.Second), k, &unstructured.Unstructured{Object: map[string]any{}}, due, 0)
+	if judged.Again <= 0 || judged.Again > time.Minute || settles(59*time.Second+judged.Again-time.Millisecond, k) {
+		t.Errorf("judged again after %s", judged.Again)
+	}
+	if !settles(59*time.Second+judged.Again, k) {
+		t.Errorf("holds after %s", judged.Again)
+	}
 	if !settles(61*time.Second, k) {
 		t.Error("holds though the first patch is out of the window")
 	}

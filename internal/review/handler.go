@@ -98,7 +98,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	release, err := h.memory.acquire(waiting, size)
 	stop()
 	if err != nil {
-		h.unread(ctx, w, r.Body, apierrors.NewTooManyRequests("Berth is reading too many large admission reviews: try again", retryAfter))
+		h.unread(ctx, w, r.Body, apierrors.NewTooManyRequests("Berth is reading too many admission reviews: try again", retryAfter))
 		return
 	}
 	request, err := read(r, size)
@@ -178,7 +178,7 @@ type lenient struct{ admission.Handler }
 
 // HandleUnread admits the request, with a warning that says why it was not decided. It implements a method of Decider.
 func (lenient) HandleUnread(_ context.Context, _ admission.Request, err *apierrors.StatusError) admission.Response {
-	return admission.Allowed("").WithWarnings("Berth did not check this request: " + err.ErrStatus.Message)
+	return admission.Allowed("").WithWarnings("Berth did not check this policy, quota, or LimitedResource, and admitted it as it is: " + err.ErrStatus.Message)
 }
 
 // answerEarly responds to a client that is still sending, and reads and discards the rest of the request. A client that
@@ -199,7 +199,7 @@ func answerEarly(ctx context.Context, w http.ResponseWriter, body io.Reader, res
 // AdmissionReview, with HTTP's status 200, that denies with the code 400. It has no UID, so that the API server counts the call as failed,
 // and applies the webhook's failure policy.
 func refuse(ctx context.Context, w http.ResponseWriter, err error) {
-	ctrllog.FromContext(ctx).Error(err, "Refusing a request that is not an AdmissionReview")
+	ctrllog.FromContext(ctx).Error(err, "Refusing a request from which no AdmissionReview can be read")
 	write(ctx, w, admission.Errored(http.StatusBadRequest, err))
 }
 

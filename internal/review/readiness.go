@@ -78,7 +78,7 @@ func (r *Readiness) Guard(next http.Handler) http.Handler {
 			return
 		}
 		if !r.IsReady(request.Context()) {
-			http.Error(w, "Berth is starting: its certificate, policies, their data, or quotas are not loaded yet; try again", http.StatusServiceUnavailable)
+			http.Error(w, "Berth is starting: not all is ready yet, such as its certificate, policies, their data, or quotas; try again", http.StatusServiceUnavailable)
 			return
 		}
 		if !r.Current() {

@@ -232,7 +232,7 @@ func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 		if !PositionOf(s).IsSingle() {
 			s.State = placementv1.RolloutPaused
 		}
-		s.Message = fmt.Sprintf("the version in the spec can't be rolled out, because revision %d, which decides in stages that are not "+
+		s.Message = fmt.Sprintf("the version in the spec can't be rolled out, because revision %d, which has to decide in stages that are not "+
 			"reached, is not stored any more: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the "+
 			"version in the spec in force everywhere at once", PositionOf(s).Everywhere())
 	}

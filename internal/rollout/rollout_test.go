@@ -108,7 +108,7 @@ func TestNext(t *testing.T) {
 	waits := func(state placementv1.RolloutState, message string) func(*status) {
 		return func(s *status) { s.State, s.Message = state, message }
 	}
-	const lostRevision = "the version in the spec can't be rolled out, because revision 1, which decides in stages that are not reached, is not stored any more: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the version in the spec in force everywhere at once"
+	const lostRevision = "the version in the spec can't be rolled out, because revision 1, which has to decide in stages that are not reached, is not stored any more: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the version in the spec in force everywhere at once"
 	const deciding, allMoved = "objects of stage canary are being decided", 4
 	counted := func(s *status) {
 		s.Stages[0].Matched, s.Stages[1].Matched = 4, 6

@@ -82,7 +82,7 @@ func (v *validator) order(rule placementv1.Rule, path *field.Path) {
 	switch {
 	case rule.MinGain > sum:
 		v.warn(path.Child("minGain"), "is more than the sum of all weights, which is %d: all eligible clusters are equally good, and prefer chooses none "+
-			"of them first. Lower it, or remove prefer", sum)
+			"of them first. Lower or remove it", sum)
 	case rule.MinGain > 1 && rule.MinGain <= step:
 		v.warn(path.Child("minGain"), "has no effect: two different scores differ by at least %d. Raise it above that to ignore smaller differences, or "+
 			"remove it", step)

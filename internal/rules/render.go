@@ -84,7 +84,7 @@ func Render(rules []placementv1.Rule) (m Module, warnings []string, errs field.E
 	formatted, err := format.SourceWithOpts("rules.rego", []byte(text), format.Opts{RegoVersion: ast.RegoV1})
 	if err != nil {
 		// The generator quotes all texts of the user, so that this is a bug.
-		return Module{}, nil, field.ErrorList{field.InternalError(path, fmt.Errorf("the rendered module does not parse: %w", err))}
+		return Module{}, nil, field.ErrorList{field.InternalError(path, fmt.Errorf("the Rego that Berth generated does not parse; report this bug: %w", err))}
 	}
 	m = newModule(string(formatted))
 	m.ChoosesLast = !g.readsChoice

@@ -371,7 +371,7 @@ func (v *validator) proportional(q placementv1.Requirement, path *field.Path, no
 		v.forbid(path.Child("field"), "Most and Least read numbers and quantities, and no versions: set operator: Gte with a version, once for each step "+
 			"that matters")
 	case q.Field != "":
-		v.forbid(path.Child("field"), "the field %s is a text. Most and Least need a number or a quantity: set label, annotation, property, "+
+		v.forbid(path.Child("field"), "Most and Least need a number or a quantity, and the field %s is neither: set label, annotation, property, "+
 			"allocatable, free or score", q.Field)
 	case len(q.Values) > 0 || q.ValueFrom != nil:
 		// The schema refuses this, too. Commands read files that no API server has checked.

@@ -106,7 +106,7 @@ func (l *abandonedLease) Start(ctx context.Context) error {
 		}
 		done, err := l.check(ctrllog.IntoContext(ctx, log))
 		if err != nil && ctx.Err() == nil {
-			log.Error(err, "Looking for an abandoned lease; trying again", "lease", leaseName)
+			log.Error(err, "Cannot check or release the lease, so the next leader may wait for a lease duration", "lease", leaseName)
 		}
 		return done, nil
 	})
@@ -141,7 +141,7 @@ func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 	if !expired(lease, l.clock.Now()) || l.clock.Since(l.since) < leaseIdleTime {
 		return false, nil
 	}
-	ctrllog.FromContext(ctx).Info("Releasing the lease of a leader whose pod no longer exists", "lease", leaseName, "holder",
+	ctrllog.FromContext(ctx).Info("Releasing the expired lease of a leader whose pod no longer exists", "lease", leaseName, "holder",
 		ptr.Deref(lease.Spec.HolderIdentity, ""))
 	now := metav1.NewMicroTime(l.clock.Now())
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new(""), new(int32(1))

@@ -244,7 +244,7 @@ func (o *Options) checkElection() error {
 		return fmt.Errorf("--leader-elect-lease-duration %s: must be longer than --leader-elect-renew-deadline, which is %s", o.LeaseDuration, o.RenewDeadline)
 	}
 	if shortest := time.Duration(leaderelection.JitterFactor * float64(o.RetryPeriod)); o.RetryPeriod <= 0 || o.RenewDeadline <= shortest {
-		return fmt.Errorf("--leader-elect-renew-deadline %s: must be longer than %.1f times --leader-elect-retry-period, which is %s",
+		return fmt.Errorf("--leader-elect-renew-deadline %s: must be longer than %.1f times --leader-elect-retry-period, which is %s and must be longer than 0",
 			o.RenewDeadline, leaderelection.JitterFactor, o.RetryPeriod)
 	}
 	return nil

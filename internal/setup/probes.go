@@ -56,7 +56,7 @@ func (c *controllers) loaded(r *http.Request) error {
 		return err
 	}
 	if !c.readiness.IsReady(ctx) {
-		return errors.New("the certificate, policies, their data, or quotas are not loaded yet")
+		return errors.New("not all is ready yet, such as the certificate, policies, their data, or quotas")
 	}
 	if !c.freshness.Current() {
 		return errors.New("the API server has not confirmed the policies of this replica within --policy-max-staleness")

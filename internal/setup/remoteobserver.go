@@ -57,9 +57,9 @@ func (o *remoteObserver) HealthChanged(policy string, before, after placement.Re
 		log.Error(after.Err, "The circuit breaker of an engine is open, because requests kept failing")
 	case severityAfter > severityBefore:
 		o.emit(policy, events.RemoteFailing, fmt.Sprint(after.Err))
-		log.Error(after.Err, "An engine does not answer")
+		log.Error(after.Err, "Requests to an engine fail")
 	case severityAfter == severityHealthy && severityBefore != severityHealthy:
-		o.emit(policy, events.RemoteRecovered, fmt.Sprintf("engine %s answers again; it had not answered since %s", after.Endpoint,
+		o.emit(policy, events.RemoteRecovered, fmt.Sprintf("engine %s answers again; requests to it had failed since %s", after.Endpoint,
 			before.Since.UTC().Format(time.RFC3339)))
 		log.Info("An engine answers again", "since", before.Since)
 		o.topics.remoteRecovered.Publish(policy)

@@ -75,7 +75,7 @@ func TestHealthChanged(t *testing.T) {
 		o.HealthChanged("gone", steps[i], steps[i+1])
 	}
 	const open = "p/u Warning RemoteEngineFailing: the circuit breaker of the engine is open, because requests kept failing: engine https://opa.example:8181: circuit_open (circuit_open)"
-	const answers = "p/u Normal RemoteEngineRecovered: engine https://opa.example:8181 answers again; it had not answered since 2026-11-21T06:00:00Z"
+	const answers = "p/u Normal RemoteEngineRecovered: engine https://opa.example:8181 answers again; requests to it had failed since 2026-11-21T06:00:00Z"
 	want := notes{"p/u Warning RemoteEngineFailing: engine https://opa.example:8181: timeout (timeout)", open, open, answers, open, answers}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)

@@ -203,7 +203,8 @@ func (s *Static) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) 
 	if r, ok := s.resources[gvk]; ok {
 		return r, nil
 	}
-	return policy.Resource{}, fmt.Errorf("the kind %s of %s is not known: add its CustomResourceDefinition or an object of it", gvk.Kind, gvk.GroupVersion())
+	return policy.Resource{}, fmt.Errorf("the kind %s of %s is not known: add its CustomResourceDefinition or an object of it to the objects of the "+
+		"cluster, in a test to world or objects", gvk.Kind, gvk.GroupVersion())
 }
 
 // List returns all objects of a type with all fields, sorted by namespace and name. It is an error if there are only objects of another

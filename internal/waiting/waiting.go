@@ -92,7 +92,7 @@ func (w Wait) phrase() string {
 		if w.Group != "" {
 			shared = fmt.Sprintf(", which the policies of the group %s share", w.Group)
 		}
-		return fmt.Sprintf("for its turn within spec.remediation.budget of %s%s", of, shared)
+		return fmt.Sprintf("for its turn within the manager's flags --remediation-max-* and spec.remediation.budget of %s%s", of, shared)
 	case placementv1.WaitingForAvailability:
 		return fmt.Sprintf("until fewer objects of %s are unavailable (spec.remediation.budget.maxUnavailable)", of)
 	case placementv1.WaitingAfterFailures:

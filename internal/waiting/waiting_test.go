@@ -50,11 +50,11 @@ func TestOf(t *testing.T) {
 		"Both":          {policy: placement.Policy{Remediation: placementv1.RemediationApproved, Windows: window.ParseAll(night)}, want: approval + ", and then " + opens + orUpdate},
 		"Budget": {
 			policy: placement.Policy{Remediation: placementv1.RemediationAutomatic, Budget: placementv1.RemediationBudget{MaxPerMinute: 1}},
-			want:   "for its turn within spec.remediation.budget of PlacementPolicy p" + orUpdate,
+			want:   "for its turn within the manager's flags --remediation-max-* and spec.remediation.budget of PlacementPolicy p" + orUpdate,
 		},
 		"Group": {
 			policy: placement.Policy{Remediation: placementv1.RemediationAutomatic, Budget: placementv1.RemediationBudget{Group: "moves"}},
-			want:   "for its turn within spec.remediation.budget of PlacementPolicy p, which the policies of the group moves share" + orUpdate,
+			want:   "for its turn within the manager's flags --remediation-max-* and spec.remediation.budget of PlacementPolicy p, which the policies of the group moves share" + orUpdate,
 		},
 		"Failures": {
 			policy: placement.Policy{Remediation: placementv1.RemediationAutomatic},

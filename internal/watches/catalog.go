@@ -122,7 +122,7 @@ func (c *Catalog) Start(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 		if err := c.Refresh(ctx); err != nil && ctx.Err() == nil {
-			log.Error(err, "Refreshing")
+			log.Error(err, "Failed to refresh the list of served types; the earlier list remains until the next try succeeds")
 		}
 	}
 }

@@ -232,7 +232,7 @@ func (t *typeWatch) open(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	if t.unwatchable.Swap(false) && !initial {
 		w.Stop()
 		t.relist.Store(true)
-		return nil, errors.New("listing again: the type can be watched now, and could not be before")
+		return nil, errors.New("no failure: the type, which could not be watched before, is listed again and then watched")
 	}
 	t.mu.Lock()
 	t.watch = w

@@ -290,7 +290,7 @@ func (o *overlay) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, 
 func (o *overlay) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	for other := range o.changed {
 		if other != resource && other.GroupResource() == resource.GroupResource() {
-			return nil, fmt.Errorf("policies read or match %s in version %s: write the change in this version, not in %s",
+			return nil, fmt.Errorf("policies or quotas read %s in version %s: write the change in this version, not in %s",
 				resource.GroupResource(), resource.Version, other.Version)
 		}
 	}

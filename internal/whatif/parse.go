@@ -114,7 +114,7 @@ func ParseAssignment(ctx context.Context, cluster simulation.Cluster, text strin
 		return Assignment{}, fmt.Errorf("%q: the value has the YAML alias *%s: write out what it stands for", text, alias.Value)
 	}
 	if err := jsonyaml.Unmarshal([]byte(value), &out.Value); err != nil {
-		return Assignment{}, fmt.Errorf("%q: the value is not YAML: %w", text, err)
+		return Assignment{}, fmt.Errorf("%q: the value can't be written as JSON: %w", text, err)
 	}
 	if number, ok := out.Value.(float64); ok && number == float64(int64(number)) {
 		out.Value = int64(number)

@@ -43,7 +43,7 @@ type Plan struct {
 	Causes    []string `json:"causes,omitempty"`
 	Denied    int      `json:"denied"`    // the number of objects that the policy denies
 	Undecided int      `json:"undecided"` // the number of objects that the policy can't decide
-	LeftAlone int      `json:"leftAlone"` // the number of other objects that differ, all in values that no patch or eviction can change
+	LeftAlone int      `json:"leftAlone"` // the number of other objects that differ, all in values that remediation can't change
 	// Errors say why versions of the policy can't decide any object.
 	Errors []string `json:"errors,omitempty"`
 }

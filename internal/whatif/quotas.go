@@ -66,7 +66,8 @@ func (q *question) quotaFindings(ctx context.Context) ([]Finding, error) {
 			switch {
 			case !known && q.Recount:
 				out = append(out, Finding{describeQuota(obj), false,
-					fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name, or the API server refuses it: kubectl apply --dry-run=server says more", name)})
+					fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name now, so that nothing is limited, or the API server refuses the quota: "+
+						"kubectl apply --dry-run=server says why", name)})
 			case !known:
 				out = append(out, Finding{describeQuota(obj), false, fmt.Sprintf("how much of %s is used is not known here: ask the cluster instead of a snapshot", name)})
 			case usage.Cmp(limit) > 0:

@@ -76,7 +76,7 @@ func (q *question) stages(ctx context.Context, p *simulation.Policy) []Finding {
 	}
 	rest := "everything else"
 	if counts != nil && counts[len(spec.Stages)] > 0 && spec.Stages[len(spec.Stages)-1].Approval {
-		rest = "after another approval everything else"
+		rest = "after another approval (the last stage waits for one, too) everything else"
 	}
 	if counts != nil {
 		rest += fmt.Sprintf(" (%d objects)", counts[len(spec.Stages)])

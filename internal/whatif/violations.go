@@ -43,6 +43,8 @@ type Violation struct {
 	// Waits says what the object waits for before remediation changes it, such as an approval or a window, in the words of the policy's
 	// status. Apart from that, nothing has to be done about the violation. It is "" if the object does not wait.
 	Waits string `json:"waits,omitempty"`
+	// Note says of an object that differs, and neither waits nor gets patched, why; "" otherwise, or if Messages say it.
+	Note string `json:"-"`
 }
 
 // Violations returns the violations of the policy of a name, or of all policies for "", in any mode, by type, namespace, and name. Policies
@@ -83,10 +85,27 @@ func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([
 			if len(remediation.DueOf([]*placement.Verdict{v})) > 0 {
 				violation.Waits = s.Waits(v.Policy, o.Namespace).String()
 			}
+			if len(changes) > 0 && violation.Waits == "" {
+				violation.Note = noteOn(s, o, v, remediation.Blocks(verdicts))
+			}
 			if len(violation.Messages) > 0 {
 				out = append(out, violation)
 			}
 		}
 	}
 	return out, nil
+}
+
+// noteOn returns why Berth does not patch an object that differs from what the policy of a verdict decides, and that does not wait; "" if it
+// does, or if the changes can't be made, which Messages say. blocked reports whether policies deny a patch of the object.
+func noteOn(s *simulation.Simulation, o simulation.Object, v *placement.Verdict, blocked bool) string {
+	switch {
+	case v.Policy.Mode != placementv1.ModeEnforce:
+		return fmt.Sprintf("Berth does not patch the object, because spec.mode of the policy is %s", v.Policy.Mode)
+	case !v.Policy.PatchesExisting():
+		return fmt.Sprintf("Berth does not patch the object; it waits %s", s.Waits(v.Policy, o.Namespace))
+	case blocked:
+		return "Berth does not patch the object, because a policy denies the patch"
+	}
+	return ""
 }

@@ -501,8 +501,8 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 			recount: true, world: pod("a", "shop"),
 			apply: "apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: new, namespace: shop}\nspec: {hard: {podz: \"1\", example.com/gpu: \"1\", pods: \"5\"}}",
 			want: []string{
-				"finding ScopedQuota shop/new false spec.hard[example.com/gpu]: Berth counts nothing under this name, or the API server refuses it: kubectl apply --dry-run=server says more",
-				"finding ScopedQuota shop/new false spec.hard[podz]: Berth counts nothing under this name, or the API server refuses it: kubectl apply --dry-run=server says more", "unchanged 2",
+				"finding ScopedQuota shop/new false spec.hard[example.com/gpu]: Berth counts nothing under this name now, so that nothing is limited, or the API server refuses the quota: kubectl apply --dry-run=server says why",
+				"finding ScopedQuota shop/new false spec.hard[podz]: Berth counts nothing under this name now, so that nothing is limited, or the API server refuses the quota: kubectl apply --dry-run=server says why", "unchanged 2",
 			},
 		},
 		"a new quota in a snapshot": {
@@ -706,7 +706,7 @@ func TestBadChanges(t *testing.T) {
 			Set: []whatif.Assignment{{Reference: reference("apps", "v1", "deployments", "shop", "web"), Path: []string{"metadata"}, Value: "x"}},
 		},
 		"ConfigMap: metadata.name is missing": {Apply: parse(t, "apiVersion: v1\nkind: ConfigMap\n")},
-		"policies read or match horizontalpodautoscalers.autoscaling in version v2: write the change in this version, not in v1": {Apply: parse(t, scaler+"\n---\n"+reader)},
+		"policies or quotas read horizontalpodautoscalers.autoscaling in version v2: write the change in this version, not in v1": {Apply: parse(t, scaler+"\n---\n"+reader)},
 		`PlacementPolicy p: strict decoding error: unknown field "spec.regoo"`: {
 			Apply: parse(t, "apiVersion: placement.berth.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: p}\nspec: {regoo: a}"),
 		},
@@ -744,6 +744,7 @@ metadata: {name: new, namespace: shop, labels: {region: eu}}
 	}
 	want := []whatif.Violation{{
 		Policy: "region", Resource: "deployments.apps", Namespace: "shop", Name: "new", Messages: []string{`annotation placement.berth.dev/clusters is absent, should be ["eu-1"]`},
+		Note: "Berth does not patch the object, because spec.mode of the policy is DryRun",
 	}}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("violations (-want +got):\n%s", diff)

@@ -71,11 +71,11 @@ func TestWarnOfConstants(t *testing.T) {
 		want []string
 	}{
 		"Names":           {rego: `clusters := {"eu-1", "eu-2"}`},
-		"NameWithout":     {rego: `clusters := {"eu1", "eu-2"} if input.metadata.labels.jurisdiction == "eu"`, want: []string{`p.rego:2:14: the inventories have no cluster "eu1"; did you mean "eu-1"?`}},
+		"NameWithout":     {rego: `clusters := {"eu1", "eu-2"} if input.metadata.labels.jurisdiction == "eu"`, want: []string{`p.rego:2:14: the policy gives objects the cluster "eu1", which no inventory has; did you mean "eu-1"?`}},
 		"NameMember":      {rego: `clusters contains "eu1"`, want: []string{`did you mean "eu-1"?`}},
 		"NameMisspelt":    {rego: `clusters contains "us-esat-1"`, want: []string{`did you mean "us-east-1"?`}},
-		"NameFar":         {rego: `clusters contains "frankfurt"`, want: []string{`the inventories have no cluster "frankfurt", but eu-1, eu-2, us-east-1`}},
-		"NameFarOfMany":   {rego: `clusters contains "frankfurt"`, exists: many, want: []string{`the inventories have no cluster "frankfurt"`}},
+		"NameFar":         {rego: `clusters contains "frankfurt"`, want: []string{`the policy gives objects the cluster "frankfurt", which no inventory has; there are "eu-1", "eu-2", "us-east-1"`}},
+		"NameFarOfMany":   {rego: `clusters contains "frankfurt"`, exists: many, want: []string{`the policy gives objects the cluster "frankfurt", which no inventory has`}},
 		"NameCondition":   {rego: each + `n == "europe-1" }`, want: []string{`p.rego:2:59: no cluster has the name "europe-1" now; there are "eu-1", "eu-2", "us-east-1"`}},
 		"NameGiven":       {rego: `clusters := {n} if { n := input.metadata.labels.x; data.clusters[n].ready; n != "none" }`},
 		"NameEmpty":       {rego: each + `n != ""; c.labels.a != "" }`},
@@ -205,8 +205,8 @@ func TestWarnOfScores(t *testing.T) {
 		"Preferred": {`prefer: [{score: usage/cpu, operator: Most, weight: 10}], minGain: 2, limit: 1`, one, []string{`spec.rules[0].prefer[0].score: no cluster has the score "usage/cpu" now, so that this makes no cluster better than others; there are "cost/perHour", "usage/cpuAvailable"`}},
 		"Absent":    {`require: [{score: usage/cpu, operator: DoesNotExist}]`, one, []string{`spec.rules[0].require[0].score: no cluster has the score "usage/cpu" now; there are "cost/perHour", "usage/cpuAvailable"`}},
 		"Many":      {`require: [{score: usage/cpua, operator: Exists}]`, many, []string{`spec.rules[0].require[0].score: no cluster has the score "usage/cpua" now, so that no cluster is eligible; did you mean "usage/cpuA"?`}},
-		"None":      {`require: [{score: usage/cpu, operator: Exists}]`, scores{}, []string{`spec.rules[0].require[0].score: no cluster has the score "usage/cpu" now, so that no cluster is eligible; there is no AddOnPlacementScore in the namespaces of the clusters`}},
-		"Volatile":  {`prefer: [{score: cost/perHour, operator: Least, weight: 10}], limit: 1`, one, []string{`spec.rules[0].prefer[0]: scores change with each report, so that an existing object moves whenever another cluster is a little better. Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly; a rule with weights needs the latter`}},
+		"None":      {`require: [{score: usage/cpu, operator: Exists}]`, scores{}, []string{`spec.rules[0].require[0].score: no cluster has the score "usage/cpu" now, so that no cluster is eligible; no AddOnPlacementScore in the namespaces of the clusters has a valid score`}},
+		"Volatile":  {`prefer: [{score: cost/perHour, operator: Least, weight: 10}], limit: 1`, one, []string{`spec.rules[0].prefer[0]: scores change with each report, so that the placement of an existing object changes whenever another cluster is a little better. Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly; a rule with weights needs the latter`}},
 		"Unknown":   {`require: [{score: usage/cpu, operator: Exists}]`, scores(nil), []string{`cannot check that the scores that the policy names exist: forbidden`}},
 		"NotRead":   {`require: [{score: usage/cpu, operator: Exists}]`, nil, nil},
 		"NotNamed":  {`require: [{field: name, operator: Exists}]`, scores(nil), nil},
@@ -286,8 +286,8 @@ func TestNoticeOfClustersThatAreNotReady(t *testing.T) {
 		exists clusters
 		want   []string
 	}{
-		"Marked": {spec: rules, exists: existing, want: []string{"existing objects stay in clusters that their fleet manager marks as not ready, now eu-1, eu-2, and new ones are not placed there: " +
-			"set spec.clusters.leaveUnreadyAfter to the time after which existing ones move"}},
+		"Marked": {spec: rules, exists: existing, want: []string{"existing objects stay in clusters that their fleet manager marks as not ready, now eu-1, eu-2, and new ones are not placed there, " +
+			"unless a rule requires field ready or tolerates the taint. To move existing ones after a time, set spec.clusters.leaveUnreadyAfter, such as 10m"}},
 		"Limited":   {spec: rules + "\nclusters: {leaveUnreadyAfter: 10m}", exists: existing},
 		"NotMarked": {spec: rules, exists: existing[2:]},
 		"Rego":      {spec: "rego: |\n  package p\n\n  clusters := {\"eu-1\"}", exists: existing},

@@ -83,7 +83,7 @@ func warnOfRolledBackChange(old, obj *placementv1.PlacementPolicy, path *field.P
 	if revision == 0 || old == nil || rollout.VersionDigest(old.Spec) == rollout.VersionDigest(obj.Spec) {
 		return nil
 	}
-	return admission.Warnings{fmt.Sprintf("%s is %d: this change of the policy has no effect until revision is removed",
+	return admission.Warnings{fmt.Sprintf("%s is %d: the version in the spec decides nothing until revision is removed",
 		path.Child("revision"), revision)}
 }
 

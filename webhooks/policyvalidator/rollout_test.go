@@ -313,7 +313,7 @@ func TestWarnOfUnchecked(t *testing.T) {
 
 // TestWarnOfRolledBackChange checks that there is a warning for changes of a version that is not in force.
 func TestWarnOfRolledBackChange(t *testing.T) {
-	want := []string{"spec.rollout.revision is 3: this change of the policy has no effect until revision is removed"}
+	want := []string{"spec.rollout.revision is 3: the version in the spec decides nothing until revision is removed"}
 	tests := map[string]struct {
 		old    int64
 		change func(*placementv1.PlacementPolicySpec)
@@ -420,7 +420,7 @@ func TestWarnOfStages(t *testing.T) {
 		},
 		"NotListed": {
 			stages: []placementv1.RolloutStage{percentage("all", 100)}, existing: namespaces(nil),
-			want: []string{"spec.rollout.stages: can't tell whether the stages select any namespace: not synced"},
+			want: []string{"spec.rollout.stages: cannot check that the stages select namespaces: not synced"},
 		},
 		"NoStages": {existing: namespaces(nil)},
 	}

@@ -164,8 +164,8 @@ func TestWarningsOfMatches(t *testing.T) {
 
 // TestNumbersInUpdates checks that a number of objects is compared with how many objects the policy matched before the update.
 func TestNumbersInUpdates(t *testing.T) {
-	const want = "spec.remediation.blastRadius.minObjects: remediation never pauses while the policy matches fewer than 50 objects: one change may leave all of " +
-		"them denied or without clusters. Set a smaller number, or percent: 100 to disable the guard"
+	const want = "spec.remediation.blastRadius.minObjects: the blast radius never pauses remediation while the policy matches fewer than 50 objects: " +
+		"one change may leave all of them denied or without clusters. Set a smaller number, or percent: 100 to disable the guard"
 	for name, tc := range map[string]struct {
 		matched *int32
 		change  func(*placementv1.PlacementPolicy)

@@ -153,7 +153,8 @@ clusters := {"a"}`,
 			},
 		},
 		"ClusterPredicates": {
-			warning: "spec.predicates.names[2]: VolumeZone has no effect: it evaluates nodes, and the policy evaluates clusters alone. Predicates of clusters are NodeAffinity, TaintToleration",
+			warning: "spec.predicates.names[2]: VolumeZone has no effect: it evaluates only nodes, and the policy evaluates predicates only on clusters. " +
+				"Remove it; the predicates that evaluate clusters are NodeAffinity, TaintToleration",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Predicates = &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesClusters, Names: []string{"NodeAffinity", "NodePorts", "VolumeZone"}}
 			},

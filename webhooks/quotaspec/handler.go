@@ -368,7 +368,7 @@ func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpe
 		bare := strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
 		switch meant := quota.MeantExtended(bare); {
 		case !known && meant != "":
-			out = append(out, fmt.Sprintf("spec.hard[%s]: the resource %s is probably misspelt; did you mean %s%s?", name, bare,
+			out = append(out, fmt.Sprintf("spec.hard[%s]: the resource %s is not a common one, and probably misspelt; did you mean %s%s?", name, bare,
 				strings.TrimSuffix(string(name), bare), meant))
 		case known && !slices.Contains(existing, bare):
 			out = append(out, fmt.Sprintf("spec.hard[%s]: no node has the resource %s now%s", name, bare, others(existing)))
@@ -390,7 +390,8 @@ func (h *Handler) warnOfExtendedParts(ctx context.Context, spec *placementv1.Lim
 	for i, part := range parts {
 		switch meant := quota.MeantExtended(part); {
 		case !known && meant != "":
-			out = append(out, fmt.Sprintf("spec.matchContains[%d]: the resource %s is probably misspelt; did you mean %s?", i, part, meant))
+			out = append(out, fmt.Sprintf("spec.matchContains[%d]: the resource %s is not a common one, and probably misspelt; did you mean %s?",
+				i, part, meant))
 		case known && part != "" && !slices.ContainsFunc(existing, func(name string) bool { return strings.Contains(name, part) }):
 			out = append(out, fmt.Sprintf("spec.matchContains[%d]: no node has a resource whose name contains %s now%s", i, part, others(existing)))
 		}

@@ -52,7 +52,7 @@ func TestUsage(t *testing.T) {
 		"own":             {scoped, `{hard: {pods: 60}}`, "", true, []string{few}},
 		"own, enough":     {scoped, `{hard: {pods: 84, services: 1}}`, "", true, nil},
 		"own, none":       {scoped, `{hard: {pods: 0}}`, "", true, nil},
-		"implausible":     {scoped, `{hard: {pods: 500m}}`, "", true, []string{"spec.hard[pods]: 500m is the number 0.5, which no usage can reach exactly: objects take whole numbers only"}},
+		"implausible":     {scoped, `{hard: {pods: 500m}}`, "", true, []string{"spec.hard[pods]: 500m is the number 0.5, but objects take whole numbers only: it limits like the next smaller one"}},
 		"own, tried out":  {scoped, `{hard: {pods: 60}, mode: Warn}`, "", true, nil},
 		"other":           {scoped, `{hard: {pods: 60}}`, `{hard: {pods: 100}}`, false, []string{few}},
 		"other scopes":    {scoped, `{hard: {pods: 60}, scopes: [NotTerminating]}`, `{hard: {pods: 100}}`, false, nil},
@@ -100,7 +100,7 @@ func TestExtendedWithoutNodes(t *testing.T) {
 	}
 	h := &quotaspec.Handler{Catalog: world{}, Evaluators: quota.NewEvaluators(clock.RealClock{}, quota.Devices{})}
 	for spec, want := range map[string][]string{
-		`{hard: {requests.nvidia.com/gpus: 4}}`:                               {"spec.hard[requests.nvidia.com/gpus]: the resource nvidia.com/gpus is probably misspelt; did you mean requests.nvidia.com/gpu?"},
+		`{hard: {requests.nvidia.com/gpus: 4}}`:                               {"spec.hard[requests.nvidia.com/gpus]: the resource nvidia.com/gpus is not a common one, and probably misspelt; did you mean requests.nvidia.com/gpu?"},
 		`{hard: {requests.nvidia.com/gpu.shared: 4, requests.x.com/gpus: 4}}`: nil,
 	} {
 		if diff := cmp.Diff(want, h.Warnings(t.Context(), object(t, scheme, "ScopedQuota", "q", spec)), cmpopts.EquateEmpty()); diff != "" {
@@ -108,7 +108,7 @@ func TestExtendedWithoutNodes(t *testing.T) {
 		}
 	}
 	for spec, want := range map[string][]string{
-		`{resource: pods, matchContains: [nvidia.com/GPU]}`:           {"spec.matchContains[0]: the resource nvidia.com/GPU is probably misspelt; did you mean nvidia.com/gpu?"},
+		`{resource: pods, matchContains: [nvidia.com/GPU]}`:           {"spec.matchContains[0]: the resource nvidia.com/GPU is not a common one, and probably misspelt; did you mean nvidia.com/gpu?"},
 		`{resource: pods, matchContains: [nvidia.com/mig, amd.com/]}`: nil,
 	} {
 		if diff := cmp.Diff(want, h.Warnings(t.Context(), object(t, scheme, "LimitedResource", "q", spec)), cmpopts.EquateEmpty()); diff != "" {

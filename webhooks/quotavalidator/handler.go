@@ -146,9 +146,10 @@ func (h *Handler) undecided(ctx context.Context, err error) (admission.Response,
 	}
 }
 
-// allowUnchecked admits a request with a warning that quotas did not check it. message says why.
+// allowUnchecked admits a request with a warning that the quotas of a lenient handler did not check it. Another webhook may have checked it
+// by enforced quotas. message says why.
 func allowUnchecked(message string) admission.Response {
-	return admission.Allowed("").WithWarnings("no quota checked this object: " + message)
+	return admission.Allowed("").WithWarnings("quotas in mode Warn or DryRun, or of kube-system, did not check this object: " + message)
 }
 
 // respond returns the response to a request for a verdict, without the verdict's warnings, and its label in metrics. A request that a quota

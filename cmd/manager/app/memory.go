@@ -44,9 +44,9 @@ func limitMemory(log logr.Logger, container memlimit.Provider) int64 {
 	limit, err := memlimit.Set(memlimit.WithProvider(container), memlimit.WithRatio(memoryShare))
 	switch {
 	case err != nil:
-		log.Error(err, "the container's memory limit can't be read; set GOMEMLIMIT")
+		log.Error(err, "Go's memory limit could not be derived from that of the container; set GOMEMLIMIT")
 	case limit == math.MaxInt64:
-		log.Info("Memory is not limited")
+		log.Info("Not limiting Go's memory: the container has no memory limit, or GOMEMLIMIT or AUTOMEMLIMIT is off")
 	default:
 		log.Info("Limiting Go's memory", "limit", fmt.Sprintf("%dMi", limit>>20))
 	}

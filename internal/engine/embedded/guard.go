@@ -275,7 +275,7 @@ func keyList(v ast.Value, operand int) *engine.LimitError {
 		return members(v, operand)
 	}
 	if list.Until(func(t *ast.Term) bool { _, text := t.Value.(ast.String); return !text }) {
-		return over(operand, list.Len(), maxKeys, "members, not all of them strings,")
+		return over(operand, list.Len(), maxKeys, "members, not all of them strings")
 	}
 	return members(v, operand)
 }

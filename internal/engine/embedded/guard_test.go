@@ -282,7 +282,7 @@ func double(n int, first, step string) string {
 // then free their slot.
 func TestHostilePolicies(t *testing.T) {
 	ten := `"aaaaaaaaaa"`
-	own := map[string]string{"Quantity": "digits", "SharedObject": "values or more", "LongExpression": "bytes or more", "CostlyExpression": "cost"}
+	own := map[string]string{"Quantity": "digits", "SharedObject": "values, but the limit is", "LongExpression": "bytes, but the limit is", "CostlyExpression": "cost"}
 	for name, rules := range map[string]string{
 		"Cartesian":       "errors contains x if { some a in numbers.range(1, 400); some b in numbers.range(1, 400); some c in numbers.range(1, 400); some d in numbers.range(1, 400); x := sprintf(\"%d\", [a + b + c + d]); x == \"\" }",
 		"SetOfPairs":      "errors contains \"x\" if count({[a, b, c, d] | some a in numbers.range(1, 400); some b in numbers.range(1, 400); some c in numbers.range(1, 400); some d in numbers.range(1, 400)}) == 0",

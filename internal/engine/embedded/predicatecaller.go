@@ -193,14 +193,16 @@ func (c *predicateCaller) call(ctx context.Context, names []types.Type, operands
 	return c.evaluate(ctx, w, q)
 }
 
-// positiveNumber returns a whole number from 1 to maxReplicas. Its error says that the value must be one.
+// positiveNumber returns a whole number from 1 to maxReplicas. Its error says that the value must be one, and what it is instead.
 func positiveNumber(t *ast.Term) (int, error) {
-	if number, ok := t.Value.(ast.Number); ok {
-		if n, whole := number.Int(); whole && n >= 1 && n <= maxReplicas {
-			return n, nil
-		}
+	number, ok := t.Value.(ast.Number)
+	if !ok {
+		return 0, fmt.Errorf("must be a whole number from 1 to %d, and is no number", maxReplicas)
 	}
-	return 0, fmt.Errorf("must be a whole number from 1 to %d", maxReplicas)
+	if n, whole := number.Int(); whole && n >= 1 && n <= maxReplicas {
+		return n, nil
+	}
+	return 0, fmt.Errorf("must be a whole number from 1 to %d, and is %s", maxReplicas, number)
 }
 
 var errCandidates = errors.New(`must be "*", an array or a set of names, or a label selector`)

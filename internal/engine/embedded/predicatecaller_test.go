@@ -236,7 +236,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 		"Null":             {`k8s.feasible(input, input.none)`, `operand 2 (nodes): must be "*"`},
 		"UnknownField":     {`k8s.feasible(input, {"matchLabel": {}})`, `operand 2 (nodes): must be "*"`},
 		"UnknownOperator":  {`k8s.feasible(input, {"matchExpressions": [{"key": "a", "operator": "Is"}]})`, `operand 2 (nodes): "Is" is not a valid label selector operator`},
-		"NoReplicas":       {`k8s.feasible_clusters(input, 0, "*")`, "operand 2 (replicas): must be a whole number from 1 to 2147483647"},
+		"NoReplicas":       {`k8s.feasible_clusters(input, 0, "*")`, "operand 2 (replicas): must be a whole number from 1 to 2147483647, and is 0"},
 		"HalfAReplica":     {`k8s.feasible_clusters(input, 1.5, "*")`, "operand 2 (replicas): must be"},
 		"TooManyReplicas":  {`k8s.feasible_clusters(input, 2147483648, "*")`, "operand 2 (replicas): must be"},
 		"ClusterByNumber":  {`k8s.feasible_clusters(input, 1, [input.spec.replicas])`, `operand 3 (clusters): must be "*"`},

@@ -110,7 +110,7 @@ func (m *modules) list(ctx context.Context) error {
 		Result moduleTexts `json:"result"`
 	}
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return fmt.Errorf("%w: the engine's list of modules can't be read: %w", errRefused, err)
+		return fmt.Errorf("%w: the engine's list of modules (GET v1/policies) can't be read, so nothing is pushed: %w", errRefused, err)
 	}
 	if list.Result != nil {
 		m.texts = list.Result
@@ -131,7 +131,7 @@ func (m *moduleTexts) UnmarshalJSON(list []byte) error {
 	*m = moduleTexts{}
 	decoder := json.NewDecoder(bytes.NewReader(list))
 	if token, _ := decoder.Token(); token != json.Delim('[') && token != nil {
-		return errors.New("the list is not an array")
+		return errors.New("the list is not an array: does spec.remote.url lead to an API like OPA's?")
 	}
 	type module struct {
 		ID  string `json:"id"`
@@ -147,7 +147,7 @@ func (m *moduleTexts) UnmarshalJSON(list []byte) error {
 			(*m)[one.ID] = one.Raw
 		}
 		if len(*m) > maxModules {
-			return fmt.Errorf("the list has more than %d modules that Berth pushed", maxModules)
+			return fmt.Errorf("the list has more than %d modules whose IDs begin with placement.berth.dev/: delete those that no policy has", maxModules)
 		}
 	}
 	return nil
@@ -216,7 +216,8 @@ func (m *modules) failedRemovals(w needs, policies []string) failures {
 			_, left := m.texts[id]
 			needed := slices.ContainsFunc(w.policies[name].Remote.Modules, func(r policy.RemoteModule) bool { return r.ID == id })
 			if left && !needed && strings.HasPrefix(id, policy.ModulePrefix+name+"/") {
-				out[edit{policy: name, id: id}] = fmt.Errorf("the module can't be removed from the engine: %w", refused.err)
+				out[edit{policy: name, id: id}] = fmt.Errorf("the module can't be removed from the engine, and the policy can't decide while it is there; "+
+					"if another module uses it, change or delete that one: %w", refused.err)
 			}
 		}
 	}

@@ -51,7 +51,7 @@ var transitions = map[state]map[event]state{
 // errLost means that the engine lacks something that was pushed to it. errRefused means that it rejects something.
 // errUnneeded means that no policy needs the engine, and that it is empty or could not be emptied in time.
 var (
-	errLost     = errors.New("the engine has lost pushed data")
+	errLost     = errors.New("the engine has lost pushed data, which Berth pushes again")
 	errRefused  = errors.New("pushing to the engine failed")
 	errUnneeded = errors.New("no policy needs the engine")
 )

@@ -58,10 +58,10 @@ var _ = Describe("The pace of remediation", func() {
 		// The first object is moved at once, unless the operator has just started.
 		Eventually(waiting).WithContext(ctx).Should(ConsistOf(MatchAllFields(Fields{
 			"Reason": Equal(placementv1.WaitingForBudget), "Objects": BeNumerically(">=", objects-1), "Until": BeNil(),
-			"Message": HavePrefix("for its turn within spec.remediation.budget of PlacementPolicy " + name),
+			"Message": HavePrefix("for its turn within the manager's flags --remediation-max-* and spec.remediation.budget of PlacementPolicy " + name),
 		})))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionCompliant).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, "spec.remediation.budget bounds how many are patched a minute"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, "bounds how many are patched a minute"))
 		Consistently(tiers).WithContext(ctx).Should(HaveKeyWithValue("gold", BeNumerically(">=", objects-1)))
 		Expect(total("berth_policy_waiting", fmt.Sprintf("policy=%q", name), `reason="budget"`)).To(BeNumerically(">=", objects-1))
 

@@ -199,11 +199,11 @@ var _ = Describe("Running Pods whose scheduling violates a decision", func() {
 			return out, err
 		}
 		first := Keys{
-			"bare":    HaveSuffix("(not evicted: no controller will create another Pod)"),
+			"bare":    HaveSuffix("(not evicted: no controller will create another Pod; delete the Pod and create it again)"),
 			"daemon":  HaveSuffix("(not evicted: the Pod's DaemonSet might create no other Pod, or only one on the same node)"),
 			"failed":  HaveSuffix("(not evicted: the Pod has finished)"),
-			"gated":   HaveSuffix("(not evicted: the Pod has scheduling gates)"),
-			"pending": HaveSuffix("(not evicted: the Pod is not bound to a node yet)"),
+			"gated":   HaveSuffix("(not evicted: the Pod has scheduling gates; Berth may evict it once it is bound to a node)"),
+			"pending": HaveSuffix("(not evicted: the Pod is not bound to a node yet; Berth may evict it once it is)"),
 		}
 		Eventually(sample).WithContext(ctx).Should(MatchAllKeys(first))
 		Consistently(kept).WithContext(ctx).Should(ConsistOf("bare", "daemon", "succeeded", "failed", "gated", "pending"))

@@ -190,11 +190,11 @@ var _ = Describe("A policy that comes into force in stages", func() {
 			return f.MustKubectl(ctx, "", "patch", "plpol", name, "--type=merge", "-p", string(text))
 		}
 		follow := "namespaces of no stage (1, such as " + rest + ") follow after the last stage \"half\", "
-		Expect(apply()).To(ContainSubstring(follow + "after another approval, and without soak"))
+		Expect(apply()).To(ContainSubstring(follow + "after another approval"))
 		Expect(apply(func(s []placementv1.RolloutStage) {
 			s[1].Approval, s[1].Soak = false, &metav1.Duration{Duration: time.Hour}
-		})).To(ContainSubstring(follow + "without soak and approval"))
-		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status.Findings", ContainElement(ContainSubstring(follow+"without soak and approval"))))
+		})).To(ContainSubstring(follow + "after its soak, without an approval"))
+		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status.Findings", ContainElement(ContainSubstring(follow+"after its soak, without an approval"))))
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tier, "silver") })
 		await(ctx, placementv1.RolloutSoaking, Fields{"Reached": HaveValue(BeEquivalentTo(2)), "Message": HaveSuffix("; after it, namespaces of no stage (1, such as %s) follow without an approval", rest)})
 		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "silver", "rest": "gold"}))

@@ -10,7 +10,7 @@ const keptShown = 4;
  * go, and those that stay if kept is true. A dropped change is struck through.
  */
 export function Change({ of: v, shared, dropped = false, kept = true }: { of: Changed; shared?: string | undefined; dropped?: boolean; kept?: boolean }) {
-  const lists = listsOf(v), waits = v.waits ? `it waits ${v.waits}` : v.pending ? "at its next update" : "";
+  const lists = listsOf(v), waits = v.waits ? `it waits ${v.waits}` : v.pending ? "it waits for its next update, because a policy would deny a patch by Berth" : "";
   const kind = dropped ? "change dropped" : "change";
   const later = waits !== "" && (!v.waits || v.waits !== shared) && <small>{waits}</small>;
   if (lists) return <div class={kind}><Names {...lists} most={kept ? keptShown : 0} />{later}</div>;

@@ -40,7 +40,8 @@ function OfPolicy({ name }: { name: string }) {
   return (
     <>
       <p class="lead">
-        {plan.total === 0 ? "No object has to be patched: all have the values that the policy decides, as far as it may change them."
+        {plan.total === 0 && plan.errors && plan.errors.length > 0 ? "The console can't tell which objects have to be patched. In the cluster, an earlier version of the policy, or its remote engine, may decide them."
+          : plan.total === 0 ? "No object has to be patched: all have the values that the policy decides, as far as it may change them."
           : `Berth has to patch ${count(plan.total, "object")} to bring them into line with the policy.`}
       </p>
       {plan.errors?.map((text) => <Note key={text} kind="error" text={`The policy can't decide objects: ${text}`} />)}
@@ -82,8 +83,8 @@ function Status({ of: s }: { of: RemediationPlan }) {
   );
 }
 
-/** Left says which objects the plan leaves alone. */
+/** Left says how many objects violate the policy and are not in the plan, and why. */
 function Left({ plan }: { plan: PlanView }) {
-  const rows: [number, string][] = [[plan.denied, "the policy denies them"], [plan.undecided, "the policy can't decide them"], [plan.leftAlone, "no patch or eviction can change them"]];
-  return <>{rows.filter(([n]) => n > 0).map(([n, why]) => <Note key={why} text={`${n === 1 ? "1 object differs and is" : `${n.toLocaleString("en")} objects differ and are`} left alone: ${why}.`} />)}</>;
+  const rows: [number, string][] = [[plan.denied, "denied by the policy"], [plan.undecided, "not decided, because of an error"], [plan.leftAlone, "different only in values that Berth can't change"]];
+  return <>{rows.filter(([n]) => n > 0).map(([n, why]) => <Note key={why} text={`${count(n, "object")} ${n === 1 ? "is" : "are"} not in the plan, but ${why}.`} />)}</>;
 }
