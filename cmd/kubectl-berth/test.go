@@ -174,6 +174,9 @@ func stateOfFiles(paths []string) (string, error) {
 			path = filepath.Dir(path)
 		}
 		err := filepath.WalkDir(path, func(name string, entry os.DirEntry, err error) error {
+			if name != path && errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
 			if err != nil || entry.IsDir() {
 				return err
 			}

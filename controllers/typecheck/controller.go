@@ -274,11 +274,13 @@ func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, 
 	}
 	report, err := c.Checker.Check(ctx, name, obj.Spec.WithDefaults(), c.Bound(name, obj.UID, obj.Generation))
 	next := checked{uid: obj.UID, generation: obj.Generation, report: report, err: err}
-	var findErr error
-	if next.others, next.namespaces, findErr = c.find(ctx, obj); next.err == nil {
-		next.err = findErr
-	}
+	var unfound error
+	next.others, next.namespaces, unfound = c.find(ctx, obj)
 	c.mu.Lock()
+	if known := c.checked[name]; unfound != nil && known.uid == obj.UID && known.generation == obj.Generation {
+		// What was found before stays.
+		next.others, next.namespaces = known.others, known.namespaces
+	}
 	if c.unbound.Delete(name); policy.IsAmbiguous(err) {
 		c.unbound.Insert(name)
 	}
@@ -292,11 +294,11 @@ func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, 
 	}
 	c.mu.Unlock()
 	c.Changed(name)
-	if broken && !policy.IsAmbiguous(err) {
+	if broken && !policy.IsAmbiguous(err) && !policy.IsUnfinished(err) {
 		// Only another version of the policy can compile.
 		return reconcile.Result{}, nil
 	}
-	if next.err != nil {
+	if err != nil || unfound != nil {
 		return reconcile.Result{RequeueAfter: retryPeriod}, nil //nolint:nilerror // It is told in the policy's status.
 	}
 	c.compareLater(name, wait.Jitter(comparePeriod, 0.1))

@@ -220,7 +220,7 @@ var specPath = field.NewPath("spec")
 func (f *Finder) All(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (list []Finding, namespaces bool, err error) {
 	defaulted := spec.WithDefaults()
 	module, err := f.Compiler.Compile(ctx, name, defaulted)
-	if _, wrong := errors.AsType[*policy.CompileError](err); wrong {
+	if _, wrong := errors.AsType[*policy.CompileError](err); wrong && !policy.IsUnfinished(err) {
 		return nil, false, nil
 	}
 	if err != nil {

@@ -419,7 +419,11 @@ func (p population) compareKey(k key) []Finding {
 	case k.Document == rules.DocumentScores:
 		return p.compareScore(k, known)
 	case k.Document == "properties":
-		return []Finding{k.at.finding(Mistake, unknown+cmp.Or(p.elsewhere(k.Name), suggestion(k.Name, known)))}
+		end := suggestion(k.Name, known)
+		if !isRego && near == "" {
+			end = cmp.Or(p.elsewhere(k.Name), end)
+		}
+		return []Finding{k.at.finding(Mistake, unknown+end)}
 	case isRego && k.none == "" && near == "":
 		// It may have another value where there is none.
 		return nil

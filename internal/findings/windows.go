@@ -100,11 +100,16 @@ func isSwapped(minute, hour string) (meant int, swapped bool) {
 	return n, err == nil && n > 0 && n < 24 && n%5 != 0 && (hour == "0" || hour == "00")
 }
 
-// isWeek reports whether the day-of-month field of a schedule is, or begins with, a range of seven days, such as 8-14. An author of 8-14
+// isWeek reports whether the day-of-month field of a schedule consists of ranges of seven days, such as 8-14 or 1-7,15-21. An author of 8-14
 // with a day of the week probably means the second such day of the month.
 func isWeek(days string) bool {
-	from, to, isRange := strings.Cut(days, "-")
-	first, err := strconv.Atoi(from)
-	last, err2 := strconv.Atoi(to)
-	return isRange && err == nil && err2 == nil && last-first == 6
+	for part := range strings.SplitSeq(days, ",") {
+		from, to, _ := strings.Cut(part, "-")
+		first, err := strconv.Atoi(from)
+		last, lastErr := strconv.Atoi(to)
+		if err != nil || lastErr != nil || last-first != 6 {
+			return false
+		}
+	}
+	return true
 }

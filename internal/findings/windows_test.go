@@ -50,6 +50,8 @@ func TestWindows(t *testing.T) {
 		"Nightly": {[]placementv1.RemediationWindow{windowOf("0 22 * * *", time.Hour)}, nil},
 		"WeekOfMonth": {[]placementv1.RemediationWindow{windowOf("0 22 8-14 * 6", time.Hour)}, []string{
 			`spec.remediation.windows[0].start: "0 22 8-14 * 6" opens the window on each day of month 8-14, and also on each day of week 6: cron requires one of the two, not both. Write * for one of them`}},
+		"WeeksOfMonth": {[]placementv1.RemediationWindow{windowOf("0 22 1-7,15-21 * 6", time.Hour)}, []string{
+			`spec.remediation.windows[0].start: "0 22 1-7,15-21 * 6" opens the window on each day of month 1-7,15-21, and also on each day of week 6: cron requires one of the two, not both. Write * for one of them`}},
 		"OddDays":    {[]placementv1.RemediationWindow{windowOf("0 22 8-14/2 * 6", time.Hour)}, nil},
 		"Days":       {[]placementv1.RemediationWindow{windowOf("0 22 1,15 * 5", time.Hour)}, nil},
 		"OneWeek":    {[]placementv1.RemediationWindow{windowOf("0 22 1-7 * *", time.Hour)}, nil},

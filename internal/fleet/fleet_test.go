@@ -297,20 +297,32 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestUnknownAmounts checks that what several clusters or nodes have free is not known if what one of them uses is not, and that a node on
-// which nothing requests a resource has all of it free.
+// TestUnknownAmounts checks that what several clusters have free is not known if one of them does not report what it uses, and that a
+// resource that such a report does not name, and one that no Pod of a node requests, is free.
 func TestUnknownAmounts(t *testing.T) {
 	const text = `apiVersion: cluster.karmada.io/v1alpha1
 kind: Cluster
 metadata: {name: eu-1}
 spec: {region: eu}
-status: {resourceSummary: {allocatable: {cpu: "64", memory: 1Gi}, allocated: {cpu: "40", memory: 1Gi}}}
+status: {resourceSummary: {allocatable: {cpu: "64", nvidia.com/gpu: "8"}, allocated: {cpu: "40", nvidia.com/gpu: "4"}}}
 ---
 apiVersion: cluster.karmada.io/v1alpha1
 kind: Cluster
 metadata: {name: eu-2}
 spec: {region: eu}
-status: {resourceSummary: {allocatable: {cpu: "16", memory: 3Gi}, allocated: {memory: 1Gi}}}
+status: {resourceSummary: {allocatable: {cpu: "16", nvidia.com/gpu: "8"}, allocated: {cpu: "1"}}}
+---
+apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: ap-1}
+spec: {region: ap}
+status: {resourceSummary: {allocatable: {cpu: "64"}, allocated: {cpu: "40"}}}
+---
+apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: ap-2}
+spec: {region: ap}
+status: {resourceSummary: {allocatable: {cpu: "64"}}}
 ---
 apiVersion: v1
 kind: Node
@@ -334,11 +346,11 @@ spec:
 	for _, p := range f.Table(fleet.ByRegion).Places {
 		for name := range p.Allocatable {
 			free, known := p.Free(name)
-			got[p.Name+" "+string(name)] = fmt.Sprint(free, known)
+			got[p.Name+" "+string(name)] = fmt.Sprintf("%s %t", free, known)
 		}
 	}
 	want := map[string]string{
-		"eu cpu": " false", "eu memory": "2Gi true",
+		"ap cpu": " false", "eu cpu": "39 true", "eu nvidia.com/gpu": "12 true",
 		"us cpu": "3 true", "us memory": "8Gi true", "us nvidia.com/gpu": "8 true", "us pods": "109 true",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -353,12 +365,13 @@ apiVersion: placement.berth.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: nowhere}
 spec:
+  clusters: {onEmpty: Clear}
   match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [replicasets]}]}
   rego: "package nowhere\n\nclusters := []\n"
 `
 	f := newFleet(t, static(t, clusters+region+nowhere+workloads+workload("ReplicaSet", "expelled", "", `["us-1"]`)))
 	for place, want := range map[string][]string{
-		"us-1": {"leaving 3 Leaving", "manual 3 ", "expelled 3 Leaving"},
+		"us-1": {"leaving 3 Leaving", "expelled 3 Leaving", "manual 3 "},
 		"eu-2": {"as-decided 3 ", "by-choice 3 ", "late 3 ", "leaving 3 ", "moving 3 ", "new none Arriving", "refused 3 "},
 		"":     {"new none ", "undecided none "},
 		"none": nil,

@@ -152,17 +152,26 @@ func addCluster(sites map[string]*Site, document map[string]any) {
 	if site.Used == nil {
 		site.Used = quantities(document["allocated"])
 	}
+	if site.Used == nil {
+		return
+	}
+	// What such a report does not name is free, as in rules.
+	for resource := range site.Allocatable {
+		if _, named := site.Used[resource]; !named {
+			site.Used[resource] = apiresource.Quantity{}
+		}
+	}
 }
 
-// quantities returns the valid quantities in a decoded object with amounts by resource; nil if there are none.
+// quantities returns the valid quantities in a decoded object with amounts by resource; nil if the value is no object.
 func quantities(value any) corev1.ResourceList {
-	amounts, _ := value.(map[string]any)
-	var out corev1.ResourceList
+	amounts, isObject := value.(map[string]any)
+	if !isObject {
+		return nil
+	}
+	out := corev1.ResourceList{}
 	for name, amount := range amounts {
 		if q, ok := replication.Quantity(amount); ok {
-			if out == nil {
-				out = corev1.ResourceList{}
-			}
 			out[corev1.ResourceName(name)] = q
 		}
 	}

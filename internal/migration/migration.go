@@ -141,8 +141,8 @@ type Policy struct {
 type Result struct {
 	// Policies have distinct names and are sorted by name.
 	Policies []Policy
-	// Findings are sorted by source. Every key in the data of every ConfigMap has a finding other than a Warning; a finding about a
-	// whole ConfigMap covers all of its keys. A finding without a source concerns the options. Keys in binaryData have none.
+	// Findings are sorted by source. Every key of every ConfigMap has a finding other than a Warning; a finding about a whole ConfigMap
+	// covers all of its keys. A finding without a source concerns the options.
 	Findings []Finding
 }
 
@@ -228,7 +228,7 @@ func (c *converter) gather(configMaps []corev1.ConfigMap) {
 			continue
 		}
 		for key := range cm.BinaryData {
-			c.addFinding(Source{cm.Namespace, cm.Name, key}, LeftOut, "the value is in binaryData; kube-mgmt does not load it either")
+			c.addFinding(Source{cm.Namespace, cm.Name, key}, Unneeded, "kube-mgmt does not load binaryData")
 		}
 		if len(cm.Data)+len(cm.BinaryData) == 0 {
 			c.addFinding(whole, Unneeded, "it is empty")

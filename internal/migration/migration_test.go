@@ -366,9 +366,9 @@ labels := data.kubernetes[input.kind]
 			policies: []string{"scheduling v1 n/scheduling/p.rego"},
 			findings: []string{
 				"clusters/taken/a.json: left out: the value is at data.clusters, where Berth keeps cluster data",
+				"n/binary/b.gz: not needed: kube-mgmt does not load binaryData",
 				"n/dynamic/p.rego: left out: dynamic.rego:3:11: berth_unresolved_read",
 				"n/empty/p.rego: left out: it is no Rego: as Rego v1: ",
-				"n/binary/b.gz: left out: the value is in binaryData; kube-mgmt does not load it either",
 				"n/http/p.rego: left out: http.rego:3:19: rego_type_error: undefined function http.send (http.send is not allowed",
 				"n/list/a.json: left out: the value is no JSON object; kube-mgmt does not load it either",
 				"n/list/b.yaml: left out", "n/list/c.json: left out",

@@ -124,11 +124,11 @@ type Options struct {
 	// ShutdownDelay is how long a manager keeps running after it is told to stop. Meanwhile the webhooks close each connection after its next
 	// response, so that the API server connects to another replica. The readiness check does not fail for that. 0 means no delay.
 	ShutdownDelay time.Duration
-	// EvaluationTimeout is the deadline for the evaluation of one policy on one object by the embedded engine. It must be positive, which New
-	// does not check: otherwise every evaluation fails. The deadline of a remote engine is spec.remote.timeoutSeconds of the policy instead.
+	// EvaluationTimeout is the deadline for the evaluation of one policy on one object by the embedded engine. It must be positive. The
+	// deadline of a remote engine is spec.remote.timeoutSeconds of the policy instead.
 	EvaluationTimeout time.Duration
 	// EvaluationConcurrency is the maximum number of concurrent evaluations by the embedded engine, of all policies together. It must be
-	// positive, which New does not check: otherwise every evaluation fails.
+	// positive.
 	EvaluationConcurrency int
 	// Predicates are the predicates that policies may use, in the order in which they are evaluated. nil means the default list, and an
 	// empty list none. New returns an error for an unknown name.

@@ -108,9 +108,8 @@ type Consumer struct {
 	views map[schema.GroupVersionResource]*view // the types that the consumer wants
 }
 
-// NewConsumer returns a consumer that passes objects to sink, and calls changed whenever the State of a type changes in more than Failures:
-// not when Settled becomes true only by repeated failures. Neither sink nor changed may call Set. The hub holds no lock that another
-// consumer needs while it calls them.
+// NewConsumer returns a consumer that passes objects to sink, and calls changed whenever the State of a type changes in more than Failures,
+// or becomes settled. Neither sink nor changed may call Set. The hub holds no lock that another consumer needs while it calls them.
 func (h *Hub) NewConsumer(sink Sink, changed func(schema.GroupVersionResource)) *Consumer {
 	return &Consumer{hub: h, sink: sink, changed: changed, views: map[schema.GroupVersionResource]*view{}}
 }

@@ -65,8 +65,8 @@ func NewDeviceClasses(hub *Hub, catalog *Catalog) *DeviceClasses {
 	return d
 }
 
-// Subscribe registers f, which is called when DeviceClasses or the result of Settled may have changed, but not when Settled becomes true
-// only by repeated failures. f must return quickly. Call Subscribe before Start.
+// Subscribe registers f, which is called when DeviceClasses or the result of Settled may have changed. f must return quickly. Call
+// Subscribe before Start.
 func (d *DeviceClasses) Subscribe(f func()) { d.changes.Subscribe(func(struct{}) { f() }) }
 
 // NeedLeaderElection returns false: every replica measures ResourceClaims, for which it needs the DeviceClasses.

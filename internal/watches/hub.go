@@ -140,10 +140,13 @@ func (h *Hub) reopen(resource schema.GroupVersionResource) {
 		return
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.watch != nil && t.streaming == 0 {
-		t.watch.Stop()
-		t.watch = nil
+	var w watch.Interface
+	if t.streaming == 0 {
+		w, t.watch = t.watch, nil
+	}
+	t.mu.Unlock()
+	if w != nil {
+		w.Stop()
 	}
 }
 

@@ -144,7 +144,7 @@ func inLabels(path []string) bool {
 var bracket = regexp.MustCompile(`^\[(?:'([^']+)'|"([^"]+)")\]`)
 
 // parsePath parses a path of names that are joined by dots, or in brackets and quotes, as in metadata.labels['a.b/c']. An empty name, and
-// brackets without a quoted name, such as an index, are errors. A dot at the end is ignored. An empty path has no names, and is no error.
+// brackets without a quoted name, such as an index, are errors. An empty path has no names, and is no error.
 func parsePath(text string) ([]string, error) {
 	var out []string
 	for rest := text; rest != ""; {
