@@ -487,7 +487,8 @@ func (c *Controller) knows(system delivery.System, objects []delivery.Delivered,
 }
 
 // resolve adds to a decision the objects of the inventories to which the system refers, and removes the clusters that the system must not
-// get, because they are being deleted or no inventory has them. It returns false while inventories that it needs have not been read.
+// get, because they are being deleted or no inventory has them; n.note says so. It returns false while inventories that it needs have not
+// been read: n.pending is then set, or, if Berth can't read an inventory to which delivered objects refer, n has a failure.
 func (c *Controller) resolve(system delivery.System, decision *delivery.Decision, n *need) bool {
 	own, unread := false, false
 	for _, resource := range c.inventories() {

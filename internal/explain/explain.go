@@ -386,14 +386,15 @@ func selectsPlural(p *simulation.Policy, resource schema.GroupVersionResource) b
 // keyName identifies a key that policies set: the field, such as labels, and the key in it.
 type keyName struct{ field, key string }
 
-// values are the values of an object: its content, and its scheduling fields by merge key.
+// values are the values of an object, as it is or as it was requested: its content, and its scheduling fields by merge key.
 type values struct {
 	*unstructured.Unstructured
 	scheduling map[string]string
 }
 
-// at returns the value of a key; nil if the object does not have it. If the key is a policy's part of the affinity, the value is the whole
-// affinity of the object.
+// at returns the value of a key in a field: annotations, labels, scheduling, or clusters, of which outcome knows where the object lists
+// them. It is nil if the object does not have it. If the key is a policy's part of the affinity, the value is the whole affinity of the
+// object.
 func (o values) at(field, name string, outcome *placement.Outcome) *string {
 	switch field {
 	case "scheduling":

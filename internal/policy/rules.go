@@ -76,8 +76,8 @@ func (m *Module) RuleName(name string) string {
 }
 
 // InputWithoutChoice returns the fields of `input` that decisions depend on apart from the choice among the eligible clusters, which
-// depends on the path of the object (rules.ObjectPath). It returns nil if more depends on the path, if the policy has no rules, or if
-// predicates check its decisions.
+// depends on the path of the object (rules.ObjectPath). It returns nil if more than the clusters of a decision depends on which are chosen,
+// if no rule chooses by limit or spread, or if predicates check its decisions.
 func (m *Module) InputWithoutChoice() *projection.FieldSet {
 	if m.rendered == nil || !m.rendered.ChoosesLast || m.Candidates != "" {
 		return nil

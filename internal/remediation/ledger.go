@@ -661,10 +661,11 @@ func (l *Ledger) Report(policy string) Report {
 	return out
 }
 
-// RolloutCounts returns the numbers of a policy's matched objects in each of n rollout stages. stageOf maps a namespace to the index of its
-// stage, n for none; a Namespace object counts in its own namespace. waiting has the objects whose patch or rollout failed. Objects that
-// have to be moved in a namespace for which alone remediation is paused count as failed, too, so that the other namespaces do not wait for
-// them. It takes time in proportion to the number of matched objects.
+// RolloutCounts returns the numbers of a policy's matched objects in each of n rollout stages, as n entries. stageOf maps a namespace to
+// the index of its stage, n for none; a Namespace object counts in its own namespace. Objects without a stage, such as other cluster-scoped
+// ones, count nowhere. waiting has the objects whose patch or rollout failed. Objects that have to be moved in a namespace for which alone
+// remediation is paused count as failed, too, so that the other namespaces do not wait for them. It takes time in proportion to the number
+// of matched objects.
 func (l *Ledger) RolloutCounts(policy string, n int, stageOf map[string]int, waiting Waiting) []rollout.Counts {
 	unmoved := sets.New[Key]()
 	for _, f := range waiting.Failures {

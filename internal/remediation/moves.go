@@ -313,8 +313,9 @@ func (s *Scheduler) Unsettle() {
 	s.epoch++
 }
 
-// Unobserve records that an object does not exist any more, or that another one has its name. If reports is set, it records only that no
-// multi-cluster system reports any more where the object runs.
+// Unobserve ends the observation of an object's rollout, because the object does not exist any more, or another one has its name: it no
+// longer counts as unavailable, and its move ends, but not a patch that is running. Its failures stay, and it waits on, until Forget. If
+// reports is set, only what a multi-cluster system reported ends, because none reports any more where the object runs.
 func (s *Scheduler) Unobserve(key Key, reports bool) {
 	defer s.lock()()
 	if !reports || s.reported(key) {

@@ -67,7 +67,7 @@ type ChoiceFacts struct {
 // the versions is lost. The zero value means that it has none.
 type KeptFacts struct {
 	Exists  bool    // Whether a version is in force that can decide.
-	InForce InForce // Which version is in force, and in how many stages.
+	InForce InForce // Which version is in force, and in how many stages; not which one decides in the others.
 	Lost    bool    // Whether one of the versions in force is Lost: it can't be loaded, and fails.
 }
 

@@ -220,8 +220,8 @@ type evaluator struct {
 	missing []string
 	// decisionCache is the decision cache; nil if the policy reads all of the input.
 	decisionCache *decisionCache
-	// openDecisions caches decisions without the choice of clusters; nil for a policy without spec.rules, for one that reads all of the input
-	// or whose decisions predicates check, and if more of the policy's decisions depends on the object's path.
+	// openDecisions caches decisions without the choice of clusters; nil for a policy of which no rule chooses by limit or spread, for one
+	// that reads all of the input or whose decisions predicates check, and if more than the clusters depends on which are chosen.
 	openDecisions *openDecisions
 	// ruleCache is the rule cache; nil if every rule reads as much as the policy.
 	ruleCache *ruleCache

@@ -329,7 +329,8 @@ func joined(operands []*ast.Term) *engine.LimitError {
 	return overAll(n-separator, maxText, "bytes")
 }
 
-// multiplied limits the digits of the product of all numbers in the first operand, an array or a set.
+// multiplied limits the digits of the product of all numbers in the first operand, an array or a set: to 16 times as many as one number may
+// have.
 func multiplied(operands []*ast.Term) *engine.LimitError {
 	n := 0
 	elements(operands[0].Value, func(t *ast.Term) bool {

@@ -44,8 +44,9 @@ type openDecisions struct {
 	use    fieldSetUse // counts the lookups of open decisions
 }
 
-// newOpenDecisions returns an empty cache for a module; nil if the policy has no spec.rules, if predicates check its decisions, or if more
-// than the choice of clusters depends on the path of an object.
+// newOpenDecisions returns an empty cache for a module; nil if the policy has no spec.rules, if none of them chooses among the eligible
+// clusters by limit or spread, if predicates check its decisions, or if more than the clusters of a decision depends on which are chosen,
+// such as a label with {clusters}. What depends on the name otherwise, such as a label with {name}, is a part of the key.
 func newOpenDecisions(m *policy.Module) *openDecisions {
 	fields := m.InputWithoutChoice()
 	if fields == nil {
