@@ -33,9 +33,10 @@ import (
 )
 
 // findingsOfOptional finds CEL expressions of rules whose evaluation fails for objects without a field that they may lack, and for all
-// objects of a kind that has the field elsewhere, such as the pod template of a CronJob. It knows only the fields of built-in workloads, and
-// looks at none of metadata and status: missing labels and annotations are found elsewhere. types are the types that the policy matches. A
-// field that none of them has is found by the check of types. In a policy with match conditions, findingsOfOptional finds nothing.
+// objects of a kind that has the field elsewhere, such as the pod template of a CronJob. It knows only the fields of built-in workloads,
+// and looks at none of metadata and status: missing labels and annotations are found elsewhere. types are the types that the policy
+// matches. A field that none of them has is found by the check of types. In a policy with match conditions, findingsOfOptional finds
+// nothing.
 func findingsOfOptional(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, types []match.ServedType) []Finding {
 	if m.Conditional() {
 		return nil

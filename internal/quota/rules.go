@@ -41,8 +41,8 @@ type prepared struct {
 	// provides the messages. count decides whether an object counts. A LimitedResource has only admit, which decides what quotas do not cover;
 	// the others are nil.
 	scope, admit, messages, count policy.Rules
-	// scoped caches the results of scope, whether the quota applies to an object and what it covers, by scopedKey, which has its variable input.
-	// There are few different ones.
+	// scoped caches the results of scope, whether the quota applies to an object and what it covers, by scopedKey, which has its variable
+	// input. There are few different ones.
 	scoped *lru.Cache
 }
 
