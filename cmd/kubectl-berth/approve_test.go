@@ -63,8 +63,8 @@ func TestWhatWaitsForApproval(t *testing.T) {
 	}
 }
 
-// TestNothingToApprove checks why a policy in remediation mode Approved waits for nothing, if only its mode keeps its plan from being carried
-// out, and if it has no plan.
+// TestNothingToApprove checks why a policy in remediation mode Approved waits for nothing, if only its mode keeps its plan from being
+// carried out, and if it has no plan.
 func TestNothingToApprove(t *testing.T) {
 	proposed := &placementv1.RemediationPlan{Digest: "d1", State: placementv1.PlanProposed, Moves: 2}
 	for mode, tc := range map[placementv1.Mode]struct {

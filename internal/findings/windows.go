@@ -100,8 +100,8 @@ func isSwapped(minute, hour string) (meant int, swapped bool) {
 	return n, err == nil && n > 0 && n < 24 && n%5 != 0 && (hour == "0" || hour == "00")
 }
 
-// isWeek reports whether the day-of-month field of a schedule consists of ranges of seven days, such as 8-14 or 1-7,15-21. An author of 8-14
-// with a day of the week probably means the second such day of the month.
+// isWeek reports whether the day-of-month field of a schedule consists of ranges of seven days, such as 8-14 or 1-7,15-21. An author of
+// 8-14 with a day of the week probably means the second such day of the month.
 func isWeek(days string) bool {
 	for part := range strings.SplitSeq(days, ",") {
 		from, to, _ := strings.Cut(part, "-")

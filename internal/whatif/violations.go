@@ -96,8 +96,8 @@ func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([
 	return out, nil
 }
 
-// noteOn returns why Berth does not patch an object that differs from what the policy of a verdict decides, and that does not wait; "" if it
-// does, or if the changes can't be made, which Messages say. blocked reports whether policies deny a patch of the object.
+// noteOn returns why Berth does not patch an object that differs from what the policy of a verdict decides, and that does not wait; "" if
+// it does, or if the changes can't be made, which Messages say. blocked reports whether policies deny a patch of the object.
 func noteOn(s *simulation.Simulation, o simulation.Object, v *placement.Verdict, blocked bool) string {
 	switch {
 	case v.Policy.Mode != placementv1.ModeEnforce:
