@@ -196,7 +196,9 @@ func (c *creation) evaluate(ctx context.Context, e celast.Expr) outcome {
 	return outcomeUnknown
 }
 
-// marksOfUpdates are parts of the names of variables and fields that may differ between new and existing objects.
+// marksOfUpdates are parts of the names of variables and fields that may differ between new and existing objects. An operand of && or ||
+// whose text has one may be there to keep a match condition from failing when an object is created. If the outcome of such an operand is
+// not known, FailsOnCreate is not certain, and reports no failure.
 var marksOfUpdates = []string{
 	"request", "oldObject", "status", "annotations", "generation", "uid", "Timestamp", "resourceVersion", "managedFields", "ownerReferences", "finalizers",
 }

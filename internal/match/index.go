@@ -83,7 +83,7 @@ func (x *Index[T]) Without(item T) *Index[T] {
 }
 
 // change returns a copy of the index in which one item is added or removed: by the function rest in the list rest if the item names too
-// many types, and otherwise by the function in in the bucket of each of its types.
+// many types, and otherwise by the function in in the bucket of each of its types. A wildcard is a type of its own, with a bucket.
 func (x *Index[T]) change(item T, rest func([]T) []T, in func(bucket[T], *Matcher) bucket[T]) *Index[T] {
 	m := x.matcher(item)
 	if m == nil {

@@ -201,7 +201,7 @@ func withExplicitVersions(rules []placementv1.ResourceRule) []placementv1.Resour
 	return out
 }
 
-// bootstrapNamed returns the bootstrap types that a rule names by group and resource.
+// bootstrapNamed returns the bootstrap types that at least one of the rules names by group and resource.
 func bootstrapNamed(rules []placementv1.ResourceRule) []schema.GroupResource {
 	return slices.DeleteFunc(slices.Clone(bootstrapResources), func(resource schema.GroupResource) bool {
 		return !slices.ContainsFunc(rules, func(rule placementv1.ResourceRule) bool { return names(rule, resource) })

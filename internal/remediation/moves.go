@@ -114,9 +114,11 @@ type movement struct {
 	// following has the bounds of the policies for which the object counts as being moved, from the end of the patch until the object is
 	// ready. The value reports whether the object counts as unavailable meanwhile.
 	following map[*bounds]bool
-	patched   Rollout   // The UID, the generation, and the resource version of the object after the patch.
-	reported  bool      // Set if only the report of a multi-cluster system tells whether the object is ready.
-	moved     time.Time // If reported is set: when the object was patched, from the end of the patch until it is ready; zero otherwise.
+	patched   Rollout // The UID, the generation, and the resource version of the object after the patch.
+	reported  bool    // Set if only the report of a multi-cluster system tells whether the object is ready.
+	// moved is when the object was patched, if only the report of a multi-cluster system tells whether it is ready (reported), from the end
+	// of the patch until it is ready. It is zero otherwise, and if an earlier leader made the patch at a time that is not known.
+	moved time.Time
 	// deadline is when an object that is not ready fails its move, or, if adopted is set, no longer counts as being moved; zero for never.
 	deadline time.Time
 	// adopted is set while the object counts as being moved only because an earlier leader may have been moving it. late is set once the
