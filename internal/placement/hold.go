@@ -184,8 +184,9 @@ func (d *Decider) tolerate(ctx context.Context, r *Request, index *match.Index[*
 	return nil
 }
 
-// ownFields removes from the input the metadata that the API server sets and that clients may omit: creationTimestamp, generation,
-// resourceVersion, selfLink, and uid. It changes and returns its argument.
+// ownFields removes from one of two inputs that sameReads compares the metadata that the API server sets and that clients may omit:
+// creationTimestamp, generation, resourceVersion, selfLink, and uid. The inputs that policies decide on keep them. It changes and returns
+// its argument.
 func ownFields(input map[string]any) map[string]any {
 	if metadata, ok := input["metadata"].(map[string]any); ok {
 		for _, name := range []string{"creationTimestamp", "generation", "resourceVersion", "selfLink", "uid"} {

@@ -51,7 +51,7 @@ type Request struct {
 	before    *measurement
 	evaluator upstream.Evaluator
 	content   runtime.Object // What the request would store: a Pod, Service, or claim, or only the metadata of another object; never nil.
-	// input is the part of the input that is the same for the modules of all LimitedResources: the scopes of the object that the request
+	// input is the part of the input of LimitedResources' modules that does not depend on quotas: the scopes of the object that the request
 	// would store, and the amounts that it takes.
 	input map[string]any
 }

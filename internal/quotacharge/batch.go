@@ -164,7 +164,9 @@ func (r *round) decide(ctx context.Context, w *waiter, expires time.Time) (verdi
 	return verdict, len(accounts) + len(limits), err
 }
 
-// endDecisionSpan sets the attributes of the span of one request's decision, and ends the span.
+// endDecisionSpan ends the span of one request's decision. It sets as attributes the outcome (allowed, denied, pending, or error), by how
+// many quotas and limits it was decided (considered), and how fresh these were (read), and marks the span as failed if err is not nil. The
+// names of the quotas are not among the attributes.
 func endDecisionSpan(span trace.Span, read freshness, verdict *quota.Verdict, considered int, err error) {
 	if span.IsRecording() {
 		outcome := metrics.QuotaAllowed

@@ -216,7 +216,8 @@ func (v *validator) fewerBytes(q placementv1.Requirement, path *field.Path) {
 // manyCPUs is a number of CPUs, 10 million, that no cluster has.
 var manyCPUs = resource.MustParse("10M")
 
-// kibi is the least number that a unit of bytes, such as Ki, stands for.
+// kibi is the least number that a unit of bytes, such as Ki, stands for. From this number on, a number of CPUs that is written with such a
+// unit counts as a mistake.
 const kibi = 1024
 
 // ExceedsClusters reports whether a value is a number of allocatable or free CPUs that is more than any cluster has, so that its unit is

@@ -111,10 +111,11 @@ func (s *constantSearch) names(module *ast.Module) {
 	})
 }
 
-// members adds the constant texts in an array or set to found.
-func (s *constantSearch) members(t *ast.Term, at *ast.Location, given bool, field []string) {
+// members adds the constant texts in an array or set to found, each at its own position or else at fallback. It adds nothing for other
+// terms. given and field are the fields of their ClusterConstants.
+func (s *constantSearch) members(t *ast.Term, fallback *ast.Location, given bool, field []string) {
 	for _, member := range members(t) {
-		s.add(member, at, given, field)
+		s.add(member, fallback, given, field)
 	}
 }
 
