@@ -27,6 +27,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
@@ -75,30 +76,7 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 		p.line("error: PlacementPolicy %s can't decide objects: %s", policy, text)
 	}
 	decided := s.Policy(policy)
-	switch {
-	case len(plan.Moves) == 0 && len(plan.Errors) > 0:
-		p.line("So this command can't tell which objects have to be patched for PlacementPolicy %s. In the cluster, an earlier version of the policy, "+
-			"or its remote engine, may decide them.", policy)
-	case len(plan.Moves) == 0 && !decided.RemediatesExisting():
-		p.line("Berth patches no existing object for PlacementPolicy %s, because its spec.remediation.mode is %s.", policy, decided.Remediation)
-	case len(plan.Moves) == 0:
-		p.line("No object has to be patched for PlacementPolicy %s.", policy)
-	default:
-		p.line("Plan %s of PlacementPolicy %s: %s", plan.Digest, policy, toRemediate(len(plan.Moves), decided.Object))
-		if decided.Mode != placementv1.ModeEnforce {
-			p.line("Berth carries out none of it while spec.mode of PlacementPolicy %s is %s", policy, decided.Mode)
-		}
-		for _, cause := range plan.Causes {
-			p.line("Cause: %s", cause)
-		}
-		if plan.Waits != "" {
-			wait := "They wait"
-			if len(plan.Moves) == 1 {
-				wait = "It waits"
-			}
-			p.line("%s %s", wait, plan.Waits)
-		}
-	}
+	printTotal(p, decided, plan)
 	if begun := decided.Object.Status.Plan; begun != nil && begun.Digest != plan.Digest &&
 		begun.State == placementv1.PlanInProgress && ptr.Deref(begun.Done, 0) > 0 {
 		p.line("Berth carries out the plan in status.plan. Its digest is %s, because it includes all %d objects, of which %d no longer have to be patched.",
@@ -112,6 +90,35 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	}
 	printNotPlanned(p, plan)
 	return p.err
+}
+
+// printTotal writes how many objects Berth has to patch for a policy, because of what, and what they wait for; or that there are none, or
+// that this can't be told.
+func printTotal(p *printer, policy *simulation.Policy, plan *whatif.Plan) {
+	switch {
+	case len(plan.Moves) == 0 && len(plan.Errors) > 0:
+		p.line("So this command can't tell which objects have to be patched for PlacementPolicy %s. In the cluster, an earlier version of the policy, "+
+			"or its remote engine, may decide them.", policy.Name)
+	case len(plan.Moves) == 0 && !policy.RemediatesExisting():
+		p.line("Berth patches no existing object for PlacementPolicy %s, because its spec.remediation.mode is %s.", policy.Name, policy.Remediation)
+	case len(plan.Moves) == 0:
+		p.line("No object has to be patched for PlacementPolicy %s.", policy.Name)
+	default:
+		p.line("Plan %s of PlacementPolicy %s: %s", plan.Digest, policy.Name, toRemediate(len(plan.Moves), policy.Object))
+		if policy.Mode != placementv1.ModeEnforce {
+			p.line("Berth carries out none of it while spec.mode of PlacementPolicy %s is %s", policy.Name, policy.Mode)
+		}
+		for _, cause := range plan.Causes {
+			p.line("Cause: %s", cause)
+		}
+		if plan.Waits != "" {
+			wait := "They wait"
+			if len(plan.Moves) == 1 {
+				wait = "It waits"
+			}
+			p.line("%s %s", wait, plan.Waits)
+		}
+	}
 }
 
 // printNotPlanned writes how many objects violate the policy but are not in the plan, on a line for each of three kinds: those that the

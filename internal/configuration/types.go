@@ -81,7 +81,7 @@ type Placement struct {
 	// Group is the API group of one resource, in all versions, and empty for the core group; Resource is its plural name, without wildcards.
 	Group    string `json:"group"`
 	Resource string `json:"resource"`
-	// Kind is the resource's kind, such as FleetPlacement. It must be set.
+	// Kind is the resource's kind, such as Rollout. It must be set.
 	Kind string `json:"kind"`
 	// Path is the path of the list of cluster names, in the syntax of CustomResourceDefinitions, for example .spec.clusters. It must lead
 	// below .spec.

@@ -217,7 +217,8 @@ var specPath = field.NewPath("spec")
 // none for a policy that does not compile or can't be bound, which the condition Compiled reports. namespaces reports whether the findings
 // depend on which namespaces exist, so that they have to be made again when these change. The error is that of a compilation that may
 // succeed later.
-func (f *Finder) All(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (list []Finding, namespaces bool, err error) {
+func (f *Finder) All(ctx context.Context, name string, spec placementv1.PlacementPolicySpec,
+	bound policy.Bindings) (list []Finding, namespaces bool, err error) {
 	defaulted := spec.WithDefaults()
 	module, err := f.Compiler.Compile(ctx, name, defaulted)
 	if _, wrong := errors.AsType[*policy.CompileError](err); wrong && !policy.IsUnfinished(err) {

@@ -154,7 +154,7 @@ func (s *Snapshot) Get(name string) (fwk.NodeInfo, error) {
 	if info, ok := s.candidate(name); ok {
 		return info, nil
 	}
-	return nil, fmt.Errorf("Berth's snapshot has no node %q, for which the plugin asked", name)
+	return nil, fmt.Errorf("the plugin asked for node %q, which Berth's snapshot does not have", name)
 }
 
 // IsPVCUsedByPods reports whether a pod on one of the nodes uses the claim "namespace/name". It implements fwk.StorageInfoLister.
@@ -165,7 +165,7 @@ type noPodGroups struct{}
 
 // Get returns an error: there is no pod group.
 func (noPodGroups) Get(namespace, name string) (fwk.PodGroupState, error) {
-	return nil, fmt.Errorf("Berth has no pod groups, so the plugin can't get the pod group %s/%s", namespace, name)
+	return nil, fmt.Errorf("the plugin asked for pod group %s/%s, and Berth has no pod groups", namespace, name)
 }
 
 // candidate returns the node or cluster with the name; false if there is none.

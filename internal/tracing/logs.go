@@ -80,7 +80,7 @@ func (l *Logs) Start(ctx context.Context) error {
 }
 
 // structured is a handler that passes records on to another one. It replaces a record's attributes of Go types by the lists and maps of
-// their JSON. The handlers that its WithAttrs and WithGroup return are those of the other handler, which replace nothing.
+// their JSON. Handlers that are made from it, with more attributes or a group, are those of the other handler, which replace nothing.
 type structured struct{ slog.Handler }
 
 // Handle passes a record on, with the attributes replaced. An attribute that has no JSON is an error, and the record is lost.

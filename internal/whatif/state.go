@@ -326,9 +326,9 @@ type evaluation struct {
 }
 
 // to returns what happens to an object whose state becomes after; nil if nothing does. The transition is never Unenforced, which released
-// finds, nor Waiting. request reports whether the changes are a request for the object itself. Then denials, and policies that can't decide,
-// count even if they were the same before. changes reports whether the changes alter a policy, by name: if the same policy decides a value
-// before and after, and is not altered, another text of what the object waits for is no change.
+// finds, nor Waiting. request reports whether the changes are a request for the object itself. Then denials, and policies that can't
+// decide, count even if they were the same before. changes reports whether the changes alter a policy, by name: if the same policy decides
+// a value before and after, and is not altered, another text of what the object waits for is no change.
 func (s *state) to(after *state, request bool, changes func(policy string) bool) *Object {
 	out := &Object{}
 	out.Values, out.Dropped = s.valuesTo(after, changes)
