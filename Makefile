@@ -259,13 +259,11 @@ test-race: $(engine) ## Run the unit tests under the race detector; needs a C co
 	@export CGO_ENABLED=1; $(call run_tests,race,$(RACE_PACKAGES),-- -race $(GO_TEST_FLAGS))
 
 # What is found is written to the package's testdata/fuzz, and is a test from then on.
-FUZZTIME ?= $(shell echo $$((5 * $(BUDGET))))s
-# How many inputs FuzzCost measures and FuzzNumbers decodes, and how many recipes FuzzAdmission carries out. They take up to a good
-# part of a second, and a time limit that ends in the midst of one fails the search with "context deadline exceeded": the coordinator
-# of Go's fuzzing returns that error where a worker meets the end of the time before the coordinator does.
-FUZZ_COST_RUNS ?= $(shell echo $$((40 * $(BUDGET))))x
-FUZZ_NUMBERS_RUNS ?= $(shell echo $$((400 * $(BUDGET))))x
-FUZZ_ADMISSION_RUNS ?= $(shell echo $$((200 * $(BUDGET))))x
+
+# How many inputs each target tries, in place of its own number, which takes a few seconds. A time limit would fail the search with
+# "context deadline exceeded" now and then: the coordinator of Go's fuzzing returns that error where a worker meets the end of the time
+# before the coordinator does.
+FUZZ_RUNS ?=
 # The targets of fuzzing, without Fuzz.
 FUZZ ?= Fields RandomPolicies Integers Numbers Cost Divide Of Verdicts Admission
 
@@ -273,24 +271,24 @@ FUZZ ?= Fields RandomPolicies Integers Numbers Cost Divide Of Verdicts Admission
 # than a short search.
 FUZZ_GUIDED ?= yes
 
-# Runs a target of fuzzing: its name, its package, for how long or how often, and further flags of tests. Minimizing a recipe of
-# FuzzAdmission takes hundreds of requests to the API server.
+# Runs a target of fuzzing: its name, its package, how many inputs it tries with a budget of 1, and further flags of tests. Minimizing a
+# recipe of FuzzAdmission takes hundreds of requests to the API server.
 fuzz_target = $(if $(filter $(1),$(FUZZ)),$(if $(filter no,$(FUZZ_GUIDED)), \
   go test -c -vet=off $(TEST_LINK) -o bin/fuzz.test $(2) && cd $(2) && $(CURDIR)/bin/fuzz.test -test.fuzzcachedir=$(CURDIR)/bin/fuzz, \
   go test -vet=off $(TEST_LINK) $(2)) \
-  -test.run='^$$' -test.fuzz='^Fuzz$(1)$$' -test.fuzztime=$(3) $(4))
+  -test.run='^$$' -test.fuzz='^Fuzz$(1)$$' -test.fuzztime=$(or $(FUZZ_RUNS),$(shell echo $$(($(3) * $(BUDGET)))))x $(4))
 
 .PHONY: fuzz
-fuzz: $(assets) ## Look for policies that the engine or the analysis of fields gets wrong, pods that predicates get wrong, objects that admission alters or that cost too much, divisions of replicas that break a rule, for FUZZTIME, FUZZ_NUMBERS_RUNS, or FUZZ_COST_RUNS each; and for requests that get past policies, in FUZZ_ADMISSION_RUNS recipes.
-	$(call fuzz_target,Fields,./internal/policy/analysis,$(FUZZTIME),-test.fuzzminimizetime=10x)
-	$(call fuzz_target,RandomPolicies,./internal/engine/embedded,$(FUZZTIME),-test.fuzzminimizetime=10x)
-	$(call fuzz_target,Integers,./internal/projection,$(FUZZTIME),-test.fuzzminimizetime=10x)
-	$(call fuzz_target,Numbers,./webhooks/placementmutator,$(FUZZ_NUMBERS_RUNS),-test.fuzzminimizetime=10x)
-	$(call fuzz_target,Cost,./webhooks/placementmutator,$(FUZZ_COST_RUNS),-test.fuzzminimizetime=1x -test.parallel=1)
-	$(call fuzz_target,Divide,./internal/division,$(FUZZTIME),-test.fuzzminimizetime=10x)
-	$(call fuzz_target,Of,./internal/workload,$(FUZZTIME),-test.fuzzminimizetime=10x)
-	$(call fuzz_target,Verdicts,./internal/predicates,$(FUZZTIME),-test.fuzzminimizetime=10x)
-	$(call fuzz_target,Admission,./test/fuzz/admission,$(FUZZ_ADMISSION_RUNS),-test.fuzzminimizetime=10x -test.parallel=2)
+fuzz: $(assets) ## Look for policies that the engine or the analysis of fields gets wrong, pods that predicates get wrong, objects that admission alters or that cost too much, divisions of replicas that break a rule, and requests that get past policies.
+	$(call fuzz_target,Fields,./internal/policy/analysis,15000,-test.fuzzminimizetime=10x)
+	$(call fuzz_target,RandomPolicies,./internal/engine/embedded,3000,-test.fuzzminimizetime=10x)
+	$(call fuzz_target,Integers,./internal/projection,200000,-test.fuzzminimizetime=10x)
+	$(call fuzz_target,Numbers,./webhooks/placementmutator,200,-test.fuzzminimizetime=10x)
+	$(call fuzz_target,Cost,./webhooks/placementmutator,20,-test.fuzzminimizetime=1x -test.parallel=1)
+	$(call fuzz_target,Divide,./internal/division,100000,-test.fuzzminimizetime=10x)
+	$(call fuzz_target,Of,./internal/workload,300000,-test.fuzzminimizetime=10x)
+	$(call fuzz_target,Verdicts,./internal/predicates,2500,-test.fuzzminimizetime=10x)
+	$(call fuzz_target,Admission,./test/fuzz/admission,100,-test.fuzzminimizetime=10x -test.parallel=2)
 
 .PHONY: soak
 soak: $(assets) $(engine) ## Run what is random or searches with a large budget: make fuzz, and the random tests; hours.

@@ -24,8 +24,8 @@ limitations under the License.
 //   - A policy refuses only what it denies. Any other refusal is the same one in the shadow.
 //   - Remediation patches nothing that admission accepted.
 //
-// `go test ./test/fuzz/admission` runs the known attacks alone, `make fuzz FUZZ=Admission FUZZ_ADMISSION_RUNS=8000x` searches for ten
-// minutes, and `go test ./test/fuzz/admission -run=FuzzAdmission/NAME` replays the file NAME in testdata/fuzz/FuzzAdmission. A failure
+// `go test ./test/fuzz/admission` runs the known attacks alone, `make fuzz FUZZ=Admission FUZZ_RUNS=8000` searches for ten minutes,
+// and `go test ./test/fuzz/admission -run=FuzzAdmission/NAME` replays the file NAME in testdata/fuzz/FuzzAdmission. A failure
 // prints its input as Go. Add it to seeds_test.go with a name that says what it tries, and delete the file. Policies are in
 // features_test.go, and ways to write objects in recipe_test.go.
 //
