@@ -258,12 +258,11 @@ RACE_PACKAGES ?= ./controllers/... ./internal/... ./webhooks/...
 test-race: $(engine) ## Run the unit tests under the race detector; needs a C compiler.
 	@export CGO_ENABLED=1; $(call run_tests,race,$(RACE_PACKAGES),-- -race $(GO_TEST_FLAGS))
 
-# What is found is written to the package's testdata/fuzz, and is a test from then on.
-
 # How many inputs each target tries, in place of its own number, which takes a few seconds. A time limit would fail the search with
-# "context deadline exceeded" now and then: the coordinator of Go's fuzzing returns that error where a worker meets the end of the time
+# "context deadline exceeded" in some runs: the coordinator of Go's fuzzing returns that error where a worker meets the end of the time
 # before the coordinator does.
 FUZZ_RUNS ?=
+
 # The targets of fuzzing, without Fuzz.
 FUZZ ?= Fields RandomPolicies Integers Numbers Cost Divide Of Verdicts Admission
 
@@ -271,8 +270,8 @@ FUZZ ?= Fields RandomPolicies Integers Numbers Cost Divide Of Verdicts Admission
 # than a short search.
 FUZZ_GUIDED ?= yes
 
-# Runs a target of fuzzing: its name, its package, how many inputs it tries with a budget of 1, and further flags of tests. Minimizing a
-# recipe of FuzzAdmission takes hundreds of requests to the API server.
+# Runs a target of fuzzing: its name, its package, how many inputs it tries with a budget of 1, and further flags of tests. What is found
+# is written to the package's testdata/fuzz, and is a test from then on. Minimizing a recipe of FuzzAdmission takes hundreds of requests to the API server.
 fuzz_target = $(if $(filter $(1),$(FUZZ)),$(if $(filter no,$(FUZZ_GUIDED)), \
   go test -c -vet=off $(TEST_LINK) -o bin/fuzz.test $(2) && cd $(2) && $(CURDIR)/bin/fuzz.test -test.fuzzcachedir=$(CURDIR)/bin/fuzz, \
   go test -vet=off $(TEST_LINK) $(2)) \

@@ -350,8 +350,8 @@ func TestHubRefusedForAMoment(t *testing.T) {
 	})
 }
 
-// TestHubTellsThatATypeSettled checks that a consumer is told when nobody needs to wait for a type any more, also if each request fails
-// with the same error.
+// TestHubTellsThatATypeSettled checks that a consumer is told when it need not wait for a type any more, also if each request fails with
+// the same error.
 func TestHubTellsThatATypeSettled(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
 		server.set(func() { server.listErr[pods] = errors.New("connection refused") })
