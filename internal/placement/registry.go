@@ -105,6 +105,9 @@ func (s *PolicyState) Decides(p *Policy) bool {
 	return s != nil && (s.Policy == p || s.Staged != nil && p != nil && s.Staged.Before == p)
 }
 
+// Waits reports whether a newer version waits for its data, or for its rollout. It returns false if s is nil.
+func (s *PolicyState) Waits() bool { return s != nil && len(s.Next) > 0 }
+
 // BindingOf returns the data that one of the versions that decide reads. It returns nil if p does not compile or does not decide, and if s
 // is nil.
 func (s *PolicyState) BindingOf(p *Policy) *policy.Binding {

@@ -62,6 +62,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			Decider: controllers.decider, Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{},
 			FailurePolicy: failurePolicy, Confirm: controllers.freshness.Confirm, LiveNamespaces: base.liveNamespaces,
 			InForce:     func(p *placement.Policy) bool { return evaluation.registry.Get(p.Name).Decides(p) },
+			Waits:       func(p *placement.Policy) bool { return evaluation.registry.Get(p.Name).Waits() },
 			Remediation: placementmutator.Recognize(base.served.identity),
 			Parents:     &placementmutator.Parents{Client: base.served.dynamic, Scales: scales},
 			Decisions:   base.decisions,

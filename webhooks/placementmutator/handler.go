@@ -42,6 +42,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/review"
 	"github.com/berth-dev/berth/internal/tracing"
@@ -71,11 +72,12 @@ type Handler struct {
 	Remediation func(*admissionv1.AdmissionRequest) (ok bool, permits func([]*placement.Verdict) bool)
 	// Parents reads the objects that requests scale: such a request has a Scale, and not the object that policies decide.
 	Parents *Parents
-	// InForce reports whether a version of a policy decides now. If a version fails for which it returns false, the request is decided once
-	// more. If InForce is nil, no request is decided again.
-	InForce func(*placement.Policy) bool
+	// InForce reports whether a version of a policy decides now, and Waits whether a newer version of the policy waits for its data. If a
+	// version fails that is not in force any more, or that a waiting one will replace, the request is decided again. If InForce is nil, no
+	// request is.
+	InForce, Waits func(*placement.Policy) bool
 	// Confirm returns an error if this replica's policies are not up to date with the API server. It is called for requests that no policy
-	// matches. If it is nil, these are admitted.
+	// matches, and for those for which a remote engine lacks something that a version needs. If it is nil, the former are admitted.
 	Confirm func(context.Context) error
 	// LiveNamespaces reads the labels of namespaces from the API server and not from a cache. A request that no policy matches is decided
 	// again with them, once Confirm has found that the policies are up to date.
@@ -203,16 +205,42 @@ func changing(verdicts []*placement.Verdict, changes []decisionlog.Change) []*pl
 // decideFunc decides a request by a Decider, as its methods Decide and Remediate do.
 type decideFunc func(*placement.Decider, context.Context, placement.Request) (*placement.Outcome, error)
 
-// decideCurrent decides a request. If a version of a policy fails that is no longer in force, because a remote engine already has what the
-// next version needs instead, it decides again, by the versions that are in force then, until the deadline of ctx.
+// decideCurrent decides a request by the versions that are in force. The leader removes from a remote engine what no version needs any
+// more, and may know of a change of a policy before this replica. If an engine lacks something for an enforced policy, decideCurrent calls
+// Confirm, which waits until this replica has the newest policies. As long as a version that failed is not in force any more, or a newer
+// one waits to replace it, it decides again, until the deadline of ctx.
 func (h *Handler) decideCurrent(ctx context.Context, decide decideFunc, request placement.Request) (*placement.Outcome, error) {
 	outdated := func(v *placement.Verdict) bool { return v.Err != nil && !h.InForce(v.Policy) }
-	for {
+	replaced := func(v *placement.Verdict) bool { return lacksPushed(v) && h.Waits(v.Policy) }
+	for confirmed := h.Confirm == nil; ; {
 		outcome, err := decide(h.Decider, ctx, request)
-		if err != nil || h.InForce == nil || ctx.Err() != nil || !slices.ContainsFunc(outcome.Verdicts, outdated) {
+		if err != nil || h.InForce == nil {
 			return outcome, err
 		}
+		if !confirmed && !slices.ContainsFunc(outcome.Verdicts, outdated) && slices.ContainsFunc(outcome.Verdicts, lacksPushed) {
+			confirmed = true
+			// What this replica knows now decides, also if the API server did not confirm it.
+			_ = h.Confirm(ctx)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return outcome, nil
+		case slices.ContainsFunc(outcome.Verdicts, outdated):
+		case slices.ContainsFunc(outcome.Verdicts, replaced):
+			notify.Sleep(ctx, waitsInterval)
+		default:
+			return outcome, nil
+		}
 	}
+}
+
+// waitsInterval is the interval at which a request is decided again while the version that has to decide it can't, and a newer one waits.
+const waitsInterval = 100 * time.Millisecond
+
+// lacksPushed reports whether the request has to be denied because the policy's remote engine lacks something that Berth pushes there.
+func lacksPushed(v *placement.Verdict) bool {
+	fault, ok := errors.AsType[*engine.RemoteError](v.Err)
+	return ok && fault.Fault == engine.FaultIncomplete && v.Policy.Mode == placementv1.ModeEnforce && v.Policy.FailurePolicy != placementv1.FailurePolicyIgnore
 }
 
 // decideLive decides again, with the labels of namespaces as the API server has them now, a request that no policy matches. Since the

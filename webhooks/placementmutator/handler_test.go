@@ -170,6 +170,60 @@ func TestDecidesAgain(t *testing.T) {
 		"FailsAgain": {func(r *placement.Registry) { set(r, fails) }, false, false},
 		"NotChanged": {func(*placement.Registry) {}, false, false},
 	}
+	incomplete := answer{err: &engine.RemoteError{Fault: engine.FaultIncomplete, Err: errors.New("lacks")}}
+	// The leader has removed from the engine what a version needed by which this replica still decides.
+	for name, tc := range map[string]struct {
+		answer  answer
+		mode    placementv1.Mode
+		failure placementv1.FailurePolicy
+		// confirm and waits are what happens while the handler waits for Confirm, and when it asks for the third time whether a version waits.
+		confirm, waits func(*placement.Registry)
+		allowed        bool
+		confirmed      int
+	}{
+		"ChangeReceived":  {incomplete, enforce, fail, func(r *placement.Registry) { r.Remove("p") }, nil, true, 1},
+		"Waits":           {incomplete, enforce, fail, nil, func(r *placement.Registry) { set(r, labels) }, true, 1},
+		"NotConfirmed":    {incomplete, enforce, fail, nil, nil, false, 1},
+		"AnotherFault":    {answer{err: &engine.RemoteError{Fault: engine.FaultTimeout, Err: errors.New("late")}}, enforce, fail, nil, nil, false, 0},
+		"DeniesNothing":   {incomplete, enforce, placementv1.FailurePolicyIgnore, nil, nil, true, 0},
+		"IsNotEnforced":   {incomplete, placementv1.ModeWarn, fail, nil, nil, true, 0},
+		"IsOutdatedFirst": {answer{}, enforce, fail, nil, nil, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, registry := newFixture(t), placement.NewRegistry()
+			h.Decider.Policies, h.LiveNamespaces = registry, namespaces{}
+			h.InForce = func(p *placement.Policy) bool { return registry.Get(p.Name).Decides(p) }
+			confirmed, asked := 0, 0
+			h.Confirm = func(context.Context) error {
+				// A request that no policy matches any more is confirmed, too.
+				if registry.Get("p") == nil {
+					return nil
+				}
+				confirmed++
+				if tc.confirm != nil {
+					tc.confirm(registry)
+				}
+				return errors.New("the API server does not answer")
+			}
+			h.Waits = func(*placement.Policy) bool {
+				if tc.waits == nil {
+					return false
+				}
+				if asked++; asked == 3 {
+					tc.waits(registry)
+				}
+				return true
+			}
+			p := policyOf(t, "p", tc.mode, tc.failure, tc.answer)
+			if name == "IsOutdatedFirst" {
+				p.Evaluator = changing{incomplete, func() { set(registry, labels) }}
+			}
+			registry.Set("p", &placement.PolicyState{Policy: p})
+			if got := h.Handle(t.Context(), request(deployment)); got.Allowed != tc.allowed || confirmed != tc.confirmed {
+				t.Errorf("allowed: %v, confirmed %d times; %v", got.Allowed, confirmed, got.Result)
+			}
+		})
+	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			h, registry := newFixture(t), placement.NewRegistry()
