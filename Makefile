@@ -79,12 +79,13 @@ SOAK_BUDGET ?= 20
 export BERTH_TEST_BUDGET = $(BUDGET)
 
 # Runs a command of gotestsum: $(1) is the name of the target, $(2) are the packages, $(3) are arguments of gotestsum and, after --,
-# of go test. A test that fails, or the specs of a suite that fail, run once more alone, unless more than five tests fail. At the end,
-# the slowest packages and specs are printed, and a line FLAKY for each test that passed when it ran again.
+# of go test, and $(4) is the directory to run in; the repository if it is empty. A test that fails, or the specs of a suite that fail,
+# run once more alone, unless more than five tests fail. At the end, the slowest packages and specs are printed, and a line FLAKY for
+# each test that passed when it ran again.
 define run_tests
 reports='$(TEST_REPORTS)/$(1)'; rm -rf "$$reports"; mkdir -p "$$reports"; code=0; \
-BERTH_TEST_REPORTS="$$reports" $(GOTESTSUM) --format=pkgname-and-test-fails --hide-summary=skipped --jsonfile="$$reports/events.json" \
-  --rerun-fails=1 --rerun-fails-max-failures=5 --packages='$(2)' $(3) || code=$$?; \
+(cd '$(or $(4),.)' && BERTH_TEST_REPORTS="$$reports" $(GOTESTSUM) --format=pkgname-and-test-fails --hide-summary=skipped \
+  --jsonfile="$$reports/events.json" --rerun-fails=1 --rerun-fails-max-failures=5 --packages='$(2)' $(3)) || code=$$?; \
 CGO_ENABLED=0 go run ./hack/testreport "$$reports"; exit $$code
 endef
 
@@ -210,9 +211,9 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 .PHONY: test
 test: $(assets) $(engine) ## Run all tests that need no root: units, and suites against a real API server.
 	@$(call run_tests,test,$(PACKAGES),-- $(GO_TEST_FLAGS))
-	cd hack/controlplane && go test -count=1 -vet=off $(TEST_LINK) ./...
-	cd hack/image && go test -count=1 -vet=off $(TEST_LINK) ./...
-	cd hack/prometheus && go test -count=1 -vet=off $(TEST_LINK) ./...
+	@$(call run_tests,test-controlplane,./...,-- -count=1 -vet=off $(TEST_LINK),hack/controlplane)
+	@$(call run_tests,test-image,./...,-- -count=1 -vet=off $(TEST_LINK),hack/image)
+	@$(call run_tests,test-prometheus,./...,-- -count=1 -vet=off $(TEST_LINK),hack/prometheus)
 
 UNIT_PACKAGES ?= ./api/... ./cmd/... ./controllers/... ./hack/... ./internal/... ./webhooks/...
 
@@ -250,7 +251,7 @@ test-compat-%: $(assets) $(engine) bin/controlplane
 .PHONY: e2e
 e2e: controlplane-node ## Install, break, upgrade and uninstall Berth on a real cluster of two nodes; needs root and containerd.
 	go test -c -vet=off $(TEST_LINK) -tags=e2e -o bin/e2e.test ./test/e2e
-	@$(call run_tests,e2e,./test/e2e,--format=standard-verbose --raw-command -- go tool test2json -t -p $(MODULE)/test/e2e bin/e2e.test -test.v=test2json -test.timeout=$(E2E_TIMEOUT) -ginkgo.v -ginkgo.no-color $(E2EFLAGS))
+	@$(call run_tests,e2e,./test/e2e,--format=standard-verbose --raw-command -- go tool test2json -t -p $(MODULE)/test/e2e ../../bin/e2e.test -test.v=test2json -test.timeout=$(E2E_TIMEOUT) -ginkgo.v -ginkgo.no-color $(E2EFLAGS),test/e2e)
 
 RACE_PACKAGES ?= ./controllers/... ./internal/... ./webhooks/...
 

@@ -64,7 +64,7 @@ func run(out io.Writer, dir string, most int) error {
 	printSlowest(out, "packages", "took", all.packages, most)
 	printSlowest(out, "suites", "used a processor for", all.processor, most)
 	printSlowest(out, "specs and tests", "took", all.specs, most)
-	flaky, err := all.writeLogs(filepath.Join(dir, "logs"))
+	flaky, err := all.writeLogs(dir)
 	if err != nil {
 		return err
 	}
@@ -110,19 +110,21 @@ func printSlowest(out io.Writer, what, how string, timings []timing, most int) {
 	}
 }
 
-// writeLogs writes the output of each failure into a file of its own, and returns a line for each that passed when it ran again.
+// writeLogs writes the output of each failure into a file of its own, in the directory logs beside the reports in dir, and returns a line
+// for each failure whose test passed when it ran again.
 func (r *results) writeLogs(dir string) ([]string, error) {
 	var flaky []string
 	for i, f := range r.failures {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		logs := filepath.Join(dir, "logs")
+		if err := os.MkdirAll(logs, 0o700); err != nil {
 			return nil, fmt.Errorf("making the directory of logs: %w", err)
 		}
-		path := filepath.Join(dir, fmt.Sprintf("%d.log", i+1))
+		path := filepath.Join(logs, fmt.Sprintf("%d.log", i+1))
 		if err := os.WriteFile(path, []byte(f.name+"\n"+f.seed+"\n\n"+f.output), 0o600); err != nil {
 			return nil, fmt.Errorf("writing the log of a failure: %w", err)
 		}
 		if f.passed {
-			flaky = append(flaky, fmt.Sprintf("FLAKY %s (%slog: %s)\n", f.name, f.seed, path))
+			flaky = append(flaky, fmt.Sprintf("FLAKY %s (%slog: %s, reports: %s)\n", f.name, f.seed, path, dir))
 		}
 	}
 	return flaky, nil

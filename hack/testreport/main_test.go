@@ -98,8 +98,8 @@ Of 1 suites, which used a processor for 33s together, the most:
 Of 5 specs and tests, which took 1m8s together, the most:
      60.0s  test/integration/b: runs
       3.0s  test/integration/b: TestPages
-FLAKY test/integration/b: runs (-ginkgo.seed=7, log: DIR/logs/1.log)
-FLAKY internal/a: TestOnce/sub (log: DIR/logs/2.log)
+FLAKY test/integration/b: runs (-ginkgo.seed=7, log: DIR/logs/1.log, reports: DIR)
+FLAKY internal/a: TestOnce/sub (log: DIR/logs/2.log, reports: DIR)
 `
 	if diff := cmp.Diff(want, strings.ReplaceAll(out.String(), dir, "DIR")); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
