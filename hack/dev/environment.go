@@ -23,6 +23,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -185,19 +186,14 @@ func (e *environment) install(ctx context.Context, controllers bool) error {
 	if err != nil {
 		return fmt.Errorf("installing config/dev: %w", err)
 	}
-	wait := []string{"wait", "--for=condition=Established", "--timeout=" + establishTimeout.String()}
-	crds := 0
-	for name := range strings.FieldsSeq(applied) {
-		if strings.HasPrefix(name, "customresourcedefinition.") {
-			wait = append(wait, name)
-			crds++
-		}
-	}
-	if crds == 0 {
+	crds := slices.DeleteFunc(strings.Fields(applied), func(name string) bool { return !strings.HasPrefix(name, "customresourcedefinition.") })
+	if len(crds) == 0 {
 		return errors.New("installing config/dev: it has no CustomResourceDefinition: run make manifests")
 	}
-	if _, err := e.kubectl.get(ctx, wait...); err != nil {
-		return fmt.Errorf("waiting for the CustomResourceDefinitions: %w", err)
+	for _, state := range []string{awaitNames, "--for=condition=Established"} {
+		if _, err := e.kubectl.get(ctx, append([]string{"wait", state, "--timeout=" + establishTimeout.String()}, crds...)...); err != nil {
+			return fmt.Errorf("waiting for the CustomResourceDefinitions: %w", err)
+		}
 	}
 	if e.plane == nil || controllers {
 		return nil

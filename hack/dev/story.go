@@ -103,12 +103,20 @@ func story(missing []string) []act {
 	}})
 }
 
+// awaitNames has `kubectl wait` wait until the names of a CustomResourceDefinition are accepted. Its conditions are null before that, for
+// which a wait for a condition ends with an error: https://github.com/kubernetes/kubectl/issues/1236.
+const awaitNames = "--for=jsonpath={.status.acceptedNames.singular}"
+
 // define returns the kubectl commands that install the definitions in file, or none if they are not missing.
 func define(missing []string, file string) [][]string {
 	if !slices.Contains(missing, file) {
 		return nil
 	}
-	return [][]string{{"apply", "-f", file}, {"wait", "--for=condition=Established", "--timeout=60s", "-f", file}}
+	return [][]string{
+		{"apply", "-f", file},
+		{"wait", awaitNames, "--timeout=60s", "-f", file},
+		{"wait", "--for=condition=Established", "--timeout=60s", "-f", file},
+	}
 }
 
 // policyStory returns the steps up to the policy. inventory are the kubectl commands that create the clusters.

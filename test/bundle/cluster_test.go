@@ -92,7 +92,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 			kubectl(ctx, "", "create", "--validate=strict", "--namespace", installNamespace, "--filename", filepath.Join("bundle", "manifests", file))
 		}
 	}
-	kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	// The conditions of a new definition are null until its names are accepted, for which kubectl ends with an error.
+	for _, state := range []string{"jsonpath={.status.acceptedNames.singular}", "condition=Established"} {
+		kubectl(ctx, "", "wait", "--for="+state, "--timeout=60s", "crd", "--all")
+	}
 	aggregateKinds(ctx)
 	account := installed.csv.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.ServiceAccountName
 	Expect(admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installNamespace, Name: account}})).To(Succeed())

@@ -57,7 +57,10 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 
 	BeforeAll(func(ctx SpecContext) {
 		kubectl(ctx, "", "create", "--filename", "hack/demo/clusterprofile-crd.yaml")
-		kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "--filename", "hack/demo/clusterprofile-crd.yaml")
+		// The conditions of a new definition are null until its names are accepted, for which kubectl ends with an error.
+		for _, state := range []string{"jsonpath={.status.acceptedNames.singular}", "condition=Established"} {
+			kubectl(ctx, "", "wait", "--for="+state, "--timeout=60s", "--filename", "hack/demo/clusterprofile-crd.yaml")
+		}
 		newNamespace(ctx, own, nil)
 		newNamespace(ctx, shared, map[string]string{"team": "payments"})
 		newNamespace(ctx, other, nil)

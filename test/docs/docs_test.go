@@ -131,9 +131,6 @@ var _ = Describe("The commands of the documents", func() {
 			for _, c := range run[file] {
 				By(c.Line)
 				out, err := f.Shell(ctx, c.Line)
-				for c.Again(out, err) && ctx.Err() == nil {
-					out, err = f.Shell(ctx, c.Line)
-				}
 				Expect(c.Check(out, err)).To(Succeed())
 				if strings.Contains(c.Line, "condition=Ready") {
 					// A reader takes longer for the next command than the API server for the new webhooks.

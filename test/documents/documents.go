@@ -164,35 +164,49 @@ func (c Command) Check(out string, err error) error {
 // wait matches the beginning of a command that waits, also with flags before the word wait.
 const wait = `^kubectl (\S+ )*wait .*`
 
-// waitByIndex and waitForMatching are the waits that end with an error before there is anything to wait
-// for, and waitForNumber is a wait for a number of objects.
+// waitByIndex, waitForMatching, and waitForDefinition are the waits that end with an error before there is anything to wait for.
+// waitForNumber is a wait for a number of objects, waitForNames one for the names of a CustomResourceDefinition, and definition is a
+// CustomResourceDefinition in such a command.
 var (
-	waitByIndex     = regexp.MustCompile(wait + `jsonpath=\S*\[\d`)
-	waitForMatching = regexp.MustCompile(wait + `(--all|--selector|-l)\b`)
-	waitForNumber   = regexp.MustCompile(wait + `--for=jsonpath='\{\.status\.\S*\}'=[1-9]`)
+	waitByIndex       = regexp.MustCompile(wait + `jsonpath=\S*\[\d`)
+	waitForMatching   = regexp.MustCompile(wait + `(--all|--selector|-l)\b`)
+	waitForDefinition = regexp.MustCompile(`(?i)` + wait + `condition=established\b`)
+	waitForNumber     = regexp.MustCompile(wait + `--for=jsonpath='\{\.status\.\S*\}'=[1-9]`)
+	waitForNames      = regexp.MustCompile(wait + `--for=jsonpath='\{\.status\.acceptedNames\.singular\}'=[a-z]`)
+	definition        = regexp.MustCompile(`\b(?:crds?|customresourcedefinitions?)(?:\.\S*)?/(\S+)`)
 )
 
 // CheckWait returns an error if a command of a document waits in a form that fails while the thing does not exist yet, as on a
-// machine that is slower than the author's. kubectl fails at once if an index of a JSONPath is out of bounds, and if no object
-// matches a selector, so an earlier command of the page has to wait for a number of them in a status.
+// machine that is slower than the author's. kubectl fails at once
+//   - if an index of a JSONPath is out of bounds;
+//   - if no object matches a selector: an earlier command of the page has to wait for a number of them in a status;
+//   - if the conditions of a new CustomResourceDefinition are null (https://github.com/kubernetes/kubectl/issues/1236): the API server
+//     sets them together with the accepted names, for which an earlier command has to wait.
 func CheckWait(earlier []string, line string) error {
 	switch {
 	case waitByIndex.MatchString(line):
 		return fmt.Errorf(`%s: fails until the list is long enough: select the element by a field, as in [?(@.name=="x")]`, line)
 	case waitForMatching.MatchString(line) && !slices.ContainsFunc(earlier, waitForNumber.MatchString):
 		return fmt.Errorf("%s: fails while no object matches: wait for their number first, as in --for=jsonpath='{.status.replicas}'=1", line)
-	default:
+	}
+	if !waitForDefinition.MatchString(line) {
 		return nil
 	}
-}
-
-// nullConditions is what `kubectl wait --for=condition` prints if it reads a new CustomResourceDefinition before the API server has set
-// a condition: the API server returns null, which kubectl takes for an error, https://github.com/kubernetes/kubectl/issues/1236.
-const nullConditions = ".status.conditions accessor error: <nil> is of the type <nil>"
-
-// Again reports whether a command failed because of a defect of kubectl, so that a reader would run it again.
-func (c Command) Again(out string, err error) bool {
-	return err != nil && !c.Refused && strings.HasPrefix(c.Line, "kubectl wait ") && strings.Contains(out, nullConditions)
+	named := definition.FindAllStringSubmatch(line, -1)
+	for _, one := range named {
+		if !slices.ContainsFunc(earlier, func(line string) bool {
+			return waitForNames.MatchString(line) && slices.ContainsFunc(definition.FindAllStringSubmatch(line, -1), func(other []string) bool {
+				return other[1] == one[1]
+			})
+		}) {
+			return fmt.Errorf("%s: fails while the definition has no conditions: wait for its names first, as in "+
+				"--for=jsonpath='{.status.acceptedNames.singular}'=pod crd/%s", line, one[1])
+		}
+	}
+	if len(named) == 0 {
+		return fmt.Errorf("%s: name the definitions, as in crd/pods.example.com, so that this check finds the wait for their names before it", line)
+	}
+	return nil
 }
 
 // oneLine is a text in which all blanks are alike.

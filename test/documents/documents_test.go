@@ -77,6 +77,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestCheckWait(t *testing.T) {
+	const names = "kubectl wait --for=jsonpath='{.status.acceptedNames.singular}'=a crd/a.example.com"
 	for line, c := range map[string]struct {
 		earlier string
 		ok      bool
@@ -88,31 +89,16 @@ func TestCheckWait(t *testing.T) {
 		`kubectl wait pods -l app=till --for=condition=Ready`:                                              {"", false},
 		`kubectl --namespace default wait pods -l app=till --for=condition=Ready`:                          {"", false},
 		`kubectl wait policies --all --namespace default --for=jsonpath='{.metadata.generation}'=2`:        {"kubectl label cluster/a b=c", false},
+		`kubectl wait --for=condition=Established crd/a.example.com`:                                       {names, true},
+		`kubectl wait --for=condition=Established crd/b.example.com`:                                       {names, false},
+		`kubectl wait crd/b.example.com --for condition=established`:                                       {names, false},
+		`kubectl wait customresourcedefinition/a.example.com --for condition=established`:                  {names, true},
+		`kubectl wait --for=condition=Established -f a.yaml`:                                               {names, false},
 		`kubectl wait pods --selector app=till --for=condition=PodScheduled`:                               {"kubectl wait deployment/till --for=jsonpath='{.status.replicas}'=2", true},
 		`kubectl wait deployment/till --for=jsonpath='{.metadata.annotations.example\.com/zone}'=eu-2-all`: {"", true},
 	} {
 		if err := CheckWait([]string{c.earlier, "kubectl get pods"}, line); (err == nil) != c.ok {
 			t.Errorf("%s after %q: got %v, want it to be accepted: %t", line, c.earlier, err, c.ok)
-		}
-	}
-}
-
-func TestAgain(t *testing.T) {
-	failed, null := errors.New("exit status 1"), "error: .status.conditions accessor error: <nil> is of the type <nil>, expected []interface{}"
-	for name, c := range map[string]struct {
-		command Command
-		out     string
-		err     error
-		want    bool
-	}{
-		"null conditions":      {Command{Line: "kubectl wait --for=condition=Established crd/a"}, null, failed, true},
-		"another error":        {Command{Line: "kubectl wait --for=condition=Established crd/a"}, "timed out", failed, false},
-		"no wait":              {Command{Line: "kubectl get crd/a"}, null, failed, false},
-		"has to fail":          {Command{Line: "kubectl wait crd/a", Refused: true}, null, failed, false},
-		"did what it ought to": {Command{Line: "kubectl wait crd/a"}, null, nil, false},
-	} {
-		if got := c.command.Again(c.out, c.err); got != c.want {
-			t.Errorf("%s: got %t, want %t", name, got, c.want)
 		}
 	}
 }

@@ -247,6 +247,13 @@ func (f *Framework) InstallClusterProfiles(ctx context.Context) {
 	f.awaitListable(ctx, schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"})
 }
 
+// InstallPropagationPolicies installs the demo's stand-in for a definition of Karmada, unless it is there.
+func (f *Framework) InstallPropagationPolicies(ctx context.Context) {
+	ginkgo.GinkgoHelper()
+	f.MustKubectl(ctx, "", "apply", "--server-side", "-f", "hack/demo/propagationpolicy-crd.yaml")
+	f.awaitListable(ctx, schema.GroupVersionResource{Group: "policy.karmada.io", Version: "v1alpha1", Resource: "propagationpolicies"})
+}
+
 // awaitListable waits until a resource is served, and until discovery, which follows later, says so to clients.
 func (f *Framework) awaitListable(ctx context.Context, resource schema.GroupVersionResource) {
 	ginkgo.GinkgoHelper()

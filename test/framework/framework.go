@@ -45,6 +45,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/controlplane/process"
@@ -98,7 +99,9 @@ func Start(ctx context.Context, tune ...func(*controlplane.Options)) *Framework 
 	f.Operator, err = f.Plane.User(operatorUser, "system:serviceaccounts", "system:serviceaccounts:"+OperatorNamespace)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	f.MustKubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(f.root, "config", "dev"))
-	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/placementpolicies.placement.berth.dev")
+	for _, plural := range []string{"placementpolicies", "scopedquotas", "clusterscopedquotas", "limitedresources"} {
+		f.awaitListable(ctx, placementv1.GroupVersion.WithResource(plural))
+	}
 	// Without a controller manager, ClusterRoles are not aggregated, so what config/dev adds is bound directly.
 	f.MustKubectl(ctx, "", "create", "clusterrolebinding", "berth-test-wide", "--clusterrole=berth-dev-wide", "--user="+operatorUser)
 	return f

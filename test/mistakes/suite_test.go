@@ -87,8 +87,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(f.Stop)
 	f.InstallClusterProfiles(ctx)
 	// A sample delivers with Karmada.
-	f.MustKubectl(ctx, "", "apply", "-f", "hack/demo/propagationpolicy-crd.yaml")
-	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "-f", "hack/demo/propagationpolicy-crd.yaml")
+	f.InstallPropagationPolicies(ctx)
 	f.MustKubectl(ctx, "", "apply", "-f", "docs/examples/clusters.yaml", "-f", "test/mistakes/world.yaml")
 	f.MustKubectl(ctx, "", "patch", "clusterprofiles.multicluster.x-k8s.io/eu-1", "--namespace=inventory", "--subresource=status", "--type=merge",
 		"--patch", `{"status": {"properties": [{"name": "storage", "value": "ssd"}]}}`)

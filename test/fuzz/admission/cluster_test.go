@@ -149,7 +149,13 @@ func (c *cluster) startPlane(ctx context.Context) error {
 	if err := c.applyManifests(ctx, "cluster.yaml"); err != nil {
 		return err
 	}
-	return c.kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	// The conditions of a new definition are null until its names are accepted, for which kubectl ends with an error.
+	for _, state := range []string{"jsonpath={.status.acceptedNames.singular}", "condition=Established"} {
+		if err := c.kubectl(ctx, "", "wait", "--for="+state, "--timeout=60s", "crd", "--all"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // kubectl runs kubectl as an administrator.

@@ -34,6 +34,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -320,9 +321,10 @@ var _ = Describe("Data that Berth may not read", func() {
 var _ = Describe("A type whose CRD goes", Label("versions"), func() {
 	It("is missed, and taken up again when it returns", func(ctx SpecContext) {
 		start(ctx)
-		crd := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"berths.lifecycle.example.com"},"spec":{"group":"lifecycle.example.com","scope":"Cluster","names":{"plural":"berths","singular":"berth","kind":"Berth","listKind":"BerthList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
-		f.MustKubectl(ctx, crd, "apply", "-f", "-")
-		f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "crd/berths.lifecycle.example.com")
+		install := func() {
+			f.InstallCRD(ctx, framework.NewCRD("lifecycle.example.com", "v1", "berths", "Berth", apiextensionsv1.ClusterScoped))
+		}
+		install()
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("crd")
 		text := "package placement\n\nannotations[\"example.com/zone\"] := concat(\"\", [n | data.kubernetes.berths[n]])\n"
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, text, "", "configmaps", namespace))
@@ -332,8 +334,7 @@ var _ = Describe("A type whose CRD goes", Label("versions"), func() {
 		_, err := tryZone(ctx, namespace)
 		Expect(err).To(MatchError(ContainSubstring("berths")))
 
-		f.MustKubectl(ctx, crd, "apply", "-f", "-")
-		f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "crd/berths.lifecycle.example.com")
+		install()
 		Eventually(condition).WithContext(ctx).WithArguments(name, "Ready").Should(Equal("True/InForce"))
 		f.MustKubectl(ctx, `{"apiVersion":"lifecycle.example.com/v1","kind":"Berth","metadata":{"name":"b7"}}`, "create", "-f", "-")
 		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("b7"))

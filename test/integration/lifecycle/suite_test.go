@@ -44,8 +44,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	f = framework.Start(ctx)
 	DeferCleanup(f.Stop)
 	f.InstallPlugin(ctx)
-	f.MustKubectl(ctx, "", "apply", "-f", "hack/demo/clusterprofile-crd.yaml")
-	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "-f", "hack/demo/clusterprofile-crd.yaml")
+	f.InstallClusterProfiles(ctx)
 })
 
 // start starts a replica that the spec's end stops.

@@ -41,8 +41,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	f = framework.Start(ctx)
 	DeferCleanup(f.Stop)
 	DeferCleanup(stopOperator)
-	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s",
-		"crd/scopedquotas.placement.berth.dev", "crd/clusterscopedquotas.placement.berth.dev", "crd/limitedresources.placement.berth.dev")
 	if !f.Serves("storage.k8s.io/v1", "volumeattributesclasses") {
 		// A ResourceQuota can't have the scope there.
 		scopes = slices.DeleteFunc(scopes, func(scope string) bool { return scope == "VolumeAttributesClass" })

@@ -48,7 +48,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(f.Stop)
 	// First of all: kube-controller-manager takes half a minute to see that there is another type to count.
 	f.InstallCRD(ctx, framework.NewCRD(widgets.Group, widgets.Version, widgets.Resource, "Widget", apiextensionsv1.NamespaceScoped))
-	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/scopedquotas.placement.berth.dev")
 	createClasses(ctx)
 	operator = f.StartReadyManager(ctx, func(o *setup.Options) { o.ReservationTTL = reservationTTL })
 	DeferCleanup(operator.Stop)

@@ -55,8 +55,6 @@ func TestQuotaLoad(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	f = framework.Start(ctx)
 	DeferCleanup(f.Stop)
-	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s",
-		"crd/scopedquotas.placement.berth.dev", "crd/clusterscopedquotas.placement.berth.dev", "crd/limitedresources.placement.berth.dev")
 })
 
 // fleet is several replicas of the operator behind one address.

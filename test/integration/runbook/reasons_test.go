@@ -151,13 +151,6 @@ const oneCluster = "package zones\n\nclusters := {\"eu-1\"}\n"
 
 var propagationPolicy = schema.GroupVersionKind{Group: "policy.karmada.io", Version: "v1alpha1", Kind: "PropagationPolicy"}
 
-// installKarmada installs the stand-ins for the definitions of Karmada.
-func installKarmada(ctx context.Context) {
-	GinkgoHelper()
-	f.MustKubectl(ctx, "", "apply", "-f", "hack/demo/propagationpolicy-crd.yaml")
-	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "-f", "hack/demo/propagationpolicy-crd.yaml")
-}
-
 // toKarmada has a policy deliver with Karmada.
 func toKarmada(p *placementv1.PlacementPolicy) {
 	p.Spec.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
@@ -355,7 +348,7 @@ annotations["example.com/n"] := n
 		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rollout.Revision = 1 })
 	}},
 	placementv1.ReasonForeignObject: {condition: placementv1.ConditionDelivered, do: func(ctx context.Context) {
-		installKarmada(ctx)
+		f.InstallPropagationPolicies(ctx)
 		f.MustKubectl(ctx, "", "apply", "-f", "config/rbac/delivery/karmada.yaml")
 		command := regexp.MustCompile(`web-configmap-\S+`).FindString(read("docs/runbook.md"))
 		foreign := framework.NewObject(propagationPolicy, "shop", command, nil)
@@ -394,7 +387,7 @@ annotations["example.com/n"] := n
 		// Before that, Berth has not looked at the object, and the command prints another reason.
 		Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionDelivered).WithTimeout(2 * framework.Timeout).Should(HaveField("Reason", placementv1.ReasonNotServed))
 	}, after: func(ctx context.Context) {
-		installKarmada(ctx)
+		f.InstallPropagationPolicies(ctx)
 		f.MustKubectl(ctx, "", "apply", "-f", "config/rbac/delivery/karmada.yaml")
 	}, shows: "NotServed"},
 	placementv1.ReasonConflict: {condition: placementv1.ConditionEnforced, do: func(ctx context.Context) {
@@ -520,7 +513,7 @@ var _ = Describe("What the runbook says of", func() {
 			reason string
 			end    func(commands string)
 		}{
-			{placementv1.ReasonNotServed, func(string) { installKarmada(ctx) }},
+			{placementv1.ReasonNotServed, func(string) { f.InstallPropagationPolicies(ctx) }},
 			{placementv1.ReasonForbidden, func(commands string) {
 				out, err := f.Shell(ctx, "set -e\n"+commands)
 				Expect(err).NotTo(HaveOccurred(), out)
