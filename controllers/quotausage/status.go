@@ -57,7 +57,8 @@ type quotaReach struct {
 	// Impossible is the reason why the quota's namespace selector or scopes can't match anything, with the path of the
 	// field; "" if they can.
 	Impossible string
-	// NoNamespaces reports whether the selector selects no existing namespace.
+	// NoNamespaces reports whether the selector selects no existing namespace in which objects are counted: all but kube-system and Berth's
+	// own.
 	NoNamespaces bool
 	// UnknownClasses are the priority classes that the quota's scope selector names and that do not exist.
 	UnknownClasses []string

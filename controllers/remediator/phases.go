@@ -286,8 +286,8 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 				"keeps changing after its patch; it patches the object again after that minute")
 		}
 		if result.Age > 0 {
-			c.emit(s, events.RemediationStopped, s.due, "", fmt.Sprintf("%s: the Pod's controller keeps creating Pods that violate the decision; "+
-				"Berth evicts the next Pod when that one is %s old", s.due.Policies(), result.Age))
+			c.emit(s, events.RemediationStopped, s.due, "", fmt.Sprintf("%s: Berth evicted this Pod, but its controller keeps creating Pods "+
+				"that violate the decision; Berth evicts the Pod that takes its place only when that Pod is %s old", s.due.Policies(), result.Age))
 		}
 		c.Ledger.Remediated(s.key, s.object.GetResourceVersion(), policies...)
 		c.changed(policies)

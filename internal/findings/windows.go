@@ -69,8 +69,9 @@ func findingOfOpen(list []placementv1.RemediationWindow, windows window.Windows,
 	return advice("%s: the windows have no effect together: one of them is always open, and Berth patches while any is. Remove one, or all", path)
 }
 
-// findingsOfSchedule finds a schedule that opens a window at other times than it seems to: in each minute of an hour, at a minute that is
-// probably meant as the hour, or on seven days of the month and also on a day of the week. at is its path.
+// findingsOfSchedule finds a schedule that opens a window at other times than it seems to: in each minute of an hour, as * 22 * * * does;
+// in a minute after midnight that is probably meant as the hour, as 22 0 * * * does (but not 22 * * * *); or on seven days of the month and
+// also on a day of the week. at is its path.
 func findingsOfSchedule(one placementv1.RemediationWindow, at string) []Finding {
 	fields := strings.Fields(one.Start)
 	if len(fields) != 5 {

@@ -78,7 +78,8 @@ func (w *worker) share(o Outcome) *Outcome {
 	return &kept
 }
 
-// verdict evaluates a candidate.
+// verdict returns whether the pod could run on a candidate, and how many of the workload's replicas fit there, or which predicate rejects
+// it, and why.
 func (w *worker) verdict(ctx context.Context, info fwk.NodeInfo) (Verdict, error) {
 	w.evaluated.Add(1)
 	name := info.Node().Name

@@ -134,7 +134,7 @@ type place struct {
 	namespace string // empty for cluster-scoped objects
 }
 
-// placeOf returns the index of the place of an object in byPlace, to which it adds a new place.
+// placeOf returns the index of the place of an object, which byPlace has. It gives a new place the next index.
 func (s *Session) placeOf(o simulation.Object) int32 {
 	at := place{o.Resource, o.Namespace}
 	i, ok := s.byPlace[at]

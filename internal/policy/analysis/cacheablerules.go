@@ -142,7 +142,7 @@ func (a *fieldAnalyser) closure(u, without *reader, steps *int) (depths []byte, 
 // helper is a rule that may be cacheable, with how deeply it reads each field of `input`, and whether it reads data.
 type helper struct {
 	*ruleGroup
-	// reads says how deeply the rule reads each field, by the number of the field.
+	// reads says, by the number of each field, how the rule reads it: unread, readItself, or readBelow. Fields of data are unread.
 	reads []byte
 	data  bool // whether it reads documents in `data` other than rules
 }

@@ -122,7 +122,8 @@ func compareReads(x, y Read) int { return cmp.Compare(x.String(), y.String()) }
 // The analysis is sound because a compiled module reaches base documents only through references that start with
 // `data`. The compiler has resolved imports and aliases of packages, and a variable that holds a part of `data` got it
 // from such a reference. The analysis follows each reference up to the first part that is known only at evaluation. A
-// reference that has not named a resource type by then reads an unknown set of types and is rejected.
+// reference that has not named a resource type by then reads an unknown set of types and is rejected, unless spec.replicate lists the
+// types.
 type analyser struct {
 	pkg ast.Ref // the package of the module
 	// rules are the names of the module's own rules.
