@@ -186,7 +186,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	c.Metrics.AddPolicy(req.Name)
-	if before := c.Registry.Get(req.Name); before == nil || !slices.Equal(before.Versions(), state.Versions()) || !reflect.DeepEqual(before, state) {
+	if before := c.Registry.Get(req.Name); before == nil || !slices.Equal(before.Versions(), state.Versions()) ||
+		!reflect.DeepEqual(before, state) {
 		// States that decide alike share their policies. Others are not compared further, because evaluators change.
 		c.Registry.Set(req.Name, state)
 	}
@@ -202,7 +203,8 @@ func (l *loading) again(s *placement.PolicyState) time.Duration {
 	switch {
 	case l.waits():
 		return max(dataInterval, (maxWait-l.until.Sub(l.facts.Now))/10)
-	case notServed, policy.IsAmbiguous(s.Err), policy.IsUnfinished(s.Err), errors.Is(s.Err, rollout.ErrNotStored), slices.ContainsFunc(s.InForce(), lacksTypes):
+	case notServed, policy.IsAmbiguous(s.Err), policy.IsUnfinished(s.Err), errors.Is(s.Err, rollout.ErrNotStored),
+		slices.ContainsFunc(s.InForce(), lacksTypes):
 		// A missing type may be served, the leader may record what the policy's types are bound to, a compilation may end, or the cache
 		// may get a stored revision.
 		return missingInterval
@@ -278,7 +280,8 @@ func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
 	l.facts = rollout.ChoiceFacts{Versions: map[rollout.Ref]rollout.VersionFacts{}, Now: c.clock.Now()}
 	if r := obj.Spec.Rollout; r != nil {
 		l.stages, _ = rollout.NewStages(obj.Name, r.Stages, field.NewPath("spec", "rollout", "stages"))
-		l.facts.Staged, l.facts.Digest, l.facts.Revision, l.facts.Position = true, rollout.Digest(obj.Spec), r.Revision, rollout.PositionOf(obj.Status.Rollout)
+		l.facts.Staged, l.facts.Digest, l.facts.Revision, l.facts.Position = true, rollout.Digest(obj.Spec), r.Revision,
+			rollout.PositionOf(obj.Status.Rollout)
 	}
 	if s := c.Registry.Get(obj.Name); s != nil && s.Loaded.UID == obj.UID {
 		l.current = s
@@ -557,7 +560,8 @@ func (l *loading) policyOf(versions []*version, i int, c rollout.Choice, within 
 		generation, spec = l.obj.Generation, rollout.Effective(v.Spec, l.obj.Spec)
 	}
 	s := l.current
-	if s != nil && (s.Staged == nil) == (l.stages == nil) && (l.stages == nil || s.Loaded.Generation == generation && s.Staged.InForce == c.InForce) {
+	if s != nil && (s.Staged == nil) == (l.stages == nil) && (l.stages == nil || s.Loaded.Generation == generation &&
+		s.Staged.InForce == c.InForce) {
 		if before := s.Versions(); i < len(before) && before[i].Generation == generation && before[i].Evaluator == v.evaluator {
 			return before[i]
 		}
@@ -576,8 +580,9 @@ func (l *loading) await(c rollout.Choice, next *placement.PolicyState) *placemen
 	if !l.waits() {
 		until = l.facts.Now.Add(maxWait)
 	}
+	// A wait goes on although old lacks something meanwhile, as while the leader replaces the modules in a remote engine.
 	l.facts.Data = rollout.DataFacts{Until: until, Held: l.Settled != nil && old != nil && !slices.Equal(old.Versions(), next.Versions()) &&
-		canDecide(old) && canDecide(next) && l.settled(old)}
+		canDecide(old) && canDecide(next) && (l.waits() || l.settled(old))}
 	if !rollout.Choose(l.facts).Waits {
 		return nil
 	}

@@ -76,7 +76,8 @@ func (s *RevisionStore) Subscribe(f func(policy string)) { s.changed.Subscribe(f
 
 // Numbered returns the stored revisions of a policy that have numbers, their generations, the newest first, and the version that was last
 // in force everywhere; the zero value if there is none.
-func (s *RevisionStore) Numbered(ctx context.Context, obj *placementv1.PlacementPolicy) (numbered []rollout.Revision, last rollout.Revision, err error) {
+func (s *RevisionStore) Numbered(ctx context.Context, obj *placementv1.PlacementPolicy) (numbered []rollout.Revision,
+	last rollout.Revision, err error) {
 	stored, err := s.stored(ctx, obj.Name)
 	for _, r := range stored {
 		switch revision := (rollout.Revision{Number: r.Revision, Version: r.Annotations[annotationVersion]}); {
@@ -101,7 +102,8 @@ func (s *RevisionStore) stored(ctx context.Context, policyName string) ([]appsv1
 // SetupWithManager adds the controller to a manager, in which it runs on the leader. It stores versions of a policy when its spec, its
 // state in the registry, or one of its revisions changes.
 func (s *RevisionStore) SetupWithManager(mgr ctrl.Manager) error {
-	if err := s.State.GetFieldIndexer().IndexField(context.Background(), &appsv1.ControllerRevision{}, annotationPolicy, policyOfRevision); err != nil {
+	if err := s.State.GetFieldIndexer().IndexField(context.Background(), &appsv1.ControllerRevision{}, annotationPolicy,
+		policyOfRevision); err != nil {
 		return err
 	}
 	request := func(name string) reconcile.Request {
@@ -122,7 +124,8 @@ func (s *RevisionStore) SetupWithManager(mgr ctrl.Manager) error {
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(subscribe)).
 		// The initial list enqueues the policies of all revisions, because policies may have been deleted while no leader ran.
-		WatchesRawSource(source.Kind[client.Object](s.State.GetCache(), &appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(enqueue))).
+		WatchesRawSource(source.Kind[client.Object](s.State.GetCache(), &appsv1.ControllerRevision{},
+			handler.EnqueueRequestsFromMapFunc(enqueue))).
 		Complete(s)
 }
 
@@ -216,8 +219,9 @@ func (s *RevisionStore) store(ctx context.Context, obj *placementv1.PlacementPol
 	revision := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: name,
-			Labels:      map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"},
-			Annotations: map[string]string{annotationPolicy: obj.Name, annotationUID: string(obj.UID), annotationVersion: rollout.VersionDigest(version.Spec)},
+			Labels: map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"},
+			Annotations: map[string]string{annotationPolicy: obj.Name, annotationUID: string(obj.UID),
+				annotationVersion: rollout.VersionDigest(version.Spec)},
 		},
 		Revision: version.Generation,
 		Data:     runtime.RawExtension{Raw: text},
@@ -234,7 +238,8 @@ func (s *RevisionStore) store(ctx context.Context, obj *placementv1.PlacementPol
 // remove deletes revisions. It ignores those that do not exist any more, and stops at the first other error.
 func (s *RevisionStore) remove(ctx context.Context, revisions ...appsv1.ControllerRevision) error {
 	for i := range revisions {
-		if err := s.State.GetClient().Delete(ctx, &revisions[i], client.Preconditions{UID: &revisions[i].UID}); client.IgnoreNotFound(err) != nil {
+		err := s.State.GetClient().Delete(ctx, &revisions[i], client.Preconditions{UID: &revisions[i].UID})
+		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}

@@ -205,6 +205,12 @@ func TestUpdatesWaitForModules(t *testing.T) {
 	if waits.Policy != first.Policy || waits.Next == nil || waits.Next[0].Remote.ModulesDigest == first.Binding.Remote.ModulesDigest {
 		t.Fatalf("in force is generation %d, awaited %+v", waits.Policy.Generation, waits.Next)
 	}
+	// While the leader replaces modules, the engine has neither.
+	e.held[first.Binding.Remote.ModulesDigest] = false
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Policy != first.Policy || !got.Waits() {
+		t.Errorf("in force is generation %d, awaited %+v", got.Policy.Generation, got.Next)
+	}
 	e.held[waits.Next[0].Remote.ModulesDigest] = true
 	load(t, c, "policy-0")
 	if got := registry.Get("policy-0"); got.Policy.Generation != 2 || got.Next != nil || got.Binding.Remote.ModulesDigest != waits.Next[0].Remote.ModulesDigest {

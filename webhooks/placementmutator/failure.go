@@ -36,7 +36,8 @@ import (
 // ValidatingAdmissionPolicy whose expression fails.
 func failureStatus(verdicts []*placement.Verdict) (code int32, reason metav1.StatusReason) {
 	passing := slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool {
-		return v.Err != nil && v.Policy.Mode == placementv1.ModeEnforce && v.Policy.FailurePolicy != placementv1.FailurePolicyIgnore && !permanent(v.Err)
+		return v.Err != nil && v.Policy.Mode == placementv1.ModeEnforce && v.Policy.FailurePolicy != placementv1.FailurePolicyIgnore &&
+			!permanent(v.Err)
 	})
 	if passing {
 		return http.StatusInternalServerError, metav1.StatusReasonInternalError

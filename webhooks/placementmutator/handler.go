@@ -205,42 +205,69 @@ func changing(verdicts []*placement.Verdict, changes []decisionlog.Change) []*pl
 // decideFunc decides a request by a Decider, as its methods Decide and Remediate do.
 type decideFunc func(*placement.Decider, context.Context, placement.Request) (*placement.Outcome, error)
 
-// decideCurrent decides a request by the versions that are in force. The leader removes from a remote engine what no version needs any
-// more, and may know of a change of a policy before this replica. If an engine lacks something for an enforced policy, decideCurrent calls
-// Confirm, which waits until this replica has the newest policies. As long as a version that failed is not in force any more, or a newer
-// one waits to replace it, it decides again, until the deadline of ctx.
+// decideCurrent decides a request by the versions that are in force. If one that can't decide is replaced meanwhile, as awaitNext waits
+// for, it decides again, until the deadline of ctx.
 func (h *Handler) decideCurrent(ctx context.Context, decide decideFunc, request placement.Request) (*placement.Outcome, error) {
-	outdated := func(v *placement.Verdict) bool { return v.Err != nil && !h.InForce(v.Policy) }
-	replaced := func(v *placement.Verdict) bool { return lacksPushed(v) && h.Waits(v.Policy) }
-	for confirmed := h.Confirm == nil; ; {
+	for {
 		outcome, err := decide(h.Decider, ctx, request)
 		if err != nil || h.InForce == nil {
 			return outcome, err
 		}
-		if !confirmed && !slices.ContainsFunc(outcome.Verdicts, outdated) && slices.ContainsFunc(outcome.Verdicts, lacksPushed) {
-			confirmed = true
-			// What this replica knows now decides, also if the API server did not confirm it.
-			_ = h.Confirm(ctx)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return outcome, nil
-		case slices.ContainsFunc(outcome.Verdicts, outdated):
-		case slices.ContainsFunc(outcome.Verdicts, replaced):
-			notify.Sleep(ctx, waitsInterval)
-		default:
+		h.awaitNext(ctx, outcome)
+		if ctx.Err() != nil || !h.outdated(outcome) {
 			return outcome, nil
 		}
 	}
 }
 
-// waitsInterval is the interval at which a request is decided again while the version that has to decide it can't, and a newer one waits.
-const waitsInterval = 100 * time.Millisecond
+// outdated reports whether a version that could not decide is not in force any more.
+func (h *Handler) outdated(o *placement.Outcome) bool {
+	return slices.ContainsFunc(o.Verdicts, func(v *placement.Verdict) bool { return v.Err != nil && !h.InForce(v.Policy) })
+}
+
+const (
+	// waitsInterval is the interval at which awaitNext looks for the next version.
+	waitsInterval = 100 * time.Millisecond
+	// decidingTime is what awaitNext leaves of the time of a request for deciding it by the next version.
+	decidingTime = time.Second
+)
+
+// awaitNext waits for the next version of an enforced policy whose remote engine lacks something, until a version that could not decide is
+// outdated, and until decidingTime before the deadline of ctx. The leader pushes what the next version needs, and removes what no version
+// needs any more; both may happen before the next version is in force on this replica, or before this replica knows of it. So if no version
+// waits, awaitNext calls Confirm, which waits until this replica has the newest policies. It returns at once if no engine lacks anything.
+func (h *Handler) awaitNext(ctx context.Context, o *placement.Outcome) {
+	if !slices.ContainsFunc(o.Verdicts, lacksPushed) {
+		return
+	}
+	if deadline, bounded := ctx.Deadline(); bounded {
+		earlier, cancel := context.WithDeadline(ctx, deadline.Add(-decidingTime))
+		defer cancel()
+		ctx = earlier
+	}
+	waits := func(v *placement.Verdict) bool { return lacksPushed(v) && h.Waits(v.Policy) }
+	for confirmed := h.Confirm == nil; !h.outdated(o); {
+		// The first time, too: the next version may come by itself, and requests that come meanwhile share a call of Confirm.
+		if !notify.Sleep(ctx, waitsInterval) {
+			return
+		}
+		switch {
+		case h.outdated(o) || slices.ContainsFunc(o.Verdicts, waits):
+		case confirmed:
+			return
+		default:
+			confirmed = true
+			// What this replica knows afterwards counts, also if the API server did not confirm it.
+			_ = h.Confirm(ctx)
+		}
+	}
+}
 
 // lacksPushed reports whether the request has to be denied because the policy's remote engine lacks something that Berth pushes there.
 func lacksPushed(v *placement.Verdict) bool {
 	fault, ok := errors.AsType[*engine.RemoteError](v.Err)
-	return ok && fault.Fault == engine.FaultIncomplete && v.Policy.Mode == placementv1.ModeEnforce && v.Policy.FailurePolicy != placementv1.FailurePolicyIgnore
+	return ok && fault.Fault == engine.FaultIncomplete && v.Policy.Mode == placementv1.ModeEnforce &&
+		v.Policy.FailurePolicy != placementv1.FailurePolicyIgnore
 }
 
 // decideLive decides again, with the labels of namespaces as the API server has them now, a request that no policy matches. Since the
@@ -248,7 +275,8 @@ func lacksPushed(v *placement.Verdict) bool {
 // newest policies or labels. It returns an error if Confirm can't confirm that the policies are the newest ones.
 func (h *Handler) decideLive(ctx context.Context, decide decideFunc, request placement.Request) (*placement.Outcome, error) {
 	if err := h.Confirm(ctx); err != nil {
-		return nil, fmt.Errorf("no policy that this replica knows matches the object, and it could not confirm that it knows the newest policies: %w", err)
+		return nil, fmt.Errorf("no policy that this replica knows matches the object, and it could not confirm that it knows the newest "+
+			"policies: %w", err)
 	}
 	live := *h.Decider
 	live.Namespaces = h.LiveNamespaces
@@ -279,7 +307,8 @@ func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructu
 // respond combines the verdicts of all policies into one response with warnings and audit annotations, and returns its label in metrics.
 // Only policies in the mode Enforce deny or change the object. Those in the mode Warn give warnings, and those in the mode DryRun only
 // audit annotations.
-func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome) (admission.Response, string) {
+func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstructured.Unstructured,
+	outcome *placement.Outcome) (admission.Response, string) {
 	var warnings, denials, failures, ignored []string
 	for _, v := range outcome.Verdicts {
 		switch v.Policy.Mode {
@@ -323,8 +352,8 @@ func notTaken(obj *unstructured.Unstructured, changes []placement.Change) []stri
 		if value, there := obj.GetAnnotations()[placementv1.AsWrittenAnnotation]; there {
 			mistaken = fmt.Sprintf(", not %q", value)
 		}
-		out = append(out, fmt.Sprintf("%s: the object does not get the value %s: a policy set it earlier, so it counts as the policy's, and not as "+
-			"requested. To request it, set it and the object's annotation %s: \"true\"%s, in one update", c.Subject(), *c.To,
+		out = append(out, fmt.Sprintf("%s: the object does not get the value %s: a policy set it earlier, so it counts as the policy's, "+
+			"and not as requested. To request it, set it and the object's annotation %s: \"true\"%s, in one update", c.Subject(), *c.To,
 			placementv1.AsWrittenAnnotation, mistaken))
 	}
 	return out
@@ -349,7 +378,8 @@ func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstru
 		if !dryRun(req) {
 			h.Events.OnObject(obj, req.Namespace, events.Denied, message)
 		}
-		return review.Denied(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}), metrics.AnswerDenied
+		return review.Denied(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}),
+			metrics.AnswerDenied
 	case outcome.Object == nil:
 		return admission.Allowed(""), metrics.AnswerAllowed
 	}

@@ -25,6 +25,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -170,60 +171,6 @@ func TestDecidesAgain(t *testing.T) {
 		"FailsAgain": {func(r *placement.Registry) { set(r, fails) }, false, false},
 		"NotChanged": {func(*placement.Registry) {}, false, false},
 	}
-	incomplete := answer{err: &engine.RemoteError{Fault: engine.FaultIncomplete, Err: errors.New("lacks")}}
-	// The leader has removed from the engine what a version needed by which this replica still decides.
-	for name, tc := range map[string]struct {
-		answer  answer
-		mode    placementv1.Mode
-		failure placementv1.FailurePolicy
-		// confirm and waits are what happens while the handler waits for Confirm, and when it asks for the third time whether a version waits.
-		confirm, waits func(*placement.Registry)
-		allowed        bool
-		confirmed      int
-	}{
-		"ChangeReceived":  {incomplete, enforce, fail, func(r *placement.Registry) { r.Remove("p") }, nil, true, 1},
-		"Waits":           {incomplete, enforce, fail, nil, func(r *placement.Registry) { set(r, labels) }, true, 1},
-		"NotConfirmed":    {incomplete, enforce, fail, nil, nil, false, 1},
-		"AnotherFault":    {answer{err: &engine.RemoteError{Fault: engine.FaultTimeout, Err: errors.New("late")}}, enforce, fail, nil, nil, false, 0},
-		"DeniesNothing":   {incomplete, enforce, placementv1.FailurePolicyIgnore, nil, nil, true, 0},
-		"IsNotEnforced":   {incomplete, placementv1.ModeWarn, fail, nil, nil, true, 0},
-		"IsOutdatedFirst": {answer{}, enforce, fail, nil, nil, true, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h, registry := newFixture(t), placement.NewRegistry()
-			h.Decider.Policies, h.LiveNamespaces = registry, namespaces{}
-			h.InForce = func(p *placement.Policy) bool { return registry.Get(p.Name).Decides(p) }
-			confirmed, asked := 0, 0
-			h.Confirm = func(context.Context) error {
-				// A request that no policy matches any more is confirmed, too.
-				if registry.Get("p") == nil {
-					return nil
-				}
-				confirmed++
-				if tc.confirm != nil {
-					tc.confirm(registry)
-				}
-				return errors.New("the API server does not answer")
-			}
-			h.Waits = func(*placement.Policy) bool {
-				if tc.waits == nil {
-					return false
-				}
-				if asked++; asked == 3 {
-					tc.waits(registry)
-				}
-				return true
-			}
-			p := policyOf(t, "p", tc.mode, tc.failure, tc.answer)
-			if name == "IsOutdatedFirst" {
-				p.Evaluator = changing{incomplete, func() { set(registry, labels) }}
-			}
-			registry.Set("p", &placement.PolicyState{Policy: p})
-			if got := h.Handle(t.Context(), request(deployment)); got.Allowed != tc.allowed || confirmed != tc.confirmed {
-				t.Errorf("allowed: %v, confirmed %d times; %v", got.Allowed, confirmed, got.Result)
-			}
-		})
-	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			h, registry := newFixture(t), placement.NewRegistry()
@@ -240,6 +187,66 @@ func TestDecidesAgain(t *testing.T) {
 			if got.Allowed != tc.allowed || (len(got.Patches) > 0) != tc.patched || calls != 1 {
 				t.Errorf("allowed: %v, patches: %v, %d calls; %v", got.Allowed, got.Patches, calls, got.Result)
 			}
+		})
+	}
+}
+
+// TestAwaitsTheNextVersion checks that a request waits for the version that replaces one whose remote engine lacks something.
+func TestAwaitsTheNextVersion(t *testing.T) {
+	const enforce, fail = placementv1.ModeEnforce, placementv1.FailurePolicyFail
+	incomplete := answer{err: &engine.RemoteError{Fault: engine.FaultIncomplete, Err: errors.New("no nodes")}}
+	late := answer{err: &engine.RemoteError{Fault: engine.FaultTimeout, Err: errors.New("no nodes")}}
+	for name, tc := range map[string]struct {
+		answer  answer
+		mode    placementv1.Mode
+		failure placementv1.FailurePolicy
+		// confirmed has the answer of the next version that each call of Confirm brings into force. awaited is that of the version that waits and
+		// comes into force after a second, and never that it does not.
+		confirmed []answer
+		awaited   *answer
+		never     bool
+		calls     int
+		allowed   bool
+		took      time.Duration
+	}{
+		"Waits":         {incomplete, enforce, fail, nil, &labels, false, 0, true, time.Second},
+		"NeverComes":    {incomplete, enforce, fail, nil, &labels, true, 0, false, 3 * time.Second},
+		"NotReceived":   {incomplete, enforce, fail, []answer{labels}, nil, false, 1, true, 100 * time.Millisecond},
+		"TwoChanges":    {incomplete, enforce, fail, []answer{incomplete, labels}, nil, false, 2, true, 200 * time.Millisecond},
+		"NothingNewer":  {incomplete, enforce, fail, nil, nil, false, 1, false, 200 * time.Millisecond},
+		"AnotherFault":  {late, enforce, fail, nil, nil, false, 0, false, 0},
+		"DeniesNothing": {incomplete, enforce, placementv1.FailurePolicyIgnore, nil, nil, false, 0, true, 0},
+		"IsNotEnforced": {incomplete, placementv1.ModeWarn, fail, nil, nil, false, 0, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, registry := newFixture(t), placement.NewRegistry()
+				set := func(a answer) {
+					registry.Set("p", &placement.PolicyState{Policy: policyOf(t, "p", tc.mode, tc.failure, a)})
+				}
+				h.Decider.Policies = registry
+				h.InForce = func(p *placement.Policy) bool { return registry.Get(p.Name).Decides(p) }
+				h.Waits = func(*placement.Policy) bool { return tc.awaited != nil }
+				calls := 0
+				h.Confirm = func(context.Context) error {
+					if calls++; calls <= len(tc.confirmed) {
+						set(tc.confirmed[calls-1])
+					}
+					return errors.New("the API server does not answer")
+				}
+				set(tc.answer)
+				if tc.awaited != nil && !tc.never {
+					time.AfterFunc(time.Second-time.Millisecond, func() { set(*tc.awaited) })
+				}
+				start := time.Now()
+				got := h.Handle(t.Context(), request(deployment))
+				if took := time.Since(start); got.Allowed != tc.allowed || calls != tc.calls || took != tc.took {
+					t.Errorf("allowed: %v, %d calls, took %v; %v", got.Allowed, calls, took, got.Result)
+				}
+				if !got.Allowed && !strings.Contains(got.Result.Message, "no nodes") {
+					t.Errorf("the reason is lost: %s", got.Result.Message)
+				}
+			})
 		})
 	}
 }

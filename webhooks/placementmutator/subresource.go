@@ -64,7 +64,8 @@ func (h *Handler) decideSubresource(ctx context.Context, req admission.Request) 
 	u, err := h.updateOf(ctx, req)
 	resource := schema.GroupVersionResource(req.Resource)
 	if errors.Is(err, errUnknownScale) {
-		warning := fmt.Sprintf("Berth does not decide this kubectl scale of %s: %v; tell the administrator of Berth", resource.GroupResource(), err)
+		warning := fmt.Sprintf("Berth does not decide this kubectl scale of %s: %v; tell the administrator of Berth",
+			resource.GroupResource(), err)
 		return admission.Allowed("").WithWarnings(warning), metrics.AnswerAllowed
 	}
 	if err != nil {
@@ -134,8 +135,9 @@ func (p *Parents) scaled(ctx context.Context, req admission.Request) (update, er
 	}
 	before, err := p.Client.Resource(resource).Namespace(req.Namespace).Get(ctx, req.Name, metav1.GetOptions{})
 	if apierrors.IsForbidden(err) {
-		return update{}, fmt.Errorf("the manager may not read the object to scale: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true "+
-			"with the rule {apiGroups: [%q], resources: [%q], verbs: [get]}: %w", resource.Group, resource.Resource, err)
+		return update{}, fmt.Errorf("the manager may not read the object to scale: grant it by a ClusterRole labelled "+
+			"placement.berth.dev/aggregate-to-manager=true with the rule {apiGroups: [%q], resources: [%q], verbs: [get]}: %w", resource.Group,
+			resource.Resource, err)
 	}
 	if err != nil {
 		return update{}, fmt.Errorf("reading the object to scale: %w", err)
