@@ -83,7 +83,7 @@ export BERTH_TEST_BUDGET = $(BUDGET)
 # run once more alone, unless more than five tests fail. At the end, the slowest packages and specs are printed, and a line FLAKY for
 # each test that passed when it ran again.
 define run_tests
-reports='$(TEST_REPORTS)/$(1)'; rm -rf "$$reports"; mkdir -p "$$reports"; code=0; \
+reports='$(abspath $(TEST_REPORTS))/$(1)'; rm -rf "$$reports"; mkdir -p "$$reports"; code=0; \
 (cd '$(or $(4),.)' && BERTH_TEST_REPORTS="$$reports" $(GOTESTSUM) --format=pkgname-and-test-fails --hide-summary=skipped \
   --jsonfile="$$reports/events.json" --rerun-fails=1 --rerun-fails-max-failures=5 --packages='$(2)' $(3)) || code=$$?; \
 CGO_ENABLED=0 go run ./hack/testreport "$$reports"; exit $$code
@@ -210,10 +210,10 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 # Tests are never taken from the cache of results: the suites depend on binaries that Go does not look at.
 .PHONY: test
 test: $(assets) $(engine) ## Run all tests that need no root: units, and suites against a real API server.
-	@$(call run_tests,test,$(PACKAGES),-- $(GO_TEST_FLAGS))
 	@$(call run_tests,test-controlplane,./...,-- -count=1 -vet=off $(TEST_LINK),hack/controlplane)
 	@$(call run_tests,test-image,./...,-- -count=1 -vet=off $(TEST_LINK),hack/image)
 	@$(call run_tests,test-prometheus,./...,-- -count=1 -vet=off $(TEST_LINK),hack/prometheus)
+	@$(call run_tests,test,$(PACKAGES),-- $(GO_TEST_FLAGS))
 
 UNIT_PACKAGES ?= ./api/... ./cmd/... ./controllers/... ./hack/... ./internal/... ./webhooks/...
 
@@ -288,7 +288,7 @@ fuzz: $(assets) ## Look for policies that the engine or the analysis of fields g
 	$(call fuzz_target,Divide,./internal/division,100000,-test.fuzzminimizetime=10x)
 	$(call fuzz_target,Of,./internal/workload,300000,-test.fuzzminimizetime=10x)
 	$(call fuzz_target,Verdicts,./internal/predicates,2500,-test.fuzzminimizetime=10x)
-	$(call fuzz_target,Admission,./test/fuzz/admission,100,-test.fuzzminimizetime=10x -test.parallel=2)
+	$(call fuzz_target,Admission,./test/fuzz/admission,300,-test.fuzzminimizetime=10x -test.parallel=2)
 
 .PHONY: soak
 soak: $(assets) $(engine) ## Run what is random or searches with a large budget: make fuzz, and the random tests; hours.
@@ -331,7 +331,7 @@ AT_ONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 flakes: $(assets) $(engine) ## Run a spec many times at once, and say how often it fails: make flakes PACKAGE=./test/integration/rules SPEC='are warned of' RUNS=20.
 	@if [ -z '$(PACKAGE)' ]; then echo "Error: name a suite, as in make flakes PACKAGE=./test/integration/rules SPEC='are warned of'" >&2; exit 1; fi
 	go test -c -vet=off $(TEST_LINK) -o bin/flakes.test '$(PACKAGE)'
-	cd '$(PACKAGE)' && $(STRESS) -p $(AT_ONCE) -count $(RUNS) -timeout $(TEST_TIMEOUT) $(CURDIR)/bin/flakes.test $(if $(SPEC),-ginkgo.focus='$(SPEC)') $(TESTFLAGS)
+	cd '$(PACKAGE)' && $(STRESS) -p $(AT_ONCE) -count $(RUNS) -timeout $(TEST_TIMEOUT) $(CURDIR)/bin/flakes.test $(if $(SPEC),-ginkgo.focus='$(SPEC)' -ginkgo.fail-on-empty) $(TESTFLAGS)
 
 # Benchmarks run in turns: a round is every one of them once. The runner knows which of the packages measures end to end.
 BENCH ?= .

@@ -18,12 +18,13 @@ limitations under the License.
 // FLAKY for each test that failed and then passed when it ran again alone.
 //
 // It reads a directory that gotestsum and the package test/suite filled: events.json has the events of go test, and the other
-// JSON files are Ginkgo's reports. It writes the output of each failed run into the directory logs, and the lines FLAKY into the
-// file flaky. It exits with 0 whatever the tests did.
+// JSON files are Ginkgo's reports. It writes the output of each failed run into the directory logs, the slowest ones into the file
+// slowest, and the lines FLAKY into the file flaky. It exits with 0 whatever the tests did.
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -61,9 +62,16 @@ func run(out io.Writer, dir string, most int) error {
 	if err != nil {
 		return err
 	}
-	printSlowest(out, "packages", "took", all.packages, most)
-	printSlowest(out, "suites", "used a processor for", all.processor, most)
-	printSlowest(out, "specs and tests", "took", all.specs, most)
+	var slowest bytes.Buffer
+	printSlowest(&slowest, "packages", "took", all.packages, most)
+	printSlowest(&slowest, "suites", "used a processor for", all.processor, most)
+	printSlowest(&slowest, "specs and tests", "took", all.specs, most)
+	if _, err := out.Write(slowest.Bytes()); err != nil {
+		return fmt.Errorf("printing the slowest tests: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "slowest"), slowest.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("writing the list of the slowest tests: %w", err)
+	}
 	flaky, err := all.writeLogs(dir)
 	if err != nil {
 		return err

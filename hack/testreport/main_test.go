@@ -105,7 +105,7 @@ FLAKY internal/a: TestOnce/sub (log: DIR/logs/2.log, reports: DIR)
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 	for name, want := range map[string]string{
-		"flaky": "FLAKY test/integration/b: runs", "logs/1.log": "the log of the replica", "logs/2.log": "too late", "logs/3.log": "TestAlways",
+		"flaky": "FLAKY test/integration/b: runs", "slowest": "Of 5 specs and tests", "logs/1.log": "the log of the replica", "logs/2.log": "too late", "logs/3.log": "TestAlways",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !strings.Contains(string(text), want) {

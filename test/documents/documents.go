@@ -168,10 +168,10 @@ const wait = `^kubectl (\S+ )*wait .*`
 // waitForNumber is a wait for a number of objects, waitForNames one for the names of a CustomResourceDefinition, and definition is a
 // CustomResourceDefinition in such a command.
 var (
-	waitByIndex       = regexp.MustCompile(wait + `jsonpath=\S*\[\d`)
+	waitByIndex       = regexp.MustCompile(wait + `jsonpath=\S*\[-?\d`)
 	waitForMatching   = regexp.MustCompile(wait + `(--all|--selector|-l)\b`)
 	waitForDefinition = regexp.MustCompile(`(?i)` + wait + `condition=established\b`)
-	waitForNumber     = regexp.MustCompile(wait + `--for=jsonpath='\{\.status\.\S*\}'=[1-9]`)
+	waitForNumber     = regexp.MustCompile(wait + `--for=jsonpath='\{\.status\.\w*[rR]eplicas\}'=[1-9]`)
 	waitForNames      = regexp.MustCompile(wait + `--for=jsonpath='\{\.status\.acceptedNames\.singular\}'=[a-z]`)
 	definition        = regexp.MustCompile(`\b(?:crds?|customresourcedefinitions?)(?:\.\S*)?/(\S+)`)
 )
@@ -204,7 +204,8 @@ func CheckWait(earlier []string, line string) error {
 		}
 	}
 	if len(named) == 0 {
-		return fmt.Errorf("%s: name the definitions, as in crd/pods.example.com, so that this check finds the wait for their names before it", line)
+		return fmt.Errorf("%s: name the definitions, as in crd/pods.example.com, so that this check finds the wait for their names before it",
+			line)
 	}
 	return nil
 }

@@ -84,6 +84,7 @@ func TestCheckWait(t *testing.T) {
 	}{
 		`kubectl wait csquota/a --for=jsonpath='{.status.namespaces[1].used.pods}'=2`:                      {"", false},
 		`kubectl wait csquota/a --for=jsonpath='{.status.namespaces[?(@.namespace=="b")].used.pods}'=2`:    {"", true},
+		`kubectl wait csquota/a --for=jsonpath='{.status.namespaces[-1:].used.pods}'=2`:                    {"", false},
 		`kubectl get csquota/a -o jsonpath='{.status.namespaces[1]}'`:                                      {"", true},
 		`kubectl wait pods --selector app=till --for=condition=Ready`:                                      {"kubectl apply -f till.yaml", false},
 		`kubectl wait pods -l app=till --for=condition=Ready`:                                              {"", false},

@@ -154,7 +154,11 @@ var _ = Describe("A store that goes back to an earlier state", Ordered, func() {
 	It("ends the process in the host cluster, too", func(ctx SpecContext) {
 		backup := filepath.Join(GinkgoT().TempDir(), "etcd")
 		host := framework.StartEmpty(ctx)
-		DeferCleanup(host.Stop)
+		DeferCleanup(func() {
+			// The replica watches the host cluster, whose API server would wait for the end of these requests.
+			m.Stop()
+			host.Stop()
+		})
 		host.MustKubectl(ctx, "", "create", "namespace", framework.OperatorNamespace)
 		fromHost := func(o *setup.Options) {
 			o.StateCluster, o.HostKubeconfig = setup.StateClusterHost, host.Kubeconfig
